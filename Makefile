@@ -1,0 +1,51 @@
+# `make help` lists the targets. Only Python 3.10+ and Java 17+ are needed; the rest is fetched once.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint format docs bench bench-large clean runtime dev postgres
+
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+export PYTHON
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: runtime ## run the demo: a diamond of stream tables under changes
+	@$(BIN)/anabranch demo
+
+test: lint postgres ## check style and types, then run the tests
+	@$(PYTEST)
+
+test-all: lint postgres ## also run the slow tests
+	@$(PYTEST) -m "slow or not slow"
+
+lint: dev ## ruff and mypy
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+
+format: dev ## let ruff put the code into form
+	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format --quiet .
+
+docs: dev ## write the generated pages of docs/ anew
+	@$(BIN)/python tools/docs.py
+
+bench: dev ## measure incremental refresh against recomputing
+	@$(BIN)/python -m benchmarks.refresh --rows 1000000 --memory 2g
+
+bench-large: dev ## the same on large tables
+	@$(BIN)/python -m benchmarks.refresh --rows 1000000 10000000
+
+clean: ## remove the environment, caches and the demo
+	@rm -rf .venv .anabranch-demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+runtime:
+	@tools/bootstrap.sh runtime
+
+dev:
+	@tools/bootstrap.sh dev
+
+# The catalog's contract tests run on SQLite and on a private PostgreSQL server.
+postgres: dev
+	@test ! -f tests/postgres.py || $(BIN)/python -m tests.postgres --ensure

@@ -1,0 +1,186 @@
+"""Writes the generated pages of docs/ from the code: settings, commands and errors.
+
+`python tools/docs.py` writes them; `python tools/docs.py --check` says which are out of date.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from anabranch import errors
+from anabranch.cli.main import cli
+from anabranch.settings import FILE, TABLE, Settings
+from anabranch.sql.support import CODES
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+NOTE = "<!-- written by `make docs`; edit the code, not this page -->\n"
+
+
+def settings_page() -> str:
+    rows = "\n".join(
+        f"| `{each.name}` | {each.kind.name} | {_code(each.default)} | {each.meaning} "
+        f"| {'no' if each.fixed else 'yes'} |"
+        for each in TABLE.values()
+    )
+    return f"""{NOTE}
+# Settings
+
+A setting's value comes from the nearest of these that names it:
+
+1. an argument of the call, such as `create_stream_table(…, diamond_consistency="none")`;
+2. `SET anabranch.<name> = <value>`, until the connection ends;
+3. an argument of `connect()` or an option of the command line;
+4. the environment: `ANABRANCH_` and the name in capitals, with `_` for `.`, such as
+   `ANABRANCH_SPARK_MASTER`;
+5. the file `{FILE}` in the current folder or the nearest folder above it that has one;
+6. the default.
+
+`SELECT * FROM system.settings` and `ab.settings()` list the values in force and where each came from.
+
+| name | type | default | meaning | `SET` |
+|---|---|---|---|---|
+{rows}
+
+Durations are written `500ms`, `2s`, `1h30m`, `7d` or `2w`. Fractions lie between 0 and 1.
+
+## Where the tables are
+
+`anabranch.connect()` uses the folder `{Settings().home}` of the current folder: a SQLite catalog
+`catalog.db` and a `warehouse` for data files. `connect("path")` uses another folder,
+`connect("postgresql://user:password@host/database", warehouse="/data/warehouse")` a shared catalog,
+`connect("path/to/settings.toml")` another settings file and `connect({{"parallelism": 2}})` the
+settings given. The nearest place that names `home` or `catalog` decides: a folder given to
+`connect` hides a `catalog` that the file names.
+
+## The file
+
+```toml
+catalog = "postgresql://etl@db.example/lake"
+warehouse = "s3://lake/warehouse"
+snapshot_retention = "14d"
+
+[spark]
+master = "local[4]"
+
+[spark.conf]
+"spark.driver.memory" = "4g"
+```
+
+Relative folders in the file start from the file's own folder. `anabranch init` writes one that
+explains itself.
+"""
+
+
+def _code(default: str) -> str:
+    return default if " " in default or default == "none" else f"`{default}`"
+
+
+def cli_page() -> str:
+    context = click.Context(cli, info_name="anabranch", max_content_width=90, terminal_width=90)
+    parts = [
+        NOTE,
+        "# Command line",
+        "The answer goes to stdout, everything else to stderr. Listings take `--json`.",
+        "Exit codes: 0 done, 1 a mistake of the caller, 2 refused or a failed check, 3 the system "
+        "failed, 130 interrupted.",
+        f"```text\n{cli.get_help(context)}\n```",
+    ]
+    for name, command in cli.commands.items():
+        inner = click.Context(command, info_name=name, parent=context, terminal_width=90)
+        parts.append(f"## anabranch {name}\n\n```text\n{command.get_help(inner)}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def errors_page() -> str:
+    tree = (errors.__doc__ or "").strip().split("\n\n", 1)[1]
+    rows = "\n".join(
+        f"| `{name}` | {kind.kind.value} | {errors.EXIT_CODES[kind.kind]} "
+        f"| {'yes' if kind.kind is errors.Kind.SYSTEM else 'no'} |"
+        for name, kind in error_classes().items()
+    )
+    return f"""{NOTE}
+# Errors
+
+Every error that Anabranch raises is an `AnabranchError` from `anabranch.errors`. It has a short
+`message` that names the thing, often a `hint` with the cure, and an `exit_code` for the command line.
+
+```text
+{tree}
+```
+
+| error | kind | exit code | retried |
+|---|---|---|---|
+{rows}
+
+Whatever the error, what was visible before stays visible: a write, refresh or group that fails
+publishes nothing.
+"""
+
+
+def support_page() -> str:
+    rows = "\n".join(
+        f"| `{name}` | {code.operator} | {_cell(code.meaning)} | {_cell(code.hint)} |"
+        for name, code in CODES.items()
+    )
+    return f"""{NOTE}
+# What is incremental
+
+Filters, expressions, inner and cross joins, `GROUP BY` with aggregates, `HAVING`, `DISTINCT`, `UNION`,
+`UNION ALL`, `WITH`, views and subqueries in `FROM` are kept up to date from the delta of their sources.
+
+A query with one of the following parts is still right. With refresh mode `AUTO` it is recomputed when a
+source changes, and `explain` and the history say why; with `DIFFERENTIAL` it is refused at creation.
+
+| reason | operator | meaning | what to do |
+|---|---|---|---|
+{rows}
+"""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def error_classes() -> dict[str, type[errors.AnabranchError]]:
+    return {
+        name: value
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, errors.AnabranchError)
+    }
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "settings.md": settings_page,
+    "cli.md": cli_page,
+    "errors.md": errors_page,
+    "support.md": support_page,
+}
+
+
+def stale() -> list[str]:
+    """The pages whose text is not what the code says now."""
+    return [
+        name
+        for name, page in PAGES.items()
+        if not (DOCS / name).exists() or (DOCS / name).read_text(encoding="utf-8") != page()
+    ]
+
+
+def main() -> int:
+    names = stale()
+    if "--check" in sys.argv[1:]:
+        print("\n".join(f"docs/{name} is out of date: run `make docs`" for name in names))
+        return 1 if names else 0
+    for name in names:
+        (DOCS / name).write_text(PAGES[name](), encoding="utf-8")
+        print(f"wrote docs/{name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
