@@ -1,0 +1,153 @@
+"""Everything that can go wrong, as one tree.
+
+AnabranchError
+├── UserError                 the caller can mend it: not retried, exit code 1
+│   ├── SqlSyntaxError        text that does not parse (carries line and column)
+│   ├── UnknownName           a table, column or setting that does not exist
+│   ├── AlreadyExists         a name that is taken
+│   ├── InvalidValue          a setting, duration, option or value of the wrong form
+│   ├── Unsupported           a statement or type that Anabranch does not take
+│   └── DataError             the data broke a query: division by zero, failed cast, NULL in NOT NULL
+├── SchemaError               a source changed so that a query no longer fits: not retried, exit code 1
+├── Refused                   the request is clear but must not be done: exit code 2
+│   ├── NotIncremental        DIFFERENTIAL asked for a query that is not incremental
+│   └── BaseExpired           the snapshot a delta starts from is gone
+├── SystemFault               the world failed: retried, exit code 3
+│   ├── PublishConflict       another process published first
+│   └── Unreachable           catalog or warehouse cannot be reached, or is not ours
+└── InternalError             a bug in Anabranch: the refresh stops, nothing is published
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from enum import Enum
+
+
+class Kind(Enum):
+    """Who has to act; decides retry and exit code."""
+
+    USER = "user"
+    SCHEMA = "schema"
+    REFUSED = "refused"
+    SYSTEM = "system"
+    INTERNAL = "internal"
+
+
+EXIT_CODES = {Kind.USER: 1, Kind.SCHEMA: 1, Kind.REFUSED: 2, Kind.SYSTEM: 3, Kind.INTERNAL: 3}
+
+
+class AnabranchError(Exception):
+    """A short message that names the thing, and a hint that offers the cure."""
+
+    kind = Kind.INTERNAL
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.kind]
+
+    @property
+    def retryable(self) -> bool:
+        return self.kind is Kind.SYSTEM
+
+
+class UserError(AnabranchError):
+    kind = Kind.USER
+
+
+class SqlSyntaxError(UserError):
+    """Text that does not parse; `line` and `column` count from 1."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        text: str = "",
+        line: int | None = None,
+        column: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.line = line
+        self.column = column
+        if line is not None and column is not None:
+            message = f"{message} (line {line}, column {column})\n{caret(text, line, column)}"
+        super().__init__(message.rstrip(), hint=hint)
+
+
+class UnknownName(UserError):
+    """A name that does not exist; offers the nearest one that does."""
+
+    def __init__(self, message: str, *, name: str = "", known: Iterable[str] = ()) -> None:
+        super().__init__(message, hint=did_you_mean(name, known))
+
+
+class AlreadyExists(UserError):
+    pass
+
+
+class InvalidValue(UserError):
+    pass
+
+
+class Unsupported(UserError):
+    pass
+
+
+class DataError(UserError):
+    pass
+
+
+class SchemaError(AnabranchError):
+    kind = Kind.SCHEMA
+
+
+class Refused(AnabranchError):
+    kind = Kind.REFUSED
+
+
+class NotIncremental(Refused):
+    pass
+
+
+class BaseExpired(Refused):
+    pass
+
+
+class SystemFault(AnabranchError):
+    kind = Kind.SYSTEM
+
+
+class PublishConflict(SystemFault):
+    pass
+
+
+class Unreachable(SystemFault):
+    pass
+
+
+class InternalError(AnabranchError):
+    kind = Kind.INTERNAL
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """The nearest known name as a hint, or nothing when none is near."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return f'did you mean "{by_lower[near[0]]}"?' if near else None
+
+
+def caret(text: str, line: int, column: int) -> str:
+    """The line of `text` with a caret under the column."""
+    lines = text.splitlines()
+    if not 1 <= line <= len(lines):
+        return ""
+    return f"  {lines[line - 1]}\n  {' ' * (column - 1)}^"

@@ -1,0 +1,112 @@
+"""Small words used everywhere: columns, files to read, modes and actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+Frontier = Mapping[str, int]  # base source (as shown) -> snapshot id
+
+FIRST_HIDDEN_ID = 10001  # field ids of physical columns that are not in the Iceberg schema
+FILE_PATH_ID = 2147483546  # Iceberg's reserved ids for position delete files
+POSITION_ID = 2147483545
+
+
+class RefreshMode(str, Enum):
+    AUTO = "AUTO"
+    DIFFERENTIAL = "DIFFERENTIAL"
+    FULL = "FULL"
+
+
+class Action(str, Enum):
+    """What a refresh did."""
+
+    NO_DATA = "NO_DATA"
+    FULL = "FULL"
+    DIFFERENTIAL = "DIFFERENTIAL"
+    REINITIALIZE = "REINITIALIZE"
+    SKIP = "SKIP"
+
+
+class Status(str, Enum):
+    """Where a stream table stands."""
+
+    INITIALIZING = "INITIALIZING"
+    ACTIVE = "ACTIVE"
+    SUSPENDED = "SUSPENDED"
+    ERROR = "ERROR"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table; `type` is Spark's DDL text such as `decimal(12,2)`.
+
+    `field_id` is the Iceberg id; 0 means "not given yet".  Ids of fields inside structs, lists and
+    maps are in `nested`, keyed by dotted path below the column (`point.x`, `tags.element`).
+    """
+
+    name: str
+    type: str
+    nullable: bool = True
+    field_id: int = 0
+    nested: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+
+Columns = tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Rows of some Parquet files: those in no `skip` file and, when `only` is given, in an `only` file.
+
+    `skip` and `only` are position delete files.  `rows` is an upper bound known from metadata.
+    """
+
+    files: tuple[str, ...]
+    skip: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What changed between two snapshots, as files: rows with weight +1 and rows with weight -1."""
+
+    plus: tuple[Reading, ...] = ()
+    minus: tuple[Reading, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not self.plus and not self.minus
+
+    @property
+    def rows(self) -> int:
+        return sum(reading.rows for reading in (*self.plus, *self.minus))
+
+
+class Op(str, Enum):
+    """What a written row is for; names the folder its file lies in."""
+
+    ADD = "add"  # new rows: files to register
+    REMOVE = "remove"  # old rows with file path and position: the delta, and position deletes
+    KEEP = "keep"  # unchanged rows of a table that is rewritten whole
+
+
+@dataclass(frozen=True)
+class Written:
+    """The files one Spark job wrote, by what they are for."""
+
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One simple condition that file statistics can judge: `column op value`."""
+
+    column: str
+    op: str  # one of = < <= > >= in null
+    values: tuple[object, ...] = ()

@@ -1,0 +1,85 @@
+"""Names of tables: raw parts inside, quoted text outside."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from anabranch.errors import InvalidValue
+
+DEFAULT_SCHEMA = "default"
+RESERVED_PREFIX = "_ab_"  # columns of ours inside data files and plans
+SYSTEM_SCHEMA = "system"
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_PART = re.compile(r"\s*(?:`((?:[^`]|``)*)`|\"((?:[^\"]|\"\")*)\"|([^\s.`\"]+))\s*(\.|\Z)")
+
+
+def quote(part: str) -> str:
+    """An identifier in Spark's quotes, always."""
+    return "`" + part.replace("`", "``") + "`"
+
+
+def shown(part: str) -> str:
+    """An identifier as people read it: quoted only where it must be."""
+    return part if _PLAIN.match(part) else quote(part)
+
+
+@dataclass(frozen=True, order=True)
+class TableName:
+    """`schema.name`, or `database.schema.name`; the namespace is never empty."""
+
+    namespace: tuple[str, ...]
+    name: str
+
+    def __post_init__(self) -> None:
+        parts = (*self.namespace, self.name)
+        if not self.namespace or not all(parts):
+            raise InvalidValue(f"{'.'.join(parts)!r} is not a table name")
+        if len(parts) > 3:
+            raise InvalidValue(
+                f"{self} has {len(parts)} parts", hint="use schema.table or database.schema.table"
+            )
+        if any(len(part) > 255 or "\0" in part for part in parts):
+            raise InvalidValue("a part of a table name is longer than 255 characters or holds a NUL")
+
+    @classmethod
+    def of(cls, *parts: str) -> TableName:
+        return cls(tuple(parts[:-1]) or (DEFAULT_SCHEMA,), parts[-1])
+
+    @classmethod
+    def parse(cls, text: str | TableName) -> TableName:
+        """Read `shop.sales`, `` `my shop`.`a.b` `` or `sales` (in the default schema)."""
+        if isinstance(text, TableName):
+            return text
+        parts: list[str] = []
+        at, end = 0, ""
+        while match := _PART.match(text, at):
+            ticked, quoted, plain, end = match.groups()
+            if ticked is not None:
+                parts.append(ticked.replace("``", "`"))
+            elif quoted is not None:
+                parts.append(quoted.replace('""', '"'))
+            else:
+                parts.append(plain)
+            at = match.end()
+            if not end:
+                break
+        if at != len(text) or end or not parts:
+            raise InvalidValue(
+                f"{text!r} is not a table name",
+                hint="write schema.table, and put parts with other characters in `backticks`",
+            )
+        return cls.of(*parts)
+
+    @property
+    def schema(self) -> str:
+        """The namespace as the Iceberg catalog keeps it."""
+        return ".".join(self.namespace)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (*self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return ".".join(shown(part) for part in self.parts)

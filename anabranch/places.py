@@ -1,0 +1,130 @@
+"""Where a catalog and its warehouse lie: folders, URLs and the settings file."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from anabranch.errors import InvalidValue
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_SQLITE = re.compile(r"sqlite(?:\+\w+)?:///(.+)\Z")
+_SERVER = re.compile(r"postgres(?:ql)?(?:\+\w+)?://")
+
+
+def is_url(text: str) -> bool:
+    return _SCHEME.match(text) is not None and not Path(text).exists()
+
+
+def argument(place: object) -> tuple[Mapping[str, Any], Path | None]:
+    """What `connect(place)` says: settings, and the settings file if one was named."""
+    if place is None:
+        return {}, None
+    if isinstance(place, Mapping):
+        return place, None
+    if not isinstance(place, (str, Path)) or not str(place).strip():
+        raise InvalidValue(
+            f"{place!r} is not a place to connect to",
+            hint="give a folder, a catalog URL, a settings file or a mapping of settings",
+        )
+    text = str(place)
+    if is_url(text):
+        return {"catalog": check_catalog(text)}, None
+    if text.endswith(".toml"):
+        return {}, Path(text).resolve()
+    if Path(text).expanduser().is_file():
+        raise InvalidValue(
+            f"{text} is a file, not a folder", hint=f"for a SQLite catalog write sqlite:///{text}"
+        )
+    return {"home": text}, None
+
+
+def check_catalog(text: str) -> str:
+    """The catalog as a URL; a plain path is a SQLite file."""
+    if not is_url(text):
+        return f"sqlite:///{absolute(text)}"
+    if sqlite := _SQLITE.match(text):
+        return text.replace(sqlite[1], absolute(sqlite[1]))
+    if _SERVER.match(text):
+        return text
+    raise InvalidValue(
+        f"setting catalog: {text!r} is not a catalog that Anabranch can use",
+        hint="use sqlite:///path/catalog.db or postgresql://user:password@host/database",
+    )
+
+
+def resolve(layers: Sequence[Mapping[str, Any]], default_home: str) -> dict[str, str]:
+    """Home, catalog and warehouse from the nearest layer that says where.
+
+    A layer that names `home` hides a catalog and a warehouse that farther layers name.
+    """
+    warehouse = ""
+    for layer in layers:
+        warehouse = warehouse or layer.get("warehouse", "")
+        if "catalog" in layer:
+            farther = [other.get("warehouse", "") for other in layers]
+            return _with_catalog(layer, warehouse or next(filter(None, farther), ""), default_home)
+        if "home" in layer:
+            return _in_home(layer["home"], warehouse)
+    return _in_home(default_home, warehouse)
+
+
+def _in_home(home: str, warehouse: str) -> dict[str, str]:
+    folder = Path(absolute(home))
+    return {
+        "home": str(folder),
+        "catalog": f"sqlite:///{folder / 'catalog.db'}",
+        "warehouse": absolute(warehouse or str(folder / "warehouse")),
+    }
+
+
+def _with_catalog(layer: Mapping[str, Any], warehouse: str, default_home: str) -> dict[str, str]:
+    catalog = check_catalog(layer["catalog"])
+    sqlite = _SQLITE.match(catalog)
+    if not warehouse and not sqlite:
+        raise InvalidValue(
+            "a PostgreSQL catalog needs the setting warehouse: the folder of the data files",
+            hint="for example warehouse=/data/warehouse, or ANABRANCH_WAREHOUSE",
+        )
+    beside = Path(sqlite[1]).parent if sqlite else Path(absolute(default_home))
+    return {
+        "home": absolute(layer.get("home", str(beside))),
+        "catalog": catalog,
+        "warehouse": absolute(warehouse or str(beside / "warehouse")),
+    }
+
+
+def absolute(text: str) -> str:
+    """A local path made absolute; a URL as it is."""
+    return text if is_url(text) else str(Path(text).expanduser().absolute())
+
+
+def relative_to(folder: Path, text: str) -> str:
+    """A path written in a file, seen from the file's folder."""
+    if sqlite := _SQLITE.match(text):
+        return text.replace(sqlite[1], str(folder / Path(sqlite[1]).expanduser()))
+    return text if is_url(text) else str(folder / Path(text).expanduser())
+
+
+def find_file(folder: Path, name: str) -> Path | None:
+    """The settings file in `folder` or the nearest folder above it."""
+    return next(
+        (each / name for each in (folder, *folder.parents) if (each / name).is_file()), None
+    )
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidValue(f"cannot read settings: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidValue(f"not a valid TOML file: {error}") from None

@@ -1,0 +1,327 @@
+"""All settings, in one table: the fields of `Settings`.
+
+A value comes from the nearest of: an argument of the call, `SET`, arguments of `connect`, the
+environment, `anabranch.toml`, the default.  A setting `spark.master` is the field `spark_master`,
+the variable `ANABRANCH_SPARK_MASTER` and the key `master` of the table `[spark]` in the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from anabranch import places, values
+from anabranch.errors import InvalidValue, UnknownName
+
+PREFIX = "ANABRANCH_"
+FILE = "anabranch.toml"
+
+
+def cores() -> int:
+    return os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A row of the table; a setting that `fixed` holds cannot be changed by SET."""
+
+    name: str
+    kind: values.Kind
+    default: str
+    meaning: str
+    fixed: bool
+
+    @property
+    def key(self) -> str:
+        return self.name.replace(".", "_")
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.key.upper()
+
+    def read(self, value: object) -> Any:
+        try:
+            return self.kind.read(value)
+        except InvalidValue as error:
+            raise InvalidValue(
+                f"setting {self.name}: {error.message}",
+                hint=f"a valid value is {self.kind.example}",
+            ) from None
+
+
+def row(
+    name: str,
+    kind: values.Kind,
+    default: str,
+    meaning: str,
+    *,
+    start: Any = None,
+    fixed: bool = False,
+) -> Any:
+    """`default` is the text for people and, unless `start` is given, also what is read."""
+    setting = Setting(name, kind, default, meaning, fixed)
+    first = start if start is not None else lambda: setting.read(default)
+    return field(default_factory=first, metadata={"setting": setting}, hash=False)
+
+
+@dataclass(frozen=True)
+class Settings(Mapping[str, Any]):
+    """Immutable; also a mapping from dotted name to value, with one entry per Spark property."""
+
+    home: str = row(
+        "home",
+        values.FOLDER,
+        ".anabranch",
+        "Folder of the SQLite catalog and the warehouse, unless these are given.",
+        fixed=True,
+    )
+    catalog: str = row(
+        "catalog",
+        values.CATALOG,
+        "`catalog.db` in `home`",
+        "Where the catalog is: `sqlite:///path` or `postgresql://user:password@host/database`.",
+        start=str,
+        fixed=True,
+    )
+    warehouse: str = row(
+        "warehouse",
+        values.FOLDER,
+        "`warehouse` in `home`",
+        "Where data files are: a folder or a URL that Spark and PyIceberg both reach.",
+        start=str,
+        fixed=True,
+    )
+    spark_master: str = row(
+        "spark.master",
+        values.MASTER,
+        "local[*]",
+        "The Spark master to run on.",
+        fixed=True,
+    )
+    spark_remote: str = row(
+        "spark.remote",
+        values.REMOTE,
+        "none",
+        "Address of a Spark Connect server, used instead of `spark.master`.",
+        start=str,
+        fixed=True,
+    )
+    spark_conf: Mapping[str, str] = row(
+        "spark.conf",
+        values.PAIRS,
+        "none",
+        "Properties for the Spark session: `spark.conf.<property>`, a table in the file, or "
+        "`name=value;name=value` in the environment.",
+        start=dict,
+        fixed=True,
+    )
+    tick_interval: float = row(
+        "tick_interval", values.INTERVAL, "1s", "Time between two passes of the scheduler."
+    )
+    diamond_consistency: str = row(
+        "diamond_consistency",
+        values.choice("atomic", "none"),
+        "atomic",
+        "Whether the tables of a diamond are published together; a stream table may say otherwise.",
+    )
+    diamond_schedule_policy: str = row(
+        "diamond_schedule_policy",
+        values.choice("fastest", "slowest"),
+        "fastest",
+        "Which member's schedule a consistency group follows.",
+    )
+    tick_watermark_enabled: bool = row(
+        "tick_watermark_enabled",
+        values.BOOLEAN,
+        "true",
+        "Whether a tick reads nothing newer than the cut it started from.",
+    )
+    allow_circular: bool = row(
+        "allow_circular",
+        values.BOOLEAN,
+        "false",
+        "Whether stream tables may depend on each other in a circle.",
+    )
+    max_fixpoint_iterations: int = row(
+        "max_fixpoint_iterations",
+        values.INTEGER,
+        "100",
+        "Rounds after which a fixed point that has not been reached is given up.",
+    )
+    max_consecutive_errors: int = row(
+        "max_consecutive_errors",
+        values.INTEGER,
+        "3",
+        "Failed refreshes in a row after which a stream table is suspended.",
+    )
+    full_refresh_threshold: float = row(
+        "full_refresh_threshold",
+        values.FRACTION,
+        "0.5",
+        "Share of changed source rows above which AUTO recomputes instead of applying the delta.",
+    )
+    parallelism: int = row(
+        "parallelism",
+        values.INTEGER,
+        "number of cores",
+        "Tables that are refreshed side by side.",
+        start=cores,
+    )
+    small_table_rows: int = row(
+        "small_table_rows",
+        values.INTEGER,
+        "100000",
+        "Rows up to which a changed table is rewritten whole instead of marking removed rows.",
+    )
+    history_retention: float = row(
+        "history_retention", values.DURATION, "30d", "How long refresh history is kept."
+    )
+    snapshot_retention: float = row(
+        "snapshot_retention",
+        values.DURATION,
+        "7d",
+        "How long old cuts and snapshots stay readable; `maintain` removes older ones.",
+    )
+    verbose: bool = row(
+        "verbose", values.BOOLEAN, "false", "Whether Spark's own log and tracebacks are shown."
+    )
+    origins: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
+
+    @classmethod
+    def load(cls, place: object = None, /, **overrides: object) -> Settings:
+        """Settings for `connect(place)`: a folder, a catalog URL, a settings file or a mapping."""
+        if isinstance(place, Settings):
+            return dataclasses.replace(place, **keyed(overrides))
+        given, file = places.argument(place)
+        layers = [
+            ("argument", keyed({**given, **overrides})),
+            ("environment", environment(os.environ)),
+            ("file", from_file(file or places.find_file(Path.cwd(), FILE))),
+        ]
+        chosen = dict[str, Any]()
+        origins = dict[str, str]()
+        for origin, layer in reversed(layers):
+            for key, value in layer.items():
+                if key == "spark_conf":
+                    value = {**chosen.get(key, {}), **value}
+                chosen[key], origins[key] = value, origin
+        chosen |= places.resolve([layer for _, layer in layers], cls().home)
+        return cls(**chosen, origins=origins)
+
+    def with_(self, name: str, value: object) -> Settings:
+        """The same settings with one changed, as SET does."""
+        key, read = one(name, value)
+        if TABLE[key].fixed:
+            raise InvalidValue(
+                f"setting {name} cannot be changed once connected",
+                hint=f"give it to connect(), in {FILE} or as {TABLE[key].variable}",
+            )
+        origins = {**self.origins, key: "SET"}
+        return dataclasses.replace(self, **{key: read}, origins=origins)
+
+    def rows(self) -> list[dict[str, str]]:
+        """What is set, and by whom: the listing of settings."""
+        return [
+            {
+                "name": setting.name,
+                "value": setting.kind.show(getattr(self, key)),
+                "origin": self.origins.get(key, "default"),
+                "default": setting.default.replace("`", ""),
+                "meaning": setting.meaning.replace("`", ""),
+            }
+            for key, setting in TABLE.items()
+        ]
+
+    def __getitem__(self, name: str) -> Any:
+        key, prefix, rest = name.replace(".", "_"), "spark.conf.", name[len("spark.conf.") :]
+        if name.startswith(prefix) and rest in self.spark_conf:
+            return self.spark_conf[rest]
+        if key in TABLE:
+            return getattr(self, key)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (setting.name for key, setting in TABLE.items() if key != "spark_conf")
+        yield from (f"spark.conf.{name}" for name in self.spark_conf)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+TABLE: dict[str, Setting] = {
+    each.name: each.metadata["setting"]
+    for each in dataclasses.fields(Settings)
+    if "setting" in each.metadata
+}
+
+
+def one(name: str, value: object) -> tuple[str, Any]:
+    """A setting's key and its value, read: `anabranch.` before the name may be left out."""
+    plain = name.removeprefix("anabranch.")
+    if plain.startswith("spark.conf."):
+        return "spark_conf", {plain.removeprefix("spark.conf."): values.spark_text(value)}
+    key = plain.lower().replace(".", "_").replace("-", "_")
+    if key not in TABLE:
+        known = [setting.name for setting in TABLE.values()]
+        raise UnknownName(f"there is no setting {name!r}", name=plain, known=known)
+    return key, TABLE[key].read(value)
+
+
+def keyed(given: Mapping[str, object]) -> dict[str, Any]:
+    """A layer: values by key, read; tables such as [spark] may be nested."""
+    layer = dict[str, Any]()
+    for name, value in flat(given).items():
+        key, read = one(name, value)
+        layer[key] = {**layer.get(key, {}), **read} if key == "spark_conf" else read
+    return layer
+
+
+def flat(given: Mapping[str, object], before: str = "") -> dict[str, object]:
+    names = dict[str, object]()
+    for name, value in given.items():
+        full = before + name
+        if isinstance(value, Mapping) and full.replace("_", ".") != "spark.conf":
+            names |= flat(value, f"{full}.")
+        else:
+            names[full] = value
+    return names
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Known variables; one nearly like them is an error, others with our prefix are not ours.
+
+    (A container platform sets variables such as ANABRANCH_PORT for a service of that name.)
+    """
+    layer = dict[str, Any]()
+    for variable in (each for each in variables if each.startswith(PREFIX)):
+        key = variable.removeprefix(PREFIX).lower()
+        if key in TABLE:
+            layer[key] = TABLE[key].read(variables[variable])
+        elif near := difflib.get_close_matches(key, TABLE, n=1, cutoff=0.8):
+            raise UnknownName(
+                f"environment variable {variable} is not a setting",
+                name=variable,
+                known=[TABLE[near[0]].variable],
+            )
+    return layer
+
+
+def from_file(path: Path | None) -> dict[str, Any]:
+    """The settings in a file; its relative folders start from the file's own folder."""
+    if path is None:
+        return {}
+    try:
+        layer = keyed(places.read_toml(path))
+    except (InvalidValue, UnknownName) as error:
+        error.args = (f"{path}: {error.message}",)
+        error.message = f"{path}: {error.message}"
+        raise
+    for key in ("home", "warehouse", "catalog"):
+        if key in layer:
+            layer[key] = places.relative_to(path.parent, layer[key])
+    return layer

@@ -1,0 +1,122 @@
+"""Kinds of setting values: how one is read from text, a file or an argument, and how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from anabranch.durations import parse_duration, show_duration
+from anabranch.errors import InvalidValue
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`read` raises InvalidValue; `example` is a text that `read` takes."""
+
+    name: str
+    example: str
+    read: Callable[[object], Any]
+    show: Callable[[Any], str] = str
+
+
+def _boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = {"true": True, "on": True, "yes": True, "1": True}
+    known |= {"false": False, "off": False, "no": False, "0": False}
+    if str(value).strip().lower() in known:
+        return known[str(value).strip().lower()]
+    raise InvalidValue(f"{value!r} is neither true nor false")
+
+
+def _integer(value: object) -> int:
+    try:
+        number = int(str(value).strip())
+    except ValueError:
+        raise InvalidValue(f"{value!r} is not a whole number") from None
+    if number < 1:
+        raise InvalidValue(f"{value!r} is less than 1")
+    return number
+
+
+def _fraction(value: object) -> float:
+    try:
+        number = float(str(value).strip())
+    except ValueError:
+        raise InvalidValue(f"{value!r} is not a number") from None
+    if not 0 <= number <= 1:
+        raise InvalidValue(f"{value!r} is not between 0 and 1")
+    return number
+
+
+def _interval(value: object) -> float:
+    seconds = parse_duration(value)
+    if seconds == 0:
+        raise InvalidValue(f"{value!r} is not longer than nothing")
+    return seconds
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, (str, Path)) or not str(value).strip():
+        raise InvalidValue(f"{value!r} is not a text")
+    return str(value).strip()
+
+
+def _pairs(value: object) -> Mapping[str, str]:
+    """Spark properties, from a mapping or from `name=value;name=value`."""
+    pairs = dict[str, str]()
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            nested = _pairs(one) if isinstance(one, Mapping) else {"": spark_text(one)}
+            pairs |= {f"{name}.{rest}".rstrip("."): text for rest, text in nested.items()}
+        return pairs
+    for piece in str(value).split(";"):
+        name, equals, one = piece.partition("=")
+        if piece.strip() and not (equals and name.strip()):
+            raise InvalidValue(f"{piece.strip()!r} is not of the form name=value")
+        if piece.strip():
+            pairs[name.strip()] = one.strip()
+    return pairs
+
+
+def spark_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def without_password(url: str) -> str:
+    """A catalog URL fit to be shown."""
+    parts = urlsplit(url)
+    if not parts.password:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+BOOLEAN = Kind("boolean", "true", _boolean, lambda value: "true" if value else "false")
+INTEGER = Kind("integer", "4", _integer)
+FRACTION = Kind("fraction", "0.5", _fraction)
+DURATION = Kind("duration", "7d", parse_duration, show_duration)
+INTERVAL = Kind("duration", "1s", _interval, show_duration)
+FOLDER = Kind("folder", "./warehouse", _text)
+CATALOG = Kind("catalog", "postgresql://user@host/database", _text, without_password)
+MASTER = Kind("text", "local[4]", _text)
+REMOTE = Kind("text", "sc://host:15002", _text)
+PAIRS = Kind(
+    "properties",
+    "spark.driver.memory=4g;spark.sql.shuffle.partitions=8",
+    _pairs,
+    lambda value: ";".join(f"{name}={one}" for name, one in value.items()),
+)
+
+
+def choice(*known: str) -> Kind:
+    def read(value: object) -> str:
+        text = str(value).strip().lower()
+        if text not in known:
+            raise InvalidValue(f"{value!r} is not one of {', '.join(known)}")
+        return text
+
+    return Kind(f"one of {', '.join(known)}", known[0], read)
