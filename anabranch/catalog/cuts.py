@@ -1,0 +1,193 @@
+"""Cuts, and the table versions that each of them shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from anabranch.catalog import tables
+from anabranch.errors import InvalidValue, UnknownName
+from anabranch.names import TableName
+
+
+@dataclass(frozen=True)
+class Version:
+    """A table as a cut shows it; no location means that the cut dropped it."""
+
+    name: TableName
+    metadata_location: str | None
+    snapshot_id: int | None = None
+
+
+def current(c: Connection) -> int:
+    """The newest cut; 0 when nothing was ever published."""
+    return int(c.execute(select(tables.meta.c.cut)).scalar_one())
+
+
+def advance(c: Connection) -> int:
+    """The next cut id.  Locks the counter to the end of the transaction: publishes queue up."""
+    c.execute(update(tables.meta).values(cut=tables.meta.c.cut + 1))
+    return current(c)
+
+
+def add(c: Connection, cut_id: int, kind: str, versions: Iterable[Version]) -> None:
+    """Record a cut and what it changed; older versions of the same tables end with it."""
+    c.execute(insert(tables.cuts).values(cut_id=cut_id, published_at=tables.now(), kind=kind))
+    rows = [
+        {
+            "namespace": version.name.schema,
+            "name": version.name.name,
+            "cut_id": cut_id,
+            "metadata_location": version.metadata_location,
+            "snapshot_id": version.snapshot_id,
+        }
+        for version in versions
+    ]
+    if not rows:
+        return
+    table = tables.versions
+    ended = update(table).where(
+        table.c.namespace == bindparam("b_namespace"),
+        table.c.name == bindparam("b_name"),
+        table.c.until_cut.is_(None),
+    )
+    names = [{"b_namespace": row["namespace"], "b_name": row["name"]} for row in rows]
+    c.execute(ended.values(until_cut=cut_id), names)
+    c.execute(insert(table), rows)
+
+
+def moved_by_others(c: Connection, catalog: str) -> list[Version]:
+    """Pointers that differ from the newest known versions: other programs moved them."""
+    table, known = tables.iceberg_tables, tables.versions
+    same = and_(
+        known.c.namespace == table.c.table_namespace,
+        known.c.name == table.c.table_name,
+        known.c.until_cut.is_(None),
+    )
+    changed = (
+        select(table.c.table_namespace, table.c.table_name, table.c.metadata_location)
+        .select_from(table.outerjoin(known, same))
+        .where(_is_table(catalog))
+        .where(known.c.metadata_location.is_distinct_from(table.c.metadata_location))
+    )
+    dropped = (
+        select(known.c.namespace, known.c.name)
+        .select_from(known.outerjoin(table, and_(same, _is_table(catalog))))
+        .where(known.c.until_cut.is_(None), known.c.metadata_location.is_not(None))
+        .where(table.c.table_name.is_(None))
+    )
+    found = [(*row[:2], row[2]) for row in c.execute(changed)]
+    found += [(*row, None) for row in c.execute(dropped)]
+    named = [(table_name(space, name), location) for space, name, location in found]
+    return [Version(name, location) for name, location in named if name is not None]
+
+
+def pointers(c: Connection, catalog: str) -> dict[TableName, str]:
+    """The current cut, in one SELECT."""
+    table = tables.iceberg_tables
+    statement = select(table.c.table_namespace, table.c.table_name, table.c.metadata_location)
+    statement = statement.where(_is_table(catalog), table.c.metadata_location.is_not(None))
+    return _named(c.execute(statement))
+
+
+def pointers_at(c: Connection, cut_id: int) -> dict[TableName, str]:
+    """The tables that a recorded cut shows."""
+    if not c.execute(select(tables.cuts.c.cut_id).where(tables.cuts.c.cut_id == cut_id)).first():
+        newest = current(c)
+        if 0 < cut_id <= newest:
+            raise InvalidValue(f"cut {cut_id} has expired", hint="see cuts() for those kept")
+        raise UnknownName(f"there is no cut {cut_id}; the newest is {newest}")
+    table = tables.versions
+    statement = select(table.c.namespace, table.c.name, table.c.metadata_location).where(
+        table.c.metadata_location.is_not(None),
+        table.c.cut_id <= cut_id,
+        or_(table.c.until_cut.is_(None), table.c.until_cut > cut_id),
+    )
+    return _named(c.execute(statement))
+
+
+def listing(c: Connection, limit: int | None = None) -> list[dict[str, Any]]:
+    """Newest first; `tables` are those that the cut changed."""
+    statement = select(tables.cuts).order_by(tables.cuts.c.cut_id.desc())
+    if limit is not None:
+        statement = statement.limit(limit)
+    found = [dict(row) for row in c.execute(statement).mappings()]
+    if not found:
+        return []
+    table = tables.versions
+    changed: dict[int, list[str]] = {}
+    oldest = found[-1]["cut_id"]
+    rows = c.execute(
+        select(table.c.cut_id, table.c.namespace, table.c.name).where(table.c.cut_id >= oldest)
+    )
+    for cut_id, space, name in rows:
+        if named := table_name(space, name):
+            changed.setdefault(cut_id, []).append(str(named))
+    return [{**cut, "tables": sorted(changed.get(cut["cut_id"], []))} for cut in found]
+
+
+def forget(c: Connection, keep_from: int) -> int:
+    """Forget the cuts before `keep_from` (never the newest) and the versions only they show."""
+    oldest = min(keep_from, current(c))
+    c.execute(delete(tables.versions).where(tables.versions.c.until_cut <= oldest))
+    c.execute(
+        delete(tables.versions).where(
+            tables.versions.c.metadata_location.is_(None), tables.versions.c.cut_id < oldest
+        )
+    )
+    return c.execute(delete(tables.cuts).where(tables.cuts.c.cut_id < oldest)).rowcount
+
+
+def first_since(c: Connection, moment: datetime) -> int:
+    """The oldest cut to keep so that any time since `moment` can be read."""
+    before = select(func.max(tables.cuts.c.cut_id)).where(tables.cuts.c.published_at <= moment)
+    return int(c.execute(before).scalar_one_or_none() or 0)
+
+
+def known_versions(c: Connection) -> list[Version]:
+    """Every version that some recorded cut shows."""
+    table = tables.versions
+    statement = select(
+        table.c.namespace, table.c.name, table.c.metadata_location, table.c.snapshot_id
+    ).where(table.c.metadata_location.is_not(None))
+    found = []
+    for space, name, location, snapshot_id in c.execute(statement):
+        if named := table_name(space, name):
+            found.append(Version(named, location, snapshot_id))
+    return found
+
+
+def table_name(namespace: str, name: str) -> TableName | None:
+    """Iceberg's row as a name; None for what has too many levels to be ours."""
+    try:
+        return TableName(tuple(namespace.split(".")), name)
+    except InvalidValue:
+        return None
+
+
+def _is_table(catalog: str) -> ColumnElement[bool]:
+    table = tables.iceberg_tables
+    is_table = or_(table.c.iceberg_type.is_(None), table.c.iceberg_type == tables.TABLE_TYPE)
+    return and_(table.c.catalog_name == catalog, is_table)
+
+
+def _named(rows: Iterable[Any]) -> dict[TableName, str]:
+    found: Mapping[TableName | None, str] = {
+        table_name(space, name): location for space, name, location in rows
+    }
+    return {name: location for name, location in found.items() if name is not None}

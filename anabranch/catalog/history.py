@@ -1,0 +1,74 @@
+"""What every refresh did, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select
+
+from anabranch.catalog import tables
+from anabranch.model import Action
+from anabranch.names import TableName
+
+COMPLETED, FAILED, SKIPPED = "COMPLETED", "FAILED", "SKIPPED"
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """One line of history."""
+
+    table: TableName
+    action: Action
+    status: str
+    cut_id: int | None = None
+    reason: str | None = None
+    rows_inserted: int = 0
+    rows_deleted: int = 0
+    delta_rows: int = 0
+    duration_ms: int = 0
+    epoch: int | None = None
+    fixpoint_iterations: int | None = None
+    tick_watermark: int | None = None
+    initiated_by: str = "manual"
+    error: str | None = None
+    started_at: datetime = field(default_factory=tables.now)
+
+
+def add(c: Connection, refreshes: Iterable[Refresh]) -> None:
+    rows = []
+    for refresh in refreshes:
+        row = asdict(refresh) | {"action": refresh.action.value, "table_name": str(refresh.table)}
+        del row["table"]
+        rows.append(row)
+    if rows:
+        c.execute(insert(tables.history), rows)
+
+
+def listing(
+    c: Connection, table: TableName | None = None, limit: int | None = None
+) -> list[dict[str, Any]]:
+    """Newest first."""
+    statement = select(tables.history).order_by(tables.history.c.refresh_id.desc())
+    if table is not None:
+        statement = statement.where(tables.history.c.table_name == str(table))
+    if limit is not None:
+        statement = statement.limit(limit)
+    return [_shown(dict(row)) for row in c.execute(statement).mappings()]
+
+
+def latest(c: Connection) -> dict[TableName, dict[str, Any]]:
+    """The last line of every table."""
+    last = select(func.max(tables.history.c.refresh_id)).group_by(tables.history.c.table_name)
+    rows = c.execute(select(tables.history).where(tables.history.c.refresh_id.in_(last)))
+    return {TableName.parse(row["table_name"]): _shown(dict(row)) for row in rows.mappings()}
+
+
+def forget(c: Connection, before: datetime) -> int:
+    return c.execute(delete(tables.history).where(tables.history.c.started_at < before)).rowcount
+
+
+def _shown(row: dict[Any, Any]) -> dict[str, Any]:
+    return {("table" if key == "table_name" else key): value for key, value in row.items()}

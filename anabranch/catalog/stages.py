@@ -1,0 +1,100 @@
+"""Work under way: who owns it, and whether the owner still lives."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from anabranch.catalog import tables
+
+SILENCE = timedelta(hours=1)  # an owner on another host that was silent so long is dead
+
+
+@dataclass(frozen=True)
+class StageRow:
+    id: str
+    host: str
+    pid: int
+    process_start: str
+    heartbeat_at: datetime
+    tables: tuple[str, ...] = ()
+
+
+def mine(stage_id: str) -> StageRow:
+    """A row for a stage of this process."""
+    return StageRow(stage_id, host(), os.getpid(), process_start(os.getpid()) or "", tables.now())
+
+
+def add(c: Connection, row: StageRow) -> None:
+    c.execute(insert(tables.stages).values(**{**vars(row), "tables": list(row.tables)}))
+
+
+def beat(c: Connection, stage_id: str, touched: Iterable[str]) -> bool:
+    """Say that the owner lives; False when the row is gone, so the stage was given up for dead."""
+    statement = update(tables.stages).where(tables.stages.c.id == stage_id)
+    values = {"heartbeat_at": tables.now(), "tables": sorted(touched)}
+    return c.execute(statement.values(**values)).rowcount == 1
+
+
+def remove(c: Connection, stage_id: str) -> bool:
+    return c.execute(delete(tables.stages).where(tables.stages.c.id == stage_id)).rowcount == 1
+
+
+def all_stages(c: Connection) -> list[StageRow]:
+    rows = c.execute(select(tables.stages)).mappings()
+    return [StageRow(**{**row, "tables": tuple(row["tables"])}) for row in rows]
+
+
+def alive(row: StageRow, at: datetime) -> bool:
+    """A process of this host is asked; others must have spoken lately.
+
+    A process number alone proves nothing, it may have been given away: its start must agree.
+    """
+    if row.host == host():
+        return process_start(row.pid) == row.process_start
+    return at - row.heartbeat_at < SILENCE
+
+
+@lru_cache(maxsize=1)
+def host() -> str:
+    """This machine; containers that share a name differ by their boot or namespace."""
+    try:
+        space = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        space = ""
+    return f"{socket.gethostname()} {_boot()} {space}".strip()
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def process_start(pid: int) -> str | None:
+    """When a process started, in whatever unit the system counts; None when there is none."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return None if Path("/proc/self/stat").exists() else _start_without_proc(pid)
+    except OSError:
+        return None
+    return None if after_name[0] in "ZX" else after_name[19]
+
+
+def _start_without_proc(pid: int) -> str | None:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass
+    return "alive"

@@ -1,0 +1,260 @@
+"""One database for Iceberg's pointers and our rows: SQLite in a file, or PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, select, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DatabaseError as SqlDatabaseError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from anabranch.catalog import tables
+from anabranch.errors import InvalidValue, Unreachable
+
+BUSY_SECONDS = 60
+CREATE_LOCK = 0x616E6162  # PostgreSQL advisory lock held while tables are made
+_BEGIN = "anabranch_begin"
+_SQLITE = re.compile(r"sqlite(?:\+\w+)?://(?:/(.*))?\Z")
+
+T = TypeVar("T")
+
+
+class Store:
+    """Transactions on the catalog database.
+
+    `reading()` sees one snapshot from its first line to its last; `writing()` is alone in SQLite and
+    ordinary (READ COMMITTED, row locks) in PostgreSQL.  Both commit at the end or leave nothing.
+    """
+
+    def __init__(self, engine: Engine, url: URL) -> None:
+        self.engine = engine
+        self.url = url
+        self.catalog_uuid = ""
+
+    @classmethod
+    def open(cls, url: str | os.PathLike[str]) -> Store:
+        """Open a catalog by path or URL; make its tables on first use."""
+        parsed = parse_url(url)
+        store = cls(_engine(parsed), parsed)
+        try:
+            with store._clear_errors():
+                store._prepare()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        if self.is_sqlite:
+            options: dict[str, object] = {_BEGIN: "BEGIN"}
+        else:
+            options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        with self._transaction(options, "SELECT 1 FROM ab_meta") as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        options: dict[str, object] = {_BEGIN: "BEGIN IMMEDIATE"} if self.is_sqlite else {}
+        with self._transaction(options, None) as connection:
+            yield connection
+
+    @contextmanager
+    def _transaction(self, options: dict[str, object], first: str | None) -> Iterator[Connection]:
+        with self._clear_errors():
+            connection = _patiently(lambda: self._begin(options, first))
+            try:
+                yield connection
+                connection.commit()
+            finally:
+                connection.close()  # rolls back what was not committed
+
+    def _begin(self, options: dict[str, object], first: str | None) -> Connection:
+        connection = self.engine.connect()
+        try:
+            connection = connection.execution_options(**options)
+            connection.begin()
+            if first:  # the first statement, not BEGIN, fixes the snapshot
+                connection.execute(text(first))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self) -> None:
+        if self.is_sqlite:
+            _patiently(self._switch_to_wal)
+        with self._transaction(
+            {_BEGIN: "BEGIN IMMEDIATE"} if self.is_sqlite else {}, None
+        ) as connection:
+            if not self.is_sqlite:
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({CREATE_LOCK})"))
+            self.catalog_uuid = _make_tables(connection, self.shown)
+
+    def _switch_to_wal(self) -> None:
+        with self.engine.connect() as connection:
+            driver = connection.connection.driver_connection
+            assert driver is not None
+            driver.execute("PRAGMA journal_mode = WAL")
+
+    @property
+    def shown(self) -> str:
+        """The address without its password."""
+        if self.is_sqlite:
+            return self.url.database or ""
+        return self.url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def _clear_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OperationalError, InterfaceError, PoolTimeout) as error:
+            if _is_mistake(error):
+                raise
+            raise Unreachable(
+                f"catalog {self.shown} cannot be reached: {_reason(error)}", hint=self._hint()
+            ) from error
+        except SqlDatabaseError as error:
+            if "file is not a database" not in str(error):
+                raise
+            raise Unreachable(
+                f"{self.shown} is not an SQLite database",
+                hint="give the path of a new file, or of an existing catalog",
+            ) from error
+
+    def _hint(self) -> str:
+        if self.is_sqlite:
+            return "check that the directory exists and can be written"
+        return "check that the server runs and that user, password and database are right"
+
+
+def parse_url(url: str | os.PathLike[str]) -> URL:
+    """A path is an SQLite file; `postgresql://` is driven by psycopg."""
+    given = os.fspath(url)
+    if sqlite := _SQLITE.match(given):
+        given = sqlite.group(1) or ""
+        if given in ("", ":memory:"):
+            raise InvalidValue("a catalog in memory cannot be shared", hint="give a file path")
+    if "://" not in given:
+        return URL.create("sqlite", database=str(Path(given).expanduser().absolute()))
+    try:
+        parsed = make_url(given)
+    except ArgumentError as error:
+        raise InvalidValue(f"{given!r} is not a database URL") from error
+    backend = parsed.drivername.split("+")[0]
+    if backend in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg")
+    raise InvalidValue(
+        f"a catalog in {backend} is not supported", hint="use an SQLite path or postgresql://"
+    )
+
+
+def _engine(url: URL) -> Engine:
+    if not url.drivername.startswith("sqlite"):
+        return create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=20)
+    engine = create_engine(
+        url,
+        pool_size=5,
+        max_overflow=20,
+        connect_args={
+            "timeout": BUSY_SECONDS,
+            "check_same_thread": False,
+            "isolation_level": None,  # the driver must not begin transactions by itself
+        },
+    )
+
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: object, _: object) -> None:
+        cursor = connection.cursor()  # type: ignore[attr-defined]
+        cursor.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
+        cursor.execute("PRAGMA synchronous = NORMAL")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: Connection) -> None:
+        connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))
+
+    return engine
+
+
+def _make_tables(connection: Connection, shown: str) -> str:
+    """Make what is missing; return the identity of the catalog."""
+    there = set(inspect(connection).get_table_names())
+    if "ab_meta" in there:
+        row = connection.execute(
+            select(tables.meta.c.catalog_uuid, tables.meta.c.format_version)
+        ).one_or_none()
+        if row is not None:
+            if row.format_version != tables.FORMAT_VERSION:
+                raise Unreachable(
+                    f"catalog {shown} has format version {row.format_version}, "
+                    f"this Anabranch reads {tables.FORMAT_VERSION}",
+                    hint="open it with the Anabranch that made it",
+                )
+            if set(tables.metadata.tables) <= there:
+                return str(row.catalog_uuid)
+    if "iceberg_tables" in there:
+        _add_type_column(connection)
+    tables.metadata.create_all(connection)
+    known = connection.execute(select(tables.meta.c.catalog_uuid)).scalar_one_or_none()
+    if known is not None:
+        return str(known)
+    identity = str(uuid.uuid4())
+    connection.execute(
+        tables.meta.insert().values(
+            id=1,
+            catalog_uuid=identity,
+            format_version=tables.FORMAT_VERSION,
+            cut=0,
+            created_at=tables.now(),
+        )
+    )
+    return identity
+
+
+def _add_type_column(connection: Connection) -> None:
+    """Catalogs made by older Iceberg libraries have no column that tells tables from views."""
+    columns = {column["name"] for column in inspect(connection).get_columns("iceberg_tables")}
+    if "iceberg_type" not in columns:
+        connection.execute(text("ALTER TABLE iceberg_tables ADD COLUMN iceberg_type VARCHAR(5)"))
+
+
+def _patiently(act: Callable[[], T]) -> T:
+    """Ask again while SQLite answers "locked": switching to WAL and recovery do not wait."""
+    give_up = time.monotonic() + 2 * BUSY_SECONDS
+    pause = 0.01
+    while True:
+        try:
+            return act()
+        except Exception as error:
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+        time.sleep(random.uniform(pause / 2, pause))
+        pause = min(pause * 2, 1.0)
+
+
+def _is_mistake(error: Exception) -> bool:
+    """SQLite reports wrong SQL by the same class as a broken disk."""
+    return any(word in str(error) for word in ("no such table", "no such column", "syntax error"))
+
+
+def _reason(error: Exception) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return str(cause).strip().splitlines()[0] if str(cause).strip() else type(cause).__name__

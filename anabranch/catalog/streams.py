@@ -1,0 +1,183 @@
+"""Stream tables, what they depend on, what they last read, and their frontiers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, insert, select, update
+
+from anabranch.catalog import tables
+from anabranch.model import RefreshMode, Status
+from anabranch.names import TableName
+
+CHUNK = 500  # databases limit the length of IN
+
+
+@dataclass(frozen=True)
+class StreamTable:
+    """A stream table as declared, and where it stands."""
+
+    name: TableName
+    query: str
+    fingerprint: str
+    refresh_mode: RefreshMode = RefreshMode.AUTO
+    schedule: str | None = None
+    diamond_consistency: str = "atomic"
+    diamond_schedule_policy: str = "fastest"
+    status: Status = Status.INITIALIZING
+    populated: bool = False
+    consecutive_errors: int = 0
+    last_error: str | None = None
+    last_refresh_at: datetime | None = None
+    created_at: datetime = field(default_factory=tables.now)
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A source as it was last read; an empty table has no snapshot."""
+
+    metadata_location: str | None
+    snapshot_id: int | None
+
+
+def add(c: Connection, streams: Iterable[StreamTable]) -> None:
+    rows = [_row(asdict(stream) | {"name": stream.name}) for stream in streams]
+    if rows:
+        c.execute(insert(tables.stream_tables), rows)
+
+
+def change(c: Connection, name: TableName, **values: Any) -> bool:
+    """Set some fields; False when there is no such stream table."""
+    unknown = values.keys() - {each.name for each in fields(StreamTable)}
+    assert not unknown, unknown
+    statement = update(tables.stream_tables).where(tables.stream_tables.c.name == str(name))
+    return c.execute(statement.values(**_row(values))).rowcount == 1
+
+
+def touch(c: Connection, names: Iterable[TableName], moment: datetime) -> None:
+    """Note that the tables were refreshed just now, even if nothing had changed."""
+    shown = [str(name) for name in names]
+    for start in range(0, len(shown), CHUNK):
+        chosen = tables.stream_tables.c.name.in_(shown[start : start + CHUNK])
+        c.execute(update(tables.stream_tables).where(chosen).values(last_refresh_at=moment))
+
+
+def remove(c: Connection, name: TableName) -> bool:
+    """Forget a stream table with its dependencies, inputs and frontier; history stays."""
+    for table in (tables.dependencies, tables.inputs, tables.frontiers):
+        c.execute(delete(table).where(table.c.table_name == str(name)))
+    statement = delete(tables.stream_tables).where(tables.stream_tables.c.name == str(name))
+    return c.execute(statement).rowcount == 1
+
+
+def get(c: Connection, name: TableName) -> StreamTable | None:
+    statement = select(tables.stream_tables).where(tables.stream_tables.c.name == str(name))
+    row = c.execute(statement).mappings().one_or_none()
+    return None if row is None else _stream(row)
+
+
+def all_streams(c: Connection) -> dict[TableName, StreamTable]:
+    rows = c.execute(select(tables.stream_tables).order_by(tables.stream_tables.c.name))
+    streams = [_stream(row) for row in rows.mappings()]
+    return {stream.name: stream for stream in streams}
+
+
+def set_dependencies(c: Connection, graph: Mapping[TableName, Iterable[TableName]]) -> None:
+    """Replace the upstreams of the given tables."""
+    rows = [
+        {"table_name": str(name), "upstream": str(upstream)}
+        for name, upstreams in graph.items()
+        for upstream in dict.fromkeys(upstreams)
+    ]
+    _replace(c, tables.dependencies, list(graph), rows)
+
+
+def dependencies(c: Connection) -> dict[TableName, tuple[TableName, ...]]:
+    found: dict[TableName, list[TableName]] = {}
+    table = tables.dependencies
+    for row in c.execute(select(table).order_by(table.c.table_name, table.c.upstream)):
+        found.setdefault(TableName.parse(row.table_name), []).append(TableName.parse(row.upstream))
+    return {name: tuple(upstreams) for name, upstreams in found.items()}
+
+
+def set_inputs(c: Connection, read: Mapping[TableName, Mapping[TableName, Input]]) -> None:
+    """Replace what the given tables have read."""
+    rows = [
+        {"table_name": str(name), "source": str(source), **asdict(each)}
+        for name, sources in read.items()
+        for source, each in sources.items()
+    ]
+    _replace(c, tables.inputs, list(read), rows)
+
+
+def inputs(c: Connection) -> dict[TableName, dict[TableName, Input]]:
+    found: dict[TableName, dict[TableName, Input]] = {}
+    for row in c.execute(select(tables.inputs)):
+        source = TableName.parse(row.source)
+        read = Input(row.metadata_location, row.snapshot_id)
+        found.setdefault(TableName.parse(row.table_name), {})[source] = read
+    return found
+
+
+def set_frontiers(
+    c: Connection, frontiers: Mapping[TableName, Mapping[TableName, int | None]]
+) -> None:
+    """Replace the frontiers of the given tables."""
+    rows = [
+        {"table_name": str(name), "source": str(source), "snapshot_id": snapshot}
+        for name, sources in frontiers.items()
+        for source, snapshot in sources.items()
+    ]
+    _replace(c, tables.frontiers, list(frontiers), rows)
+
+
+def frontiers(c: Connection) -> dict[TableName, dict[TableName, int | None]]:
+    found: dict[TableName, dict[TableName, int | None]] = {}
+    for row in c.execute(select(tables.frontiers)):
+        source = TableName.parse(row.source)
+        found.setdefault(TableName.parse(row.table_name), {})[source] = row.snapshot_id
+    return found
+
+
+def needed_snapshots(c: Connection) -> dict[TableName, set[int]]:
+    """Snapshots that some stream table still stands on: they must not expire."""
+    found: dict[TableName, set[int]] = {}
+    for table in (tables.inputs, tables.frontiers):
+        for row in c.execute(select(table.c.source, table.c.snapshot_id).distinct()):
+            if row.snapshot_id is not None:
+                found.setdefault(TableName.parse(row.source), set()).add(row.snapshot_id)
+    return found
+
+
+def _replace(
+    c: Connection, table: Table, names: Sequence[TableName], rows: list[dict[str, Any]]
+) -> None:
+    shown = [str(name) for name in names]
+    for start in range(0, len(shown), CHUNK):
+        c.execute(delete(table).where(table.c.table_name.in_(shown[start : start + CHUNK])))
+    if rows:
+        c.execute(insert(table), rows)
+
+
+def _row(values: dict[str, Any]) -> dict[str, Any]:
+    row = dict(values)
+    if "name" in row:
+        row["name"] = str(row["name"])
+    for key in ("refresh_mode", "status"):
+        if key in row:
+            row[key] = row[key].value
+    if "options" in row:
+        row["options"] = dict(row["options"])
+    return row
+
+
+def _stream(row: Mapping[Any, Any]) -> StreamTable:
+    values = {str(key): value for key, value in row.items()}
+    values["name"] = TableName.parse(values["name"])
+    values["refresh_mode"] = RefreshMode(values["refresh_mode"])
+    values["status"] = Status(values["status"])
+    return StreamTable(**values)

@@ -1,0 +1,187 @@
+"""The tables of the catalog database: Iceberg's two, and ours with the prefix `ab_`.
+
+Names of tables are kept as `str(TableName)`, which quotes whatever is not plain and so is read back
+without doubt.  `ab_versions` also keeps namespace and name apart, to be joined with Iceberg's rows.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+from sqlalchemy.types import TypeDecorator
+
+FORMAT_VERSION = 1
+TABLE_TYPE = "TABLE"  # Iceberg keeps views in the same table
+
+metadata = MetaData()
+Serial = BigInteger().with_variant(
+    Integer, "sqlite"
+)  # SQLite counts only INTEGER keys up by itself
+
+
+class Moment(TypeDecorator[datetime]):
+    """A point in time: aware in Python, UTC in the database (SQLite keeps no zone)."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return value.astimezone(timezone.utc) if value is not None else None
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            value = value.replace(tzinfo=timezone.utc)
+        moment: datetime = value.astimezone(timezone.utc)
+        return moment
+
+
+def now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+# Exactly as Iceberg's JdbcCatalog and PyIceberg's SqlCatalog make them.
+iceberg_tables = Table(
+    "iceberg_tables",
+    metadata,
+    Column("catalog_name", String(255), primary_key=True),
+    Column("table_namespace", String(255), primary_key=True),
+    Column("table_name", String(255), primary_key=True),
+    Column("metadata_location", String(1000)),
+    Column("previous_metadata_location", String(1000)),
+    Column("iceberg_type", String(5)),
+)
+iceberg_namespaces = Table(
+    "iceberg_namespace_properties",
+    metadata,
+    Column("catalog_name", String(255), primary_key=True),
+    Column("namespace", String(255), primary_key=True),
+    Column("property_key", String(255), primary_key=True),
+    Column("property_value", String(1000), nullable=False),
+)
+
+# One row.  Every publish advances `cut` first, so publishes queue up and cuts have no gaps.
+meta = Table(
+    "ab_meta",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("catalog_uuid", String(36), nullable=False),
+    Column("format_version", Integer, nullable=False),
+    Column("cut", BigInteger, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+stream_tables = Table(
+    "ab_stream_tables",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("query", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("refresh_mode", String(16), nullable=False),
+    Column("schedule", Text),
+    Column("diamond_consistency", String(16), nullable=False),
+    Column("diamond_schedule_policy", String(16), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("populated", Boolean, nullable=False),
+    Column("consecutive_errors", Integer, nullable=False),
+    Column("last_error", Text),
+    Column("last_refresh_at", Moment),
+    Column("created_at", Moment, nullable=False),
+    Column("options", JSON, nullable=False),
+)
+views = Table(
+    "ab_views",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("query", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+dependencies = Table(
+    "ab_dependencies",
+    metadata,
+    Column("table_name", Text, primary_key=True),
+    Column("upstream", Text, primary_key=True),
+)
+# What a stream table had read at its last refresh: equal strings mean nothing changed.
+inputs = Table(
+    "ab_inputs",
+    metadata,
+    Column("table_name", Text, primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("metadata_location", Text),
+    Column("snapshot_id", BigInteger),
+)
+frontiers = Table(
+    "ab_frontiers",
+    metadata,
+    Column("table_name", Text, primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("snapshot_id", BigInteger),
+)
+cuts = Table(
+    "ab_cuts",
+    metadata,
+    Column("cut_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("published_at", Moment, nullable=False),
+    Column("kind", Text, nullable=False),
+)
+# A version is seen from `cut_id` on, until `until_cut`; no location means "dropped".
+versions = Table(
+    "ab_versions",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("cut_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("until_cut", BigInteger),
+    Column("metadata_location", Text),
+    Column("snapshot_id", BigInteger),
+    Index("ab_versions_until", "until_cut"),
+    Index("ab_versions_cut", "cut_id"),
+)
+history = Table(
+    "ab_history",
+    metadata,
+    Column("refresh_id", Serial, primary_key=True),
+    Column("table_name", Text, nullable=False),
+    Column("cut_id", BigInteger),
+    Column("action", String(16), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("reason", Text),
+    Column("rows_inserted", BigInteger),
+    Column("rows_deleted", BigInteger),
+    Column("delta_rows", BigInteger),
+    Column("duration_ms", BigInteger),
+    Column("epoch", BigInteger),
+    Column("fixpoint_iterations", BigInteger),
+    Column("tick_watermark", BigInteger),
+    Column("initiated_by", Text),
+    Column("error", Text),
+    Column("started_at", Moment, nullable=False),
+    Index("ab_history_table", "table_name", "refresh_id"),
+)
+# Work under way: files that carry a stage's id are not garbage while its row and its owner live.
+stages = Table(
+    "ab_stages",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("process_start", Text, nullable=False),
+    Column("heartbeat_at", Moment, nullable=False),
+    Column("tables", JSON, nullable=False),
+)

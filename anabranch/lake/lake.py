@@ -1,0 +1,85 @@
+"""The tables of one catalog, as Iceberg keeps them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyiceberg.serializers import FromInputFile
+from sqlalchemy import Connection
+
+from anabranch.catalog import cuts
+from anabranch.catalog.store import Store
+from anabranch.errors import UnknownName, Unreachable
+from anabranch.lake.manifests import Cache
+from anabranch.lake.places import Warehouse
+from anabranch.lake.version import TableVersion
+from anabranch.names import TableName
+
+
+class Lake:
+    """Pointers and versions.  `pointers` is one SELECT, so what it returns is one cut."""
+
+    def __init__(
+        self, store: Store, warehouse: str | Path, catalog_name: str = "anabranch"
+    ) -> None:
+        self.store = store
+        self.catalog_name = catalog_name
+        self.warehouse = Warehouse(warehouse, store.catalog_uuid)
+        self._versions: Cache[TableVersion] = Cache(2048)
+        self._claimed = False
+
+    def pointers(self, c: Connection | None = None) -> dict[TableName, str]:
+        """The metadata file of every table, now."""
+        if c is not None:
+            return cuts.pointers(c, self.catalog_name)
+        with self.store.reading() as connection:
+            return cuts.pointers(connection, self.catalog_name)
+
+    def pointers_at(self, cut_id: int, c: Connection | None = None) -> dict[TableName, str]:
+        """The metadata file of every table, as a cut shows them."""
+        if c is not None:
+            return cuts.pointers_at(c, cut_id)
+        with self.store.reading() as connection:
+            return cuts.pointers_at(connection, cut_id)
+
+    def version(self, name: TableName, location: str) -> TableVersion:
+        """A table by its metadata file; cached, because such files never change."""
+        return self._versions.get(_key(name, location), lambda: self._read(name, location))
+
+    def current(self, name: TableName) -> TableVersion:
+        """The table as it is now."""
+        pointers = self.pointers()
+        if name not in pointers:
+            raise no_such_table(name, pointers)
+        return self.version(name, pointers[name])
+
+    def remember(self, version: TableVersion) -> None:
+        """Spare the reading of a metadata file that was just written."""
+        self._versions.get(_key(version.name, version.location), lambda: version)
+
+    def claim_warehouse(self) -> None:
+        if not self._claimed:
+            self.warehouse.claim()
+            self._claimed = True
+
+    def _read(self, name: TableName, location: str) -> TableVersion:
+        try:
+            metadata = FromInputFile.table_metadata(self.warehouse.io.new_input(location))
+        except FileNotFoundError as error:
+            raise Unreachable(
+                f"the metadata file of {name} is missing: {location}",
+                hint="check that the warehouse is mounted; if the cut is old it has expired",
+            ) from error
+        except OSError as error:
+            raise self.warehouse.unreachable(error) from error
+        return TableVersion(name, location, metadata, self.warehouse.io)
+
+
+def _key(name: TableName, location: str) -> str:
+    return f"{name} {location}"  # one metadata file may be registered under two names
+
+
+def no_such_table(name: TableName, known: dict[TableName, str]) -> UnknownName:
+    return UnknownName(
+        f"there is no table {name}", name=str(name), known=[str(each) for each in known]
+    )

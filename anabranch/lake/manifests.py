@@ -1,0 +1,182 @@
+"""Manifests and manifest lists: read once (they never change), written by us.
+
+PyIceberg writes no delete manifests; its manifest writer does when told that its content is deletes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    DataFile,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriter,
+    ManifestWriterV2,
+    read_manifest_list,
+    write_manifest_list,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+V = TypeVar("V")
+
+
+class Cache(Generic[V]):
+    """The values used last, by the path of an immutable file."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._values: OrderedDict[str, V] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, path: str, read: Callable[[], V]) -> V:
+        with self._lock:
+            if path in self._values:
+                self._values.move_to_end(path)
+                return self._values[path]
+        value = read()
+        with self._lock:
+            self._values[path] = value
+            while len(self._values) > self._size:
+                self._values.popitem(last=False)
+        return value
+
+
+_lists: Cache[tuple[ManifestFile, ...]] = Cache(512)
+_entries: Cache[tuple[ManifestEntry, ...]] = Cache(1024)
+
+
+def manifests(io: FileIO, snapshot: Snapshot | None) -> tuple[ManifestFile, ...]:
+    if snapshot is None:
+        return ()
+    path = snapshot.manifest_list
+    return _lists.get(path, lambda: tuple(read_manifest_list(io.new_input(path))))
+
+
+def entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
+    """All entries of a manifest, also those of files that it removed."""
+    return _entries.get(
+        manifest.manifest_path,
+        lambda: tuple(manifest.fetch_manifest_entry(io, discard_deleted=False)),
+    )
+
+
+def live_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    return [each for each in entries(io, manifest) if each.status != ManifestEntryStatus.DELETED]
+
+
+def is_live(manifest: ManifestFile) -> bool:
+    """Whether a manifest still lists a file; without counts it might."""
+    return manifest.has_added_files() or manifest.has_existing_files()
+
+
+class DeleteManifestWriter(ManifestWriterV2):
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+class ManifestFolder:
+    """Writes the manifests of one new snapshot; their names carry the stage's id."""
+
+    def __init__(
+        self, io: FileIO, metadata: TableMetadata, stage_id: str, snapshot_id: int
+    ) -> None:
+        self.io = io
+        self.metadata = metadata
+        self.stage_id = stage_id
+        self.snapshot_id = snapshot_id
+        self.count = 0
+
+    def added(self, content: ManifestContent, files: Sequence[DataFile]) -> list[ManifestFile]:
+        new = (
+            ManifestEntry.from_args(
+                status=ManifestEntryStatus.ADDED, snapshot_id=self.snapshot_id, data_file=file
+            )
+            for file in files
+        )
+        return self._written(content, self.metadata.default_spec_id, new) if files else []
+
+    def removed(
+        self, content: ManifestContent, gone: Iterable[ManifestEntry]
+    ) -> list[ManifestFile]:
+        return self._with_status(content, gone, ManifestEntryStatus.DELETED, self.snapshot_id)
+
+    def kept(self, content: ManifestContent, live: Iterable[ManifestEntry]) -> list[ManifestFile]:
+        return self._with_status(content, live, ManifestEntryStatus.EXISTING, None)
+
+    def write_list(self, parent: int | None, sequence: int, written: Sequence[ManifestFile]) -> str:
+        path = f"{self._folder()}/snap-{self.snapshot_id}-{self.stage_id}.avro"
+        with write_manifest_list(
+            format_version=self.metadata.format_version,
+            output_file=self.io.new_output(path),
+            snapshot_id=self.snapshot_id,
+            parent_snapshot_id=parent,
+            sequence_number=sequence,
+            avro_compression="deflate",
+        ) as writer:
+            writer.add_manifests(list(written))
+        return path
+
+    def _with_status(
+        self,
+        content: ManifestContent,
+        old: Iterable[ManifestEntry],
+        status: ManifestEntryStatus,
+        snapshot_id: int | None,
+    ) -> list[ManifestFile]:
+        by_spec: dict[int, list[ManifestEntry]] = {}
+        for each in old:
+            copied = ManifestEntry.from_args(
+                status=status,
+                snapshot_id=snapshot_id or each.snapshot_id,
+                sequence_number=each.sequence_number,
+                file_sequence_number=each.file_sequence_number,
+                data_file=each.data_file,
+            )
+            by_spec.setdefault(each.data_file.spec_id, []).append(copied)
+        return [
+            manifest
+            for spec_id, group in by_spec.items()
+            for manifest in self._written(content, spec_id, group)
+        ]
+
+    def _written(
+        self, content: ManifestContent, spec_id: int, new: Iterable[ManifestEntry]
+    ) -> list[ManifestFile]:
+        path = f"{self._folder()}/{self.stage_id}-{self.snapshot_id}-m{self.count}.avro"
+        self.count += 1
+        kind = DeleteManifestWriter if content is ManifestContent.DELETES else ManifestWriterV2
+        arguments: dict[str, Any] = {
+            "spec": self._spec(spec_id),
+            "schema": self._schema(),
+            "output_file": self.io.new_output(path),
+            "snapshot_id": self.snapshot_id,
+            "avro_compression": "deflate",
+        }
+        writer: ManifestWriter
+        with kind(**arguments) as writer:
+            for entry in new:
+                writer.add_entry(entry)
+        return [writer.to_manifest_file()]
+
+    def _folder(self) -> str:
+        return f"{self.metadata.location.rstrip('/')}/metadata"
+
+    def _spec(self, spec_id: int) -> PartitionSpec:
+        return self.metadata.specs()[spec_id]
+
+    def _schema(self) -> Schema:
+        return self.metadata.schema()

@@ -1,0 +1,175 @@
+"""Publish: all changes of a stage become visible in one SQL transaction, or none does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from pyiceberg.serializers import ToOutputFile
+from pyiceberg.table.snapshots import MetadataLogEntry
+from sqlalchemy import Connection, delete, update
+from sqlalchemy.dialects.postgresql import insert as insert_postgresql
+from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+
+from anabranch.catalog import cuts, stages, tables
+from anabranch.errors import AnabranchError, InternalError, PublishConflict
+from anabranch.lake import steps
+from anabranch.lake.places import LONGEST
+from anabranch.lake.stage import Stage, Staged
+from anabranch.lake.version import TableVersion
+from anabranch.names import TableName
+
+PREVIOUS_METADATA = 100  # Iceberg's default length of the metadata log
+Rows = Callable[[Connection, int], None]
+
+
+def publish(stage: Stage, kind: str, rows: Rows | None = None) -> int:
+    """Make a stage visible; return the new cut.
+
+    The cut's counter is advanced first, which makes publishes queue up: cuts follow each other
+    without gaps in the order of commit.  Any pointer that is not where the stage found it means a
+    lost race: PublishConflict, and what was staged is removed.  `rows` writes our own rows inside
+    the same transaction.
+    """
+    if not stage.open:
+        raise InternalError("this stage was already published or given up")
+    committing = False
+    try:
+        steps.at_step(steps.STAGED)
+        changes = {name: _logged(stage, each) for name, each in sorted(stage.changes.items())}
+        for staged in changes.values():
+            if staged.version is not None:
+                _write_metadata(stage, staged.version)
+        steps.at_step(steps.METADATA_WRITTEN)
+        with stage.lake.store.writing() as c:
+            cut_id = _in_transaction(c, stage, changes, kind)
+            if rows is not None:
+                rows(c, cut_id)
+            steps.at_step(steps.IN_TRANSACTION)
+            committing = True
+    except BaseException:
+        if committing:
+            stage.close()  # nobody knows whether the commit arrived: the files must stay
+        else:
+            with suppress(AnabranchError, OSError):  # the first error is the one to tell
+                stage.abort()
+        raise
+    stage.close()
+    steps.at_step(steps.PUBLISHED)
+    for staged in changes.values():
+        if staged.version is not None:
+            stage.lake.remember(staged.version)
+    return cut_id
+
+
+def _in_transaction(
+    c: Connection, stage: Stage, changes: dict[TableName, Staged], kind: str
+) -> int:
+    cut_id = cuts.advance(c)
+    if not stages.remove(c, stage.id):
+        raise PublishConflict(
+            "the staged work was given up for dead and collected", hint="run it again"
+        )
+    catalog = stage.lake.catalog_name
+    others = {each.name: each for each in cuts.moved_by_others(c, catalog)}
+    _check_expected(c, stage, catalog)
+    for name, staged in changes.items():
+        _swap(c, catalog, name, staged)
+        others[name] = cuts.Version(
+            name,
+            staged.version.location if staged.version else None,
+            staged.version.snapshot_id if staged.version else None,
+        )
+    cuts.add(c, cut_id, kind, others.values())
+    return cut_id
+
+
+def _swap(c: Connection, catalog: str, name: TableName, staged: Staged) -> None:
+    """Compare and swap one pointer."""
+    table = tables.iceberg_tables
+    here = (
+        (table.c.catalog_name == catalog)
+        & (table.c.table_namespace == name.schema)
+        & (table.c.table_name == name.name)
+    )
+    if staged.version is None:
+        was_there = here & (table.c.metadata_location == staged.base)
+        moved = c.execute(delete(table).where(was_there)).rowcount
+    elif staged.base is None:
+        _make_namespace(c, catalog, name)
+        moved = _insert_pointer(c, catalog, name, staged.version.location)
+    else:
+        was_there = here & (table.c.metadata_location == staged.base)
+        values = {
+            "metadata_location": staged.version.location,
+            "previous_metadata_location": staged.base,
+        }
+        moved = c.execute(update(table).where(was_there).values(**values)).rowcount
+    if moved != 1:
+        raise conflict(name)
+
+
+def _insert_pointer(c: Connection, catalog: str, name: TableName, location: str) -> int:
+    insert = insert_sqlite if c.dialect.name == "sqlite" else insert_postgresql
+    statement = insert(tables.iceberg_tables).values(
+        catalog_name=catalog,
+        table_namespace=name.schema,
+        table_name=name.name,
+        metadata_location=location,
+        iceberg_type=tables.TABLE_TYPE,
+    )
+    # rowcount of an INSERT is not told by every driver
+    made = statement.on_conflict_do_nothing().returning(tables.iceberg_tables.c.table_name)
+    return len(c.execute(made).all())
+
+
+def _make_namespace(c: Connection, catalog: str, name: TableName) -> None:
+    insert = insert_sqlite if c.dialect.name == "sqlite" else insert_postgresql
+    statement = insert(tables.iceberg_namespaces).values(
+        catalog_name=catalog,
+        namespace=name.schema,
+        property_key="exists",
+        property_value="true",
+    )
+    c.execute(statement.on_conflict_do_nothing())
+
+
+def _check_expected(c: Connection, stage: Stage, catalog: str) -> None:
+    """Tables that were only read must still be where they were."""
+    if not stage.expected:
+        return
+    found = cuts.pointers(c, catalog)
+    for name, location in stage.expected.items():
+        if found.get(name) != location:
+            raise conflict(name)
+
+
+def conflict(name: TableName) -> PublishConflict:
+    return PublishConflict(f"table {name} was changed by another process", hint="run it again")
+
+
+def _logged(stage: Stage, staged: Staged) -> Staged:
+    """The version with the file before it in its metadata log."""
+    version = staged.version
+    if version is None or staged.base is None:
+        return staged
+    before = stage.lake.version(version.name, staged.base).metadata
+    if before.table_uuid != version.metadata.table_uuid:  # dropped and made anew
+        return staged
+    entry = MetadataLogEntry.model_validate(
+        {"metadata-file": staged.base, "timestamp-ms": before.last_updated_ms}
+    )
+    log = [*before.metadata_log, entry][-PREVIOUS_METADATA:]
+    metadata = version.metadata.model_copy(update={"metadata_log": log})
+    logged = TableVersion(version.name, version.location, metadata, version.io)
+    return Staged(staged.base, logged)
+
+
+def _write_metadata(stage: Stage, version: TableVersion) -> None:
+    if len(version.location) > LONGEST:
+        raise InternalError(f"the path of {version.name} is too long: {version.location}")
+    warehouse = stage.lake.warehouse
+    try:
+        ToOutputFile.table_metadata(version.metadata, warehouse.io.new_output(version.location))
+    except OSError as error:
+        raise warehouse.unreachable(error) from error

@@ -1,0 +1,251 @@
+"""Schemas: from columns, and how they may change."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.name_mapping import MappedField, NameMapping
+from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, update_table_metadata
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+)
+
+from anabranch.errors import AlreadyExists, InvalidValue, UnknownName, Unsupported
+from anabranch.lake.types import field_of, to_iceberg, to_text
+from anabranch.model import Column, Columns
+from anabranch.names import RESERVED_PREFIX, TableName, shown
+
+NAME_MAPPING = "schema.name-mapping.default"
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    column: Column
+
+
+@dataclass(frozen=True)
+class DropColumn:
+    name: str
+
+
+@dataclass(frozen=True)
+class RenameColumn:
+    name: str
+    to: str
+
+
+@dataclass(frozen=True)
+class WidenColumn:
+    """int to bigint, float to double, or a decimal of more digits."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class AllowNull:
+    name: str
+
+
+SchemaChange = AddColumn | DropColumn | RenameColumn | WidenColumn | AllowNull
+
+
+def schema_of(columns: Columns) -> Schema:
+    """A schema for a new table."""
+    check_names([column.name for column in columns])
+    ids = itertools.count(1)
+    return Schema(*(field_of(column, ids) for column in columns), schema_id=0)
+
+
+def check_names(names: Sequence[str]) -> None:
+    if not names:
+        raise InvalidValue("a table needs at least one column")
+    seen: set[str] = set()
+    for name in names:
+        if not name:
+            raise InvalidValue("a column has no name", hint="give it one with AS")
+        if name.lower().startswith(RESERVED_PREFIX):
+            raise InvalidValue(
+                f"column {shown(name)}: names that start with {RESERVED_PREFIX} are reserved",
+                hint="give it another name with AS",
+            )
+        if name.lower() in seen:
+            raise InvalidValue(
+                f"there are two columns {shown(name)}", hint="give one another name with AS"
+            )
+        seen.add(name.lower())
+
+
+def altered(
+    metadata: TableMetadata, table: TableName, changes: Iterable[SchemaChange]
+) -> TableMetadata:
+    """Metadata with a changed schema; files stay as they are, fields are found by id."""
+    fields = list(metadata.schema().fields)
+    ids = itertools.count(metadata.last_column_id + 1)
+    empty = metadata.current_snapshot_id is None
+    for change in changes:
+        if isinstance(change, AddColumn):
+            fields.append(_added(table, fields, change.column, ids, empty))
+        else:
+            at = _find(table, fields, change.name)
+            fields[at : at + 1] = _changed(table, fields, fields[at], change)
+    check_names([each.name for each in fields])
+    updated = _with_schema(metadata, fields)
+    if not empty and has_nested(updated.schema()):
+        _check_names_are_unique_in_time(updated, table)
+    return updated
+
+
+def with_columns(metadata: TableMetadata, columns: Columns) -> TableMetadata:
+    """Metadata with other columns altogether; those of the same name and type keep their ids."""
+    check_names([column.name for column in columns])
+    known = {each.name.lower(): each for each in metadata.schema().fields}
+    ids = itertools.count(metadata.last_column_id + 1)
+    fields = []
+    for column in columns:
+        old = known.get(column.name.lower())
+        if old is not None and to_text(old.field_type) == to_text(to_iceberg(column.type)):
+            same = {"name": column.name, "required": not column.nullable}
+            fields.append(old.model_copy(update=same))
+        else:
+            fields.append(field_of(column, ids))
+    return _with_schema(metadata, fields)
+
+
+def _with_schema(metadata: TableMetadata, fields: Sequence[NestedField]) -> TableMetadata:
+    kept = {each.field_id for each in fields}
+    new = Schema(
+        *fields,
+        schema_id=max(each.schema_id for each in metadata.schemas) + 1,
+        identifier_field_ids=[
+            each for each in metadata.schema().identifier_field_ids if each in kept
+        ],
+    )
+    return update_table_metadata(metadata, (AddSchemaUpdate(schema=new), SetCurrentSchemaUpdate()))
+
+
+def _added(
+    table: TableName,
+    fields: Sequence[NestedField],
+    column: Column,
+    ids: Iterable[int],
+    empty: bool,
+) -> NestedField:
+    if any(each.name.lower() == column.name.lower() for each in fields):
+        raise AlreadyExists(f"table {table} already has a column {shown(column.name)}")
+    if not column.nullable and not empty:
+        raise InvalidValue(
+            f"column {shown(column.name)} cannot be NOT NULL: table {table} already has rows",
+            hint="add it as nullable",
+        )
+    return field_of(column, iter(ids))
+
+
+def _changed(
+    table: TableName, fields: Sequence[NestedField], field: NestedField, change: SchemaChange
+) -> list[NestedField]:
+    if isinstance(change, DropColumn):
+        if len(fields) == 1:
+            raise InvalidValue(f"{shown(field.name)} is the only column of table {table}")
+        return []
+    if isinstance(change, RenameColumn):
+        taken = (each for each in fields if each.field_id != field.field_id)
+        if any(each.name.lower() == change.to.lower() for each in taken):
+            raise AlreadyExists(f"table {table} already has a column {shown(change.to)}")
+        return [field.model_copy(update={"name": change.to})]
+    if isinstance(change, WidenColumn):
+        wide = to_iceberg(change.type, field.name)
+        if not _widens(field.field_type, wide):
+            raise Unsupported(
+                f"column {shown(field.name)} of {table} cannot change from "
+                f"{to_text(field.field_type)} to {change.type}",
+                hint="int may become bigint, float double, a decimal more digits; "
+                "otherwise add a column",
+            )
+        return [field.model_copy(update={"field_type": wide})]
+    return [field.model_copy(update={"required": False})]
+
+
+def _widens(old: IcebergType, new: IcebergType) -> bool:
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return old.scale == new.scale and old.precision <= new.precision
+    pairs = ((IntegerType, LongType), (FloatType, DoubleType))
+    return old == new or any(isinstance(old, a) and isinstance(new, b) for a, b in pairs)
+
+
+def _find(table: TableName, fields: Sequence[NestedField], name: str) -> int:
+    exact = [at for at, each in enumerate(fields) if each.name == name]
+    alike = [at for at, each in enumerate(fields) if each.name.lower() == name.lower()]
+    found = exact or alike
+    if len(found) != 1:
+        names = [each.name for each in fields]
+        raise UnknownName(f"table {table} has no column {shown(name)}", name=name, known=names)
+    return found[0]
+
+
+def has_nested(schema: Schema) -> bool:
+    return any(
+        isinstance(each.field_type, (ListType, MapType, StructType)) for each in schema.fields
+    )
+
+
+def name_mapping(metadata: TableMetadata, hidden: Columns) -> str | None:
+    """Names of all fields that files may hold, for tables with nested columns.
+
+    Spark gives no ids to elements, keys and values, and a reader that misses one id in a file goes
+    by names for the whole of it, hidden columns included.
+    """
+    if not has_nested(metadata.schema()):
+        return None
+    history = [*metadata.schemas, metadata.schema()]  # old files hold old names
+    owners = {each.name: each.field_id for schema in history for each in schema.fields}
+    mapped: dict[int, MappedField] = {}
+    for schema in history:
+        for each in schema.fields:
+            names = [name for name, owner in owners.items() if owner == each.field_id]
+            if not names:
+                continue
+            inner = _mapped_inside(each.field_type)
+            mapped[each.field_id] = _mapped(each.field_id, names, inner)
+    own = [_mapped(each.field_id, [each.name], []) for each in hidden]
+    return NameMapping([*mapped.values(), *own]).model_dump_json()
+
+
+def _mapped(field_id: int, names: list[str], inner: list[MappedField]) -> MappedField:
+    return MappedField.model_validate({"field-id": field_id, "names": names, "fields": inner})
+
+
+def _mapped_inside(kind: IcebergType) -> list[MappedField]:
+    inner: list[tuple[int, str, IcebergType]] = []
+    if isinstance(kind, ListType):
+        inner = [(kind.element_id, "element", kind.element_type)]
+    elif isinstance(kind, MapType):
+        inner = [(kind.key_id, "key", kind.key_type), (kind.value_id, "value", kind.value_type)]
+    elif isinstance(kind, StructType):
+        inner = [(each.field_id, each.name, each.field_type) for each in kind.fields]
+    return [_mapped(field_id, [name], _mapped_inside(below)) for field_id, name, below in inner]
+
+
+def _check_names_are_unique_in_time(metadata: TableMetadata, table: TableName) -> None:
+    owners: dict[str, int] = {}
+    for schema in metadata.schemas:
+        for each in schema.fields:
+            if owners.setdefault(each.name, each.field_id) != each.field_id:
+                raise Unsupported(
+                    f"table {table} had another column {shown(each.name)} before; "
+                    "with nested columns, readers could take one for the other",
+                    hint="use a name that was never used in this table",
+                )

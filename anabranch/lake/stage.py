@@ -1,0 +1,279 @@
+"""A stage: the unit of work that one publish makes visible.
+
+It is written down in the catalog before its first file, so that whoever collects garbage knows
+which files are still being worked on.  Everything it writes carries its id.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+import uuid
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import (
+    RemovePropertiesUpdate,
+    SetPropertiesUpdate,
+    update_table_metadata,
+)
+
+from anabranch.catalog import stages
+from anabranch.errors import AlreadyExists, AnabranchError, InternalError, InvalidValue
+from anabranch.lake.commit import committed
+from anabranch.lake.lake import Lake, no_such_table
+from anabranch.lake.places import table_root
+from anabranch.lake.schemas import (
+    NAME_MAPPING,
+    SchemaChange,
+    altered,
+    name_mapping,
+    schema_of,
+    with_columns,
+)
+from anabranch.lake.version import TableVersion
+from anabranch.model import Columns, Written
+from anabranch.names import TableName
+
+BEAT_SECONDS = 600.0
+_NUMBERED = re.compile(r"/v?(\d+)[^/]*\.metadata\.json$")
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What becomes of one table: `base` is the pointer it must still have, None if it is new."""
+
+    base: str | None
+    version: TableVersion | None  # None: dropped
+
+
+class Stage:
+    """Changes to tables, invisible until published.
+
+    `pointers` are the versions the work starts from (now, unless a cut is given).  Different tables
+    may be worked on by different threads.
+    """
+
+    def __init__(self, lake: Lake, pointers: Mapping[TableName, str] | None = None) -> None:
+        self.lake = lake
+        self.id = uuid.uuid4().hex
+        self.changes: dict[TableName, Staged] = {}
+        self.expected: dict[TableName, str | None] = {}
+        self.open = True
+        lake.claim_warehouse()
+        with lake.store.writing() as c:
+            stages.add(c, stages.mine(self.id))
+            self.base = dict(pointers if pointers is not None else lake.pointers(c))
+        self._lock = threading.RLock()
+        self._roots: set[str] = set()
+        self._fresh_roots: set[str] = set()
+        self._numbers = itertools.count()
+        self._done = threading.Event()
+        threading.Thread(target=self._beat, name="anabranch-stage", daemon=True).start()
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.abort()
+        else:
+            with suppress(AnabranchError, OSError):  # the first error is the one to tell
+                self.abort()
+
+    def exists(self, name: TableName) -> bool:
+        staged = self.changes.get(name)
+        return staged.version is not None if staged else name in self.base
+
+    def version(self, name: TableName) -> TableVersion:
+        """The table as this stage has made it, or as it was at the start."""
+        staged = self.changes.get(name)
+        if staged is not None and staged.version is not None:
+            return staged.version
+        if staged is not None or name not in self.base:
+            raise no_such_table(name, self.base)
+        return self.lake.version(name, self.base[name])
+
+    def expect(self, name: TableName, location: str | None) -> None:
+        """A table that is only read, but must not move before the publish; None: must not exist."""
+        self.expected[name] = location
+
+    def create(
+        self,
+        name: TableName,
+        columns: Columns,
+        properties: Mapping[str, str] | None = None,
+    ) -> TableVersion:
+        if self.exists(name):
+            raise AlreadyExists(f"table {name} already exists")
+        if any("." in part for part in name.namespace):
+            raise InvalidValue(f"{name}: a schema's name may not hold a dot")
+        root = table_root(self.lake.warehouse.location, name)
+        metadata = new_table_metadata(
+            schema_of(columns),
+            UNPARTITIONED_PARTITION_SPEC,
+            UNSORTED_SORT_ORDER,
+            root,
+            {"write.parquet.compression-codec": "zstd", **(properties or {})},
+        )
+        self._fresh_roots.add(root)
+        return self._put(name, _with_mapping(metadata, ()))
+
+    def drop(self, name: TableName) -> None:
+        if not self.exists(name):
+            raise no_such_table(name, self.base)
+        with self._lock:
+            if name in self.base:
+                self.changes[name] = Staged(self.base[name], None)
+            else:
+                del self.changes[name]
+
+    def directory(self, name: TableName) -> str:
+        """Where the rows of a table shall be written: a new folder for every job."""
+        root = self.version(name).root
+        self._roots.add(root)
+        return f"{root}/data/{self.id}/{next(self._numbers)}"
+
+    def commit_rows(
+        self,
+        name: TableName,
+        written: Written,
+        *,
+        rewrite: bool = False,
+        replace_all: bool = False,
+        compaction: bool = False,
+        replaced: Collection[str] | None = None,
+        hidden: Columns | None = None,
+        summary: Mapping[str, str] | None = None,
+    ) -> TableVersion:
+        """A new snapshot of a table from written files.
+
+        - plainly: `add` files are added, `remove` files mark rows as deleted;
+        - `rewrite`: the table becomes `keep` + `add`, and `remove` only tells the delta;
+        - `replace_all`: the table becomes `add`, and the delta is left to comparison;
+        - `compaction`: `keep` holds the rows of the `replaced` files (all files unless given).
+        Nothing added and nothing removed makes no snapshot.
+        """
+        if [rewrite, replace_all, compaction].count(True) > 1:
+            raise InternalError("a commit is a rewrite, a replacement or a compaction, not two")
+        how = "rewrite" if rewrite else "replace" if replace_all else "plain"
+        version = self.version(name)
+        self._roots.add(version.root)
+        metadata = committed(
+            version,
+            self.id,
+            written,
+            how="compaction" if compaction else how,
+            replaced=replaced,
+            hidden=version.hidden if hidden is None else hidden,
+            summary=summary or {},
+        )
+        if metadata is version.metadata:
+            return version
+        return self._put(
+            name, _with_mapping(metadata, version.hidden if hidden is None else hidden)
+        )
+
+    def alter(self, name: TableName, changes: Iterable[SchemaChange]) -> TableVersion:
+        version = self.version(name)
+        metadata = altered(version.metadata, name, changes)
+        return self._put(name, _with_mapping(metadata, version.hidden))
+
+    def set_columns(self, name: TableName, columns: Columns) -> TableVersion:
+        """Other columns altogether, for a table that will be filled anew."""
+        version = self.version(name)
+        return self._put(
+            name, _with_mapping(with_columns(version.metadata, columns), version.hidden)
+        )
+
+    def set_properties(self, name: TableName, values: Mapping[str, str | None]) -> TableVersion:
+        """Set table properties; None takes one away."""
+        return self._put(name, with_properties(self.version(name).metadata, values))
+
+    def replace_metadata(self, name: TableName, metadata: TableMetadata) -> TableVersion:
+        """For upkeep: the same table with other metadata."""
+        return self._put(name, metadata)
+
+    def abort(self) -> None:
+        """Give up: remove what was written, forget the stage."""
+        if not self.open:
+            return
+        self.close()
+        try:
+            self.remove_files()
+        finally:
+            with self.lake.store.writing() as c:
+                stages.remove(c, self.id)
+
+    def close(self) -> None:
+        self.open = False
+        self._done.set()
+
+    def remove_files(self) -> None:
+        """Remove the files of this stage; the collector would find them later anyway."""
+        warehouse = self.lake.warehouse
+        with self._lock:
+            roots = {each.version.root for each in self.changes.values() if each.version}
+            roots |= self._roots | self._fresh_roots
+        for root in roots:
+            for place in (f"{root}/data/{self.id}", f"{root}/metadata"):
+                for path in warehouse.listing(place):
+                    if self.id in path.removeprefix(root) or root in self._fresh_roots:
+                        warehouse.delete(path)
+            warehouse.delete_empty_folders(
+                root if root in self._fresh_roots else f"{root}/data/{self.id}"
+            )
+
+    def _put(self, name: TableName, metadata: TableMetadata) -> TableVersion:
+        with self._lock:
+            before = self.changes.get(name)
+            base = before.base if before else self.base.get(name)
+            fresh = base is None or not _same_table(self, name, base, metadata)
+            number = 0 if fresh else _number(base or "") + 1
+            place = f"{metadata.location.rstrip('/')}/metadata/{number:05d}-{self.id}.metadata.json"
+            version = TableVersion(name, place, metadata, self.lake.warehouse.io)
+            self.changes[name] = Staged(base, version)
+            return version
+
+    def _beat(self) -> None:
+        while not self._done.wait(BEAT_SECONDS):
+            with suppress(AnabranchError), self.lake.store.writing() as c:
+                stages.beat(c, self.id, [str(name) for name in list(self.changes)])
+
+
+def _same_table(stage: Stage, name: TableName, base: str, metadata: TableMetadata) -> bool:
+    return stage.lake.version(name, base).metadata.table_uuid == metadata.table_uuid
+
+
+def _number(location: str) -> int:
+    match = _NUMBERED.search(location)
+    return int(match.group(1)) if match else 0
+
+
+def with_properties(metadata: TableMetadata, values: Mapping[str, str | None]) -> TableMetadata:
+    new = {key: value for key, value in values.items() if value is not None}
+    gone = [key for key, value in values.items() if value is None and key in metadata.properties]
+    updates: list[SetPropertiesUpdate | RemovePropertiesUpdate] = []
+    if new:
+        updates.append(SetPropertiesUpdate(updates=new))
+    if gone:
+        updates.append(RemovePropertiesUpdate(removals=gone))
+    return update_table_metadata(metadata, tuple(updates)) if updates else metadata
+
+
+def _with_mapping(metadata: TableMetadata, hidden: Columns) -> TableMetadata:
+    mapping = name_mapping(metadata, hidden)
+    if mapping is None or metadata.properties.get(NAME_MAPPING) == mapping:
+        return metadata
+    return with_properties(metadata, {NAME_MAPPING: mapping})

@@ -1,0 +1,247 @@
+"""A table at one metadata file: its columns, snapshots, files and changes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+)
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import IdentityTransform
+
+from anabranch.errors import BaseExpired, Unsupported
+from anabranch.lake.manifests import Cache, is_live, live_entries, manifests
+from anabranch.lake.marks import Marks
+from anabranch.lake.prune import pruned
+from anabranch.lake.types import columns_of
+from anabranch.model import Bound, Column, Columns, Delta, Reading
+from anabranch.names import TableName
+
+HIDDEN = "anabranch.hidden"  # table property: the hidden columns of our files
+STAGE = "anabranch.stage"  # snapshot summary: the stage that made it
+ROWS = "anabranch.rows"  # snapshot summary: rows in the table
+_OURS = re.compile(r"/data/[0-9a-f]{32}/")
+
+
+@dataclass(frozen=True)
+class FileState:
+    """The live files of a snapshot."""
+
+    data: tuple[ManifestEntry, ...]
+    marks: Marks
+
+
+@dataclass(frozen=True, eq=False)
+class TableVersion:
+    """Immutable, like the metadata file it stands for."""
+
+    name: TableName
+    location: str
+    metadata: TableMetadata = field(repr=False)
+    io: FileIO = field(repr=False)
+
+    @property
+    def root(self) -> str:
+        return self.metadata.location.rstrip("/")
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.metadata.properties
+
+    @property
+    def snapshot_id(self) -> int | None:
+        return self.metadata.current_snapshot_id
+
+    @cached_property
+    def snapshot_ids(self) -> frozenset[int]:
+        return frozenset(each.snapshot_id for each in self.metadata.snapshots)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """What users see."""
+        schema = self.metadata.schema()
+        for each in schema.fields:
+            if each.initial_default is not None:
+                raise Unsupported(
+                    f"column {each.name} of {self.name} has an initial default",
+                    hint="rewrite the table, so that its files hold the values",
+                )
+        return columns_of(schema.as_struct())
+
+    @cached_property
+    def hidden(self) -> Columns:
+        """State that only we read, inside the same files."""
+        return columns_from_json(self.properties.get(HIDDEN, "[]"))
+
+    @cached_property
+    def ours(self) -> bool:
+        """Whether the current snapshot was made by Anabranch; an empty table has none."""
+        snapshot = self.metadata.current_snapshot()
+        return snapshot is None or STAGE in summary_of(snapshot)
+
+    @cached_property
+    def hidden_complete(self) -> bool:
+        """Whether all files carry the hidden columns: other writers do not know of them."""
+        data = self.state(self.snapshot_id).data
+        return all(_OURS.search(each.data_file.file_path) for each in data)
+
+    @cached_property
+    def empty(self) -> bool:
+        """Whether the table has no data file; told by its list of manifests alone."""
+        found = manifests(self.io, self.metadata.current_snapshot())
+        return not any(is_live(each) and each.content is ManifestContent.DATA for each in found)
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows that a reader sees, without reading any.
+
+        Our snapshots keep the exact number; that of others is counted from manifests, which is too
+        low when position deletes outlive the files they point to.
+        """
+        told = self.summary().get(ROWS)
+        if told is not None:
+            return int(told)
+        return max(0, self._counted(ManifestContent.DATA) - self.marked)
+
+    @cached_property
+    def marked(self) -> int:
+        """Rows that position deletes hide."""
+        return self._counted(ManifestContent.DELETES)
+
+    @cached_property
+    def bytes(self) -> int:
+        return sum(each.data_file.file_size_in_bytes for each in self.state(self.snapshot_id).data)
+
+    @property
+    def net_rows(self) -> tuple[int, int]:
+        """Rows that the current snapshot inserted and deleted; unknown deletions count as none."""
+        from anabranch.lake.changes import own_delta
+
+        snapshot = self.metadata.current_snapshot()
+        own = own_delta(self, snapshot) if snapshot is not None else None
+        return (own.plus_rows, own.minus_rows) if own is not None else (self.rows, 0)
+
+    def summary(self, snapshot_id: int | None = None) -> Mapping[str, str]:
+        """The summary of a snapshot, with its `operation`."""
+        snapshot = self.snapshot(snapshot_id if snapshot_id is not None else self.snapshot_id)
+        return {} if snapshot is None else summary_of(snapshot)
+
+    def snapshot(self, snapshot_id: int | None) -> Snapshot | None:
+        """A snapshot by id; None stands for the empty table."""
+        if snapshot_id is None:
+            return None
+        found = self.metadata.snapshot_by_id(snapshot_id)
+        if found is None:
+            raise BaseExpired(
+                f"snapshot {snapshot_id} of {self.name} is gone",
+                hint="a full refresh starts anew; keep snapshots longer with snapshot_retention",
+            )
+        return found
+
+    def state(self, snapshot_id: int | None) -> FileState:
+        snapshot = self.snapshot(snapshot_id)
+        if snapshot is None:
+            return FileState((), Marks(()))
+        return _states.get(snapshot.manifest_list, lambda: self._read_state(snapshot))
+
+    def reading(self, snapshot_id: int | None = None, prune: Sequence[Bound] = ()) -> Reading:
+        """The files to read; `prune` leaves out those that cannot hold a matching row."""
+        state = self.state(self.snapshot_id if snapshot_id is None else snapshot_id)
+        data = pruned(self.metadata.schema(), state.data, prune) if prune else state.data
+        return reading_of(data, skip=state.marks)
+
+    def delta(self, since: int | None, until: int | None = None) -> Delta:
+        """What changed from one snapshot to another (the current one unless said)."""
+        from anabranch.lake.changes import changes
+
+        return changes(self, since, self.snapshot_id if until is None else until)
+
+    def _counted(self, content: ManifestContent) -> int:
+        found = manifests(self.io, self.metadata.current_snapshot())
+        return sum(
+            (each.added_rows_count or 0) + (each.existing_rows_count or 0)
+            for each in found
+            if each.content is content
+        )
+
+    def _read_state(self, snapshot: Snapshot) -> FileState:
+        data: list[ManifestEntry] = []
+        marks: list[ManifestEntry] = []
+        for manifest in manifests(self.io, snapshot):
+            if is_live(manifest):
+                entries = live_entries(self.io, manifest)
+                check_readable(self, entries)
+                (data if manifest.content is ManifestContent.DATA else marks).extend(entries)
+        return FileState(tuple(data), Marks(marks))
+
+
+_states: Cache[FileState] = Cache(256)
+
+
+def check_readable(version: TableVersion, entries: Sequence[ManifestEntry]) -> None:
+    """Refuse what Spark could not read exactly."""
+    absent = _partition_sources(version)
+    for each in entries:
+        file = each.data_file
+        if file.content is DataFileContent.EQUALITY_DELETES:
+            what, cure = "equality deletes", "compact it with the program that wrote them"
+        elif file.file_format is FileFormat.PUFFIN:
+            what, cure = "deletion vectors", "compact it, or keep it at format version 2"
+        elif file.file_format is not FileFormat.PARQUET:
+            what, cure = f"{file.file_format.value} files", "rewrite it as Parquet"
+        elif file.column_sizes and absent.get(file.spec_id, set()) - file.column_sizes.keys():
+            what, cure = "files without their partition columns", "rewrite it with Iceberg"
+        else:
+            continue
+        raise Unsupported(f"table {version.name} has {what}", hint=cure)
+
+
+def _partition_sources(version: TableVersion) -> dict[int, set[int]]:
+    """Columns that imported files may leave to the folder name."""
+    return {
+        spec.spec_id: {
+            each.source_id for each in spec.fields if isinstance(each.transform, IdentityTransform)
+        }
+        for spec in version.metadata.partition_specs
+        if spec.fields
+    }
+
+
+def reading_of(
+    files: Sequence[ManifestEntry], skip: Marks | None = None, only: Marks | None = None
+) -> Reading:
+    """Data files with the position deletes that can apply to them."""
+    rows = sum(each.data_file.record_count for each in files)
+    marked = sum(each.data_file.record_count for each in only.entries) if only else rows
+    return Reading(
+        files=tuple(each.data_file.file_path for each in files),
+        skip=tuple(sorted(skip.applying_to(files).paths)) if skip else (),
+        only=tuple(sorted(only.paths)) if only else (),
+        rows=min(rows, marked),
+        bytes=sum(each.data_file.file_size_in_bytes for each in files),
+    )
+
+
+def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
+    if snapshot.summary is None:
+        return {}
+    operation = snapshot.summary.operation.value
+    return {"operation": operation, **snapshot.summary.additional_properties}
+
+
+def columns_to_json(columns: Columns) -> str:
+    return json.dumps([asdict(column) for column in columns])
+
+
+def columns_from_json(text: str) -> Columns:
+    return tuple(Column(**column) for column in json.loads(text))

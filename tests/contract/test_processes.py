@@ -1,0 +1,98 @@
+"""Several real processes on one catalog, some of them killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.catalog import cuts, stages
+from anabranch.lake.steps import IN_TRANSACTION, METADATA_WRITTEN, PUBLISHED, STAGED, STEPS
+from anabranch.lake.upkeep import maintain
+from tests.contract.workers import NEW, PAIR
+from tests.contract.world import World, bag
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(world: World, job: str, *rest: str, **environment: str) -> subprocess.Popen[str]:
+    arguments = (job, world.url, str(world.warehouse), *rest)
+    return run("tests.contract.workers", *arguments, **environment)
+
+
+def run(module: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def answer(process: subprocess.Popen[str]) -> str:
+    out, error = process.communicate(timeout=120)
+    assert process.returncode == 0, error
+    return out.strip()
+
+
+def test_no_torn_cut_and_no_lost_update(world: World) -> None:
+    for name in PAIR:
+        world.create(name)
+    writers = [start(world, "writer", f"w{at}", "6") for at in range(3)]
+    readers = [start(world, "reader", "150")]
+    assert [answer(each) for each in readers] == ["ok"]
+    for each in writers:
+        answer(each)
+    wanted = {(at, f"w{me}"): 1 for at in range(6) for me in range(3)}
+    for name in PAIR:
+        assert bag(world.lake.current(name)) == wanted == world.seen_by_pyiceberg(name)
+    with world.store.reading() as c:
+        assert [line["cut_id"] for line in cuts.listing(c)] == list(range(20, 0, -1))
+        assert stages.all_stages(c) == []
+
+
+def test_opening_a_new_catalog_at_once(catalog_url: str) -> None:
+    found = [run("tests.contract.opening", catalog_url) for _ in range(4)]
+    assert len({answer(each) for each in found}) == 1
+
+
+def test_creating_the_same_table_in_a_new_catalog_at_once(world: World) -> None:
+    results = [answer(each) for each in [start(world, "creator") for _ in range(3)]]
+    assert results.count("won") == 1
+    assert world.seen_by_pyiceberg(NEW) == {(1, "eu"): 1}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_killed(world: World, step: str) -> None:
+    """Whatever the moment: all or nothing is visible, and upkeep removes just the orphans."""
+    for name in PAIR:
+        world.create(name)
+        world.append([(0, "old")], name)
+    location = world.lake.warehouse.location
+    before, pointers = set(world.lake.warehouse.listing(location)), world.lake.pointers()
+    process = start(world, "killed", ANABRANCH_KILL_AT=step)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    after = set(world.lake.warehouse.listing(location))
+    assert after > before
+    if step == PUBLISHED:
+        assert world.lake.pointers().keys() == {*PAIR, NEW}
+        assert maintain(world.lake).files_deleted == 0
+        expected = {(0, "old"): 1, (1, "new"): 1}
+    else:
+        assert step in (STAGED, METADATA_WRITTEN, IN_TRANSACTION)
+        assert world.lake.pointers() == pointers
+        report = maintain(world.lake)
+        assert report.stages_ended == 1
+        assert report.files_deleted == len(after - before) > 0 and report.bytes_deleted > 0
+        assert set(world.lake.warehouse.listing(location)) == before
+        expected = {(0, "old"): 1}
+    for name in PAIR:
+        assert world.seen_by_pyiceberg(name) == expected
+        assert world.append([(9, "on")], name).rows == len(expected) + 1

@@ -1,0 +1,126 @@
+"""Our rows come back as they were written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.catalog import Store, cuts, history, streams, tables, views
+from anabranch.catalog.cuts import Version
+from anabranch.catalog.history import COMPLETED, Refresh
+from anabranch.catalog.streams import Input, StreamTable
+from anabranch.model import Action, RefreshMode, Status
+from anabranch.names import TableName
+
+A, B = TableName.of("shop", "a"), TableName.of("my shop", "x.y")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "catalog.db")
+
+
+PART = st.text(min_size=1, max_size=6).filter(lambda part: "\0" not in part)
+
+
+@given(st.lists(PART, min_size=1, max_size=3))
+def test_names_are_kept_without_doubt(parts: list[str]) -> None:
+    name = TableName.of(*parts)
+    assert TableName.parse(str(name)) == name
+
+
+def test_stream_tables(store: Store) -> None:
+    a = StreamTable(A, "SELECT 1", "f1", schedule="2s", options={"x": [1, "y"]})
+    b = StreamTable(B, "SELECT 2", "f2", RefreshMode.FULL, status=Status.ACTIVE, populated=True)
+    with store.writing() as c:
+        streams.add(c, [a, b])
+        streams.add(c, [])
+        moment = tables.now()
+        assert streams.change(c, A, status=Status.ERROR, last_error="boom", consecutive_errors=2)
+        assert not streams.change(c, TableName.of("no", "such"), populated=True)
+        streams.touch(c, [B], moment)
+    with store.reading() as c:
+        changed = replace(a, status=Status.ERROR, last_error="boom", consecutive_errors=2)
+        assert streams.all_streams(c) == {A: changed, B: replace(b, last_refresh_at=moment)}
+        assert streams.get(c, A) == changed and streams.get(c, TableName.of("no", "x")) is None
+    with store.writing() as c:
+        streams.set_dependencies(c, {A: [B, B], B: []})
+        assert streams.remove(c, A) and not streams.remove(c, A)
+        assert streams.dependencies(c) == {}
+
+
+def test_what_tables_stand_on(store: Store) -> None:
+    s, t = TableName.of("s"), TableName.of("t")
+    with store.writing() as c:
+        streams.set_dependencies(c, {A: [s, t], B: [A]})
+        streams.set_dependencies(c, {A: [s]})
+        streams.set_inputs(
+            c, {A: {s: Input("m1", 1), t: Input("m2", None)}, B: {A: Input("m3", 3)}}
+        )
+        streams.set_inputs(c, {A: {s: Input("m4", 4)}})
+        streams.set_frontiers(c, {A: {s: 5, t: None}, B: {s: 4}})
+    with store.reading() as c:
+        assert streams.dependencies(c) == {A: (s,), B: (A,)}
+        assert streams.inputs(c) == {A: {s: Input("m4", 4)}, B: {A: Input("m3", 3)}}
+        assert streams.frontiers(c) == {A: {s: 5, t: None}, B: {s: 4}}
+        assert streams.needed_snapshots(c) == {s: {4, 5}, A: {3}}
+
+
+def test_views(store: Store) -> None:
+    with store.writing() as c:
+        views.add(c, B, "SELECT 1")
+        assert views.all_views(c) == {B: "SELECT 1"}
+        assert views.remove(c, B) and not views.remove(c, B)
+
+
+def test_history(store: Store) -> None:
+    old = Refresh(A, Action.FULL, COMPLETED, started_at=tables.now() - timedelta(days=9))
+    new = Refresh(A, Action.DIFFERENTIAL, COMPLETED, cut_id=3, reason="2 rows", rows_inserted=2)
+    other = Refresh(B, Action.NO_DATA, COMPLETED)
+    with store.writing() as c:
+        history.add(c, [old, new, other])
+    with store.reading() as c:
+        found = history.listing(c, A)
+        assert [line["action"] for line in found] == ["DIFFERENTIAL", "FULL"]
+        assert found[0]["table"] == "shop.a" and found[0]["rows_inserted"] == 2
+        assert [line["refresh_id"] for line in history.listing(c, limit=2)] == [3, 2]
+        assert {name: line["cut_id"] for name, line in history.latest(c).items()} == {A: 3, B: None}
+    with store.writing() as c:
+        assert history.forget(c, tables.now() - timedelta(days=1)) == 1
+
+
+def test_cuts(store: Store) -> None:
+    with store.writing() as c:
+        for versions in ([Version(A, "a1", 1)], [Version(B, "b1")], [Version(A, "a2", 2)]):
+            cuts.add(c, cuts.advance(c), "test", versions)
+        cuts.add(c, cuts.advance(c), "test", [Version(A, None)])
+        shown = [cuts.pointers_at(c, cut) for cut in (1, 2, 3, 4)]
+        assert shown == [{A: "a1"}, {A: "a1", B: "b1"}, {A: "a2", B: "b1"}, {B: "b1"}]
+        assert [line["tables"] for line in cuts.listing(c)] == [
+            [str(A)],
+            [str(A)],
+            [str(B)],
+            [str(A)],
+        ]
+        assert cuts.forget(c, 3) == 2
+        assert cuts.pointers_at(c, 3) == shown[2] and cuts.pointers_at(c, 4) == shown[3]
+        assert {each.metadata_location for each in cuts.known_versions(c)} == {"a2", "b1"}
+        assert cuts.forget(c, 99) == 1
+        assert cuts.pointers_at(c, 4) == shown[3]
+
+
+def test_looking_through_a_thousand_tables(store: Store) -> None:
+    names = [TableName.of("shop", f"t{at}") for at in range(1000)]
+    with store.writing() as c:
+        streams.add(c, [StreamTable(name, "SELECT 1", "f") for name in names])
+        streams.set_inputs(c, {name: {A: Input("m", 1)} for name in names})
+        streams.touch(c, names, tables.now())
+        history.add(c, [Refresh(name, Action.NO_DATA, COMPLETED) for name in names])
+    with store.reading() as c:
+        assert len(streams.all_streams(c)) == len(streams.inputs(c)) == 1000
+        assert len(history.latest(c)) == 1000
