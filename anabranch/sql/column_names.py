@@ -1,0 +1,13 @@
+"""A query under other column names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.names import quote
+
+
+def with_column_names(query: str, columns: Sequence[str]) -> str:
+    """`SELECT * FROM (query) AS v(a, b)`; the query keeps its own text and lines."""
+    names = ", ".join(quote(column) for column in columns)
+    return f"SELECT * FROM ({query}\n) AS v({names})"

@@ -1,0 +1,222 @@
+"""Plan → SQL text.  A tree until the last line.
+
+Operators that fit into one SELECT share it; a node that is used twice becomes a CTE.
+Every FROM item gets a reserved alias, so that a struct column never reads as a table's name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Literal
+
+from sqlglot import exp, parse_one
+
+from anabranch.errors import InternalError
+from anabranch.plan.exprs import (
+    Expr,
+    Tree,
+    Verbatim,
+    column_tree,
+    conjunction,
+    conjuncts,
+    identifier,
+    operand,
+)
+from anabranch.plan.nodes import (
+    Aggregate,
+    Filter,
+    Given,
+    Item,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    Semi,
+    UnionAll,
+    same_columns,
+)
+from anabranch.plan.walk import walk
+
+NameOf = Callable[[Scan | Given], str]
+
+
+def to_sql(
+    node: Node,
+    name_of: NameOf,
+    dialect: Literal["spark", "duckdb"] = "spark",
+    *,
+    hints: bool = True,
+) -> str:
+    """`name_of` gives the view that stands for a scan or a given relation; `hints=False` leaves
+    out the broadcast hints, for deltas that turn out to be large."""
+    text = _Rendering(name_of, _shared(node), hints and dialect == "spark").query(node)
+    return text if dialect == "spark" else parse_one(text, dialect="spark").sql(dialect=dialect)
+
+
+def _shared(root: Node) -> frozenset[Node]:
+    """Nodes worth a name of their own: used more than once, and more than a renamed scan."""
+    counts: Counter[Node] = Counter()
+
+    def visit(node: Node) -> None:
+        counts[node] += 1
+        if counts[node] == 1:  # what lies below a node that is named once is used once
+            for child in node.inputs:
+                visit(child)
+
+    visit(root)
+    return frozenset(node for node, count in counts.items() if count > 1 and _is_work(node))
+
+
+def _is_work(node: Node) -> bool:
+    return isinstance(node, (Project, Aggregate, UnionAll)) and any(
+        isinstance(part, (Aggregate, Join, UnionAll, Semi)) for part in walk(node)
+    )
+
+
+@dataclass
+class _Rendering:
+    name_of: NameOf
+    shared: frozenset[Node]
+    hints: bool
+    ctes: dict[Node, tuple[str, exp.Query]] = field(default_factory=dict)
+    aliases: int = 0
+
+    def query(self, root: Node) -> str:
+        query = self.body(root)
+        for name, body in self.ctes.values():
+            query = query.with_(identifier(name), as_=body, copy=False)
+        return query.sql(dialect=Verbatim, copy=False)
+
+    def relation(self, node: Node) -> exp.Query:
+        if node not in self.shared:
+            return self.body(node)
+        return exp.select(*self.named(node.columns)).from_(self.cte(node))
+
+    def cte(self, node: Node) -> exp.Table:
+        if node not in self.ctes:
+            body = self.body(node)
+            self.ctes[node] = (f"_ab_c{len(self.ctes)}", body)
+        return exp.Table(this=identifier(self.ctes[node][0]))
+
+    def body(self, node: Node) -> exp.Query:
+        match node:
+            case Project():
+                return self.select(node.input, node.items)
+            case Aggregate():
+                return self.aggregate(node)
+            case UnionAll() if len(node.parts) > 1:
+                parts = [self.relation(part) for part in node.parts]
+                return reduce(lambda a, b: exp.union(a, b, distinct=False, copy=False), parts)
+            case UnionAll():
+                return self.relation(node.parts[0])
+            case OneRow():
+                return exp.select(exp.alias_(exp.Literal.number(1), identifier("_ab_one")))
+        return self.select(node, same_columns(node))
+
+    def select(self, source: Node, items: tuple[Item, ...]) -> exp.Select:
+        conditions: list[Expr] = []
+        while isinstance(source, Filter):
+            conditions = [*conjuncts(source.condition), *conditions]
+            source = source.input
+        query = exp.select(*(self.item(item) for item in items), copy=False)
+        if isinstance(source, Join):
+            conditions = [*self.join(query, source), *conditions]
+        elif isinstance(source, Semi):
+            self.semi(query, source)
+        elif not isinstance(source, OneRow):
+            query.from_(self.source(source)[0], copy=False)
+        condition = conjunction(conditions)
+        return query if condition is None else query.where(condition.tree.copy(), copy=False)
+
+    def aggregate(self, node: Aggregate) -> exp.Select:
+        """Keys that are computed get a name first: GROUP BY 5 would mean the fifth column."""
+        source, keys = node.input, node.keys
+        if any(key.expr.column is None for key in keys):
+            needed = frozenset().union(*(call.expr.columns for call in node.calls))
+            passed = tuple(item for item in same_columns(source) if item.name in needed)
+            named = tuple(Item(f"_ab_g{i}", key.expr) for i, key in enumerate(keys))
+            source = Project(source, (*named, *passed))
+            keys = tuple(
+                Item(key.name, Expr.of(column_tree(own.name)))
+                for key, own in zip(keys, named, strict=True)
+            )
+        calls = tuple(Item(call.name, call.expr) for call in node.calls)
+        query = self.select(source, (*keys, *calls))
+        if node.calls:
+            return query.group_by(*(key.expr.tree.copy() for key in keys), copy=False)
+        return query.distinct(copy=False)
+
+    def join(self, query: exp.Select, node: Join) -> list[Expr]:
+        """FROM a JOIN b ON …, each condition as early as its columns are there; gives back those
+        that belong to the first input alone."""
+        waiting = list(conjuncts(node.condition))
+        seen: set[str] = set()
+        first: list[Expr] = []
+        for position, part in enumerate(node.parts):
+            source, alias = self.source(part)
+            seen.update(part.columns)
+            ready = [expr for expr in waiting if expr.columns <= seen]
+            waiting = [expr for expr in waiting if expr not in ready]
+            if position == 0:
+                query.from_(source, copy=False)
+                first = ready
+                if node.broadcast:
+                    self.hint(query, alias)
+            else:
+                condition = conjunction(ready)
+                on = condition.tree.copy() if condition else None
+                query.join(source, on=on, join_type="" if on else "cross", copy=False)
+        return first
+
+    def semi(self, query: exp.Select, node: Semi) -> None:
+        """Keys are renamed: they may be called like a column of the input."""
+        renamed = tuple(
+            Item(f"_ab_on{i}", Expr.of(column_tree(key))) for i, (_, key) in enumerate(node.on)
+        )
+        keys, alias = self.aliased(self.select(node.keys, renamed))
+        pairs: list[Tree] = [
+            exp.NullSafeEQ(this=operand(expr.tree.copy()), expression=column_tree(item.name))
+            for (expr, _), item in zip(node.on, renamed, strict=True)
+        ]
+        query.from_(self.source(node.input)[0], copy=False)
+        query.join(keys, on=exp.and_(*pairs, copy=False), join_type="left semi", copy=False)
+        if node.broadcast:
+            self.hint(query, alias)
+
+    def source(self, node: Node) -> tuple[Tree, str]:
+        """The node as a FROM item, and its alias."""
+        if isinstance(node, (Scan, Given)):
+            alias = self.alias()
+            table = exp.Table(this=identifier(self.name_of(node)))
+            return exp.alias_(table, identifier(alias), table=True), alias
+        if node in self.shared:
+            alias = self.alias()
+            return exp.alias_(self.cte(node), identifier(alias), table=True), alias
+        return self.aliased(self.body(node))
+
+    def aliased(self, query: exp.Query) -> tuple[Tree, str]:
+        alias = self.alias()
+        return query.subquery(identifier(alias), copy=False), alias
+
+    def alias(self) -> str:
+        self.aliases += 1
+        return f"_ab_f{self.aliases}"
+
+    def hint(self, query: exp.Select, alias: str) -> None:
+        if self.hints:
+            broadcast = exp.Anonymous(this="BROADCAST", expressions=[exp.to_identifier(alias)])
+            query.set("hint", exp.Hint(expressions=[broadcast]))
+
+    def item(self, item: Item) -> Tree:
+        if item.expr.column == item.name:
+            return column_tree(item.name)
+        return exp.alias_(item.expr.tree.copy(), identifier(item.name), copy=False)
+
+    def named(self, names: tuple[str, ...]) -> list[Tree]:
+        if not names:
+            raise InternalError("a relation without columns cannot be shared")
+        return [column_tree(name) for name in names]

@@ -1,0 +1,116 @@
+"""Which column a name means: Spark's rules, case-insensitive.
+
+The longest qualifier wins: `a.b.c` is column c of table a.b, else column b of table a and its field c,
+else column a and its field b.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.errors import UnknownName, UserError
+from anabranch.names import shown
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column that a FROM clause offers."""
+
+    qualifier: tuple[str, ...]  # lower-cased parts of the table's name, or its alias
+    name: str  # as declared
+    column: str  # its name in the plan
+    qualified_only: bool = False  # the right-hand key of USING: needs its table's name
+    named: bool = True  # False: Spark made the name up from the expression
+
+
+@dataclass(frozen=True)
+class Found:
+    column: str
+    fields: tuple[str, ...]  # what is taken out of the column, a struct
+
+
+@dataclass(frozen=True)
+class Scope:
+    fields: tuple[Field, ...] = ()
+
+    def find(self, parts: Sequence[str]) -> Found | None:
+        for length in range(min(3, len(parts) - 1), -1, -1):
+            qualifier = tuple(part.lower() for part in parts[:length])
+            name, rest = parts[length], tuple(parts[length + 1 :])
+            found = {field.column for field in self._matching(qualifier, name)}
+            if len(found) > 1:
+                raise UserError(
+                    f"column {_text(parts)} is ambiguous", hint="put the table's name before it"
+                )
+            if found:
+                return Found(found.pop(), rest)
+        return None
+
+    def _matching(self, qualifier: tuple[str, ...], name: str) -> Iterable[Field]:
+        for field in self.fields:
+            fits = not field.qualified_only
+            if qualifier:
+                fits = field.qualifier[-len(qualifier) :] == qualifier
+            if fits and field.name.lower() == name.lower():
+                yield field
+
+    def star(self, qualifier: Sequence[str] = ()) -> tuple[Field, ...]:
+        """What `*` or `t.*` stands for."""
+        if not qualifier:
+            return tuple(field for field in self.fields if not field.qualified_only)
+        wanted = tuple(part.lower() for part in qualifier)
+        mine = [field for field in self.fields if field.qualifier[-len(wanted) :] == wanted]
+        if not mine:
+            tables = {".".join(field.qualifier) for field in self.fields}
+            name = ".".join(qualifier)
+            raise UnknownName(f"{name}.* names no table of FROM", name=name, known=tables)
+        return tuple(sorted(mine, key=lambda field: not field.qualified_only))
+
+    def unknown(self, parts: Sequence[str]) -> UnknownName:
+        known = [field.name for field in self.fields if field.named]
+        return UnknownName(f"column {_text(parts)} does not exist", name=parts[-1], known=known)
+
+    @property
+    def has_unnamed(self) -> bool:
+        return any(not field.named for field in self.fields)
+
+    def __add__(self, other: Scope) -> Scope:
+        return Scope(self.fields + other.fields)
+
+
+def common_names(left: Scope, right: Scope) -> list[str]:
+    """The columns that NATURAL JOIN compares."""
+    names = {field.name.lower() for field in right.star()}
+    return [field.name for field in left.star() if field.name.lower() in names]
+
+
+def using(left: Scope, right: Scope, names: Sequence[str]) -> tuple[Scope, list[tuple[str, str]]]:
+    """The scope of `left JOIN right USING (names)`, and the pairs of columns that must be equal.
+
+    The keys come first and are the left side's; the right side's keys need their table's name.
+    """
+    keys: list[Field] = []
+    pairs: list[tuple[str, str]] = []
+    hidden: dict[str, Field] = {}
+    for name in names:
+        mine, theirs = _only(left, name), _only(right, name)
+        keys.append(mine)
+        pairs.append((mine.column, theirs.column))
+        hidden[theirs.column] = replace(theirs, qualified_only=True)
+    rest = [field for field in left.fields if field not in keys]
+    rest += [hidden.get(field.column, field) for field in right.fields]
+    return Scope((*keys, *rest)), pairs
+
+
+def _only(scope: Scope, name: str) -> Field:
+    found = [field for field in scope.star() if field.name.lower() == name.lower()]
+    if len(found) > 1:
+        raise UserError(f"column {shown(name)} of USING is ambiguous")
+    if not found:
+        raise scope.unknown([name])
+    return found[0]
+
+
+def _text(parts: Sequence[str]) -> str:
+    return ".".join(shown(part) for part in parts)

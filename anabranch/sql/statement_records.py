@@ -1,0 +1,261 @@
+"""One frozen record for each statement.
+
+Queries and expressions are exact slices of the user's text: what is sent to Spark is what was
+written.  `query_at` is where the query starts in the whole text, so that a place inside the query
+can be shown to the user as a place in what they typed (`query_at.shift(place)`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from anabranch.model import RefreshMode
+from anabranch.names import TableName
+from anabranch.sql.tokens import Place
+
+START = Place(1, 1)
+CALCULATED = "calculated"
+Assignments = tuple[tuple[str, str], ...]  # (column, expression text)
+
+
+class Statement:
+    """Anything `parse_statement` returns."""
+
+
+@dataclass(frozen=True)
+class ColumnDef:
+    """A declared column; `type` is Spark's lower-case DDL text."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class CreateTable(Statement):
+    name: TableName
+    columns: tuple[ColumnDef, ...]
+    if_not_exists: bool = False
+    or_replace: bool = False
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class CreateTableAs(Statement):
+    name: TableName
+    query: str
+    if_not_exists: bool = False
+    or_replace: bool = False
+    comment: str | None = None
+    query_at: Place = field(default=START, compare=False)
+
+
+@dataclass(frozen=True)
+class DropTable(Statement):
+    name: TableName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    column: ColumnDef
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropColumn:
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class RenameColumn:
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class WidenColumn:
+    name: str
+    type: str
+
+
+TableChange = AddColumn | DropColumn | RenameColumn | WidenColumn
+
+
+@dataclass(frozen=True)
+class AlterTable(Statement):
+    name: TableName
+    changes: tuple[TableChange, ...]
+
+
+@dataclass(frozen=True)
+class Insert(Statement):
+    """`columns` is None when the statement names none."""
+
+    table: TableName
+    query: str
+    columns: tuple[str, ...] | None = None
+    by_name: bool = False
+    query_at: Place = field(default=START, compare=False)
+
+
+@dataclass(frozen=True)
+class Update(Statement):
+    table: TableName
+    assignments: Assignments
+    alias: str | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True)
+class Delete(Statement):
+    table: TableName
+    alias: str | None = None
+    where: str | None = None
+
+
+@dataclass(frozen=True)
+class MergeClause:
+    """`WHEN … THEN …`; `star` stands for `UPDATE SET *` and `INSERT *`."""
+
+    match: Literal["matched", "not_matched", "not_matched_by_source"]
+    action: Literal["update", "delete", "insert"]
+    condition: str | None = None
+    assignments: Assignments = ()
+    star: bool = False
+
+
+@dataclass(frozen=True)
+class Merge(Statement):
+    """`source` is always a query; `source_table` is set when the statement named a table."""
+
+    target: TableName
+    source: str
+    on: str
+    clauses: tuple[MergeClause, ...]
+    target_alias: str | None = None
+    source_table: TableName | None = None
+    source_alias: str | None = None
+    source_at: Place = field(default=START, compare=False)
+
+
+@dataclass(frozen=True)
+class CreateView(Statement):
+    name: TableName
+    query: str
+    or_replace: bool = False
+    if_not_exists: bool = False
+    columns: tuple[str, ...] | None = None
+    comment: str | None = None
+    query_at: Place = field(default=START, compare=False)
+
+
+@dataclass(frozen=True)
+class DropView(Statement):
+    name: TableName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateStreamTable(Statement):
+    """`schedule` is a text such as `2s`, `calculated` (also when not given), or None: by hand."""
+
+    name: TableName
+    query: str
+    schedule: str | None = CALCULATED
+    refresh_mode: RefreshMode = RefreshMode.AUTO
+    cluster: str | None = None
+    options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    or_replace: bool = False
+    if_not_exists: bool = False
+    query_at: Place = field(default=START, compare=False)
+
+
+@dataclass(frozen=True)
+class SetSchedule:
+    schedule: str | None
+
+
+@dataclass(frozen=True)
+class SetRefreshMode:
+    refresh_mode: RefreshMode
+
+
+@dataclass(frozen=True)
+class SetQuery:
+    query: str
+    query_at: Place = field(default=START, compare=False)
+
+
+@dataclass(frozen=True)
+class SetOptions:
+    options: Mapping[str, str] = field(hash=False)
+
+
+@dataclass(frozen=True)
+class Suspend:
+    pass
+
+
+@dataclass(frozen=True)
+class Resume:
+    pass
+
+
+StreamTableChange = SetSchedule | SetRefreshMode | SetQuery | SetOptions | Suspend | Resume
+
+
+@dataclass(frozen=True)
+class AlterStreamTable(Statement):
+    name: TableName
+    change: StreamTableChange
+
+
+@dataclass(frozen=True)
+class DropStreamTable(Statement):
+    name: TableName
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True)
+class RefreshStreamTable(Statement):
+    """No name: all of them."""
+
+    name: TableName | None = None
+
+
+@dataclass(frozen=True)
+class ExplainStreamTable(Statement):
+    name: TableName
+
+
+@dataclass(frozen=True)
+class Set(Statement):
+    """`SET anabranch.x = v`; `name` is `x`.  No value: show it; no name: show all."""
+
+    name: str | None = None
+    value: str | None = None
+
+
+@dataclass(frozen=True)
+class ShowTables(Statement):
+    schema: str | None = None
+    pattern: str | None = None
+    streams_only: bool = False
+
+
+@dataclass(frozen=True)
+class Describe(Statement):
+    name: TableName
+
+
+@dataclass(frozen=True)
+class Query(Statement):
+    text: str
+    query_at: Place = field(default=START, compare=False)

@@ -1,0 +1,187 @@
+"""Statements about stream tables.
+
+CREATE [OR REPLACE] STREAM TABLE [IF NOT EXISTS] n
+    [SCHEDULE '2s' | SCHEDULE NONE | SCHEDULE CALCULATED] [REFRESH MODE AUTO | DIFFERENTIAL | FULL]
+    [IN CLUSTER c] [WITH (k = v, …)] AS query            clauses in any order
+ALTER STREAM TABLE n SET SCHEDULE … | SET REFRESH MODE … | SET (k = v, …) | AS query
+                   | SUSPEND | RESUME
+DROP STREAM TABLE [IF EXISTS] n [CASCADE]
+REFRESH STREAM TABLE n, REFRESH ALL STREAM TABLES, EXPLAIN STREAM TABLE n
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from anabranch.errors import InvalidValue, Unsupported, did_you_mean
+from anabranch.model import RefreshMode
+from anabranch.sql.cursor import Cursor
+from anabranch.sql.statement_records import (
+    CALCULATED,
+    AlterStreamTable,
+    CreateStreamTable,
+    DropStreamTable,
+    ExplainStreamTable,
+    RefreshStreamTable,
+    Resume,
+    SetOptions,
+    SetQuery,
+    SetRefreshMode,
+    SetSchedule,
+    Statement,
+    StreamTableChange,
+    Suspend,
+)
+from anabranch.sql.tokens import Sort
+
+_MODES = tuple(mode.value for mode in RefreshMode)
+
+
+def create_stream_table(cursor: Cursor, or_replace: bool) -> Statement:
+    if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
+    name = cursor.table_name()
+    if cursor.at("("):
+        raise Unsupported(
+            f"stream table {name} takes its columns from the query",
+            hint="leave the column list out and name the columns in SELECT … AS",
+        )
+    clauses = _clauses(cursor)
+    cursor.expect("AS")
+    query = cursor.query()
+    return CreateStreamTable(
+        name,
+        query.text,
+        or_replace=or_replace,
+        if_not_exists=if_not_exists,
+        query_at=query.at,
+        **clauses,
+    )
+
+
+def _clauses(cursor: Cursor) -> dict[str, Any]:
+    readers: dict[tuple[str, ...], tuple[str, Callable[[Cursor], object]]] = {
+        ("SCHEDULE",): ("schedule", _schedule),
+        ("REFRESH", "MODE"): ("refresh_mode", _mode),
+        ("IN", "CLUSTER"): ("cluster", lambda c: c.identifier("a cluster's name")),
+        ("WITH",): ("options", _options),
+    }
+    found: dict[str, Any] = {}
+    while not cursor.at("AS"):
+        words = next((words for words in readers if cursor.at(*words)), None)
+        if words is None:
+            hint = None
+            if cursor.token.sort is Sort.WORD:
+                hint = did_you_mean(cursor.token.text, [words[0] for words in readers])
+            raise cursor.error("SCHEDULE, REFRESH MODE, IN CLUSTER, WITH or AS", hint)
+        key, read = readers[words]
+        if key in found:
+            raise cursor.passage.error(cursor.token.start, f"{' '.join(words)} appears twice")
+        cursor.accept(*words)
+        found[key] = read(cursor)
+    return found
+
+
+def _schedule(cursor: Cursor) -> str | None:
+    if cursor.accept("NONE"):
+        return None
+    if cursor.accept("CALCULATED"):
+        return CALCULATED
+    return cursor.string("a duration such as '2s', NONE or CALCULATED")
+
+
+def _mode(cursor: Cursor) -> RefreshMode:
+    token = cursor.token
+    word = cursor.identifier(" or ".join(_MODES)).upper()
+    if word not in _MODES:
+        hint = did_you_mean(word, _MODES) or f"modes: {', '.join(_MODES)}"
+        raise cursor.passage.error(token.start, f"{token.shown} is not a refresh mode", hint)
+    return RefreshMode(word)
+
+
+def _options(cursor: Cursor) -> Mapping[str, str]:
+    def option() -> tuple[str, str]:
+        quoted = cursor.token.sort is Sort.STRING
+        name = cursor.string() if quoted else ".".join(cursor.parts("an option's name"))
+        cursor.expect("=")
+        return name.lower(), _option_value(cursor)
+
+    pairs = cursor.bracketed(option)
+    options = dict(pairs)
+    if len(options) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidValue(f'option "{twice}" appears twice')
+    return MappingProxyType(options)
+
+
+def _option_value(cursor: Cursor) -> str:
+    sign = "-" if cursor.accept("-") else ""
+    if cursor.token.sort not in (Sort.STRING, Sort.NUMBER, Sort.WORD):
+        raise cursor.error("a value")
+    return sign + cursor.next().value
+
+
+def alter_stream_table(cursor: Cursor) -> Statement:
+    name = cursor.table_name()
+    change = _change(cursor)
+    cursor.expect_end()
+    return AlterStreamTable(name, change)
+
+
+def _change(cursor: Cursor) -> StreamTableChange:
+    if cursor.accept("SUSPEND"):
+        return Suspend()
+    if cursor.accept("RESUME"):
+        return Resume()
+    if cursor.accept("AS"):
+        query = cursor.query()
+        return SetQuery(query.text, query.at)
+    if cursor.accept("SET", "SCHEDULE"):
+        return SetSchedule(_schedule(cursor))
+    if cursor.accept("SET", "REFRESH", "MODE"):
+        return SetRefreshMode(_mode(cursor))
+    if cursor.at("SET", "("):
+        cursor.accept("SET")
+        return SetOptions(_options(cursor))
+    cursor.accept("SET")
+    raise cursor.error(
+        "SET SCHEDULE, SET REFRESH MODE, SET (option = value), AS, SUSPEND or RESUME"
+    )
+
+
+def drop_stream_table(cursor: Cursor) -> Statement:
+    if_exists = cursor.accept("IF", "EXISTS")
+    name = cursor.table_name()
+    cascade = cursor.accept("CASCADE")
+    if not cascade:
+        cursor.accept("RESTRICT")
+    cursor.expect_end()
+    return DropStreamTable(name, if_exists, cascade)
+
+
+def refresh(cursor: Cursor) -> Statement:
+    if cursor.accept("ALL"):
+        cursor.expect("STREAM", "TABLES")
+        cursor.expect_end()
+        return RefreshStreamTable(None)
+    if not cursor.accept("STREAM"):
+        raise Unsupported(
+            f"REFRESH {cursor.token.text.upper()} is not supported".replace("  ", " "),
+            hint="possible: REFRESH STREAM TABLE name, REFRESH ALL STREAM TABLES",
+        )
+    cursor.expect("TABLE")
+    name = cursor.table_name()
+    cursor.expect_end()
+    return RefreshStreamTable(name)
+
+
+def explain(cursor: Cursor) -> Statement:
+    if not cursor.accept("STREAM", "TABLE"):
+        raise Unsupported(
+            "EXPLAIN of a query is not supported", hint="possible: EXPLAIN STREAM TABLE name"
+        )
+    name = cursor.table_name()
+    cursor.expect_end()
+    return ExplainStreamTable(name)
