@@ -1,0 +1,1 @@
+"""What changes when sources change: plan → delta plan, one operator per file."""

@@ -1,0 +1,49 @@
+"""Δ: the plan of what changes, for every operator.
+
+    after = before + Δ        as bags: the weights of equal rows add up, and zero is no row
+
+Weights are exactly +1 or -1; nothing is consolidated inside a delta plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from anabranch.delta.aggregate import aggregate
+from anabranch.delta.filter import filter_
+from anabranch.delta.join import join
+from anabranch.delta.project import project
+from anabranch.delta.rule import Changed, Rule
+from anabranch.delta.scan import constant, scan
+from anabranch.delta.union_all import union_all
+from anabranch.plan.nodes import (
+    Aggregate,
+    Filter,
+    Given,
+    Join,
+    Node,
+    OneRow,
+    Project,
+    Scan,
+    UnionAll,
+)
+from anabranch.plan.walk import tables
+
+RULES: Mapping[type[Node], Callable[[Any, Changed, Rule], Node | None]] = {
+    Scan: scan,
+    OneRow: constant,
+    Given: constant,
+    Filter: filter_,
+    Project: project,
+    Join: join,
+    Aggregate: aggregate,
+    UnionAll: union_all,
+}
+
+
+def delta(node: Node, changed: Changed) -> Node | None:
+    """The node's columns and `_ab_w`; None when nothing below it has changed."""
+    if not tables(node) & changed:
+        return None
+    return RULES[type(node)](node, changed, delta)

@@ -1,0 +1,51 @@
+"""A maintenance in words: plan, delta plan, hidden columns, and why it is kept in this way."""
+
+from __future__ import annotations
+
+from anabranch.delta.maintenance import ByRows, Combine, Maintenance, Replace
+from anabranch.delta.rule import Changed
+from anabranch.model import Columns
+from anabranch.plan.nodes import Given, Node
+from anabranch.plan.show import show
+from anabranch.plan.walk import tables
+
+_NAMES = {ByRows: "by rows", Combine: "by groups, combined", Replace: "by groups, recomputed"}
+
+
+def explain(kept: Maintenance, changed: Changed | None = None) -> str:
+    """`changed`: the sources assumed to change; all of them when not given."""
+    sources = tables(kept.full) if changed is None else changed
+    sections = [("plan", show(kept.full)), ("kept", f"{_NAMES[type(kept)]}: {kept.why}")]
+    if kept.hidden:
+        sections.append(("hidden columns", _columns(kept.hidden)))
+    sections += [(title, show(node)) for title, node in _delta_plans(kept, sources) if node]
+    return "\n".join(f"{title}:\n{_indented(text)}" for title, text in sections)
+
+
+def _delta_plans(kept: Maintenance, sources: Changed) -> list[tuple[str, Node | None]]:
+    match kept:
+        case ByRows():
+            return [("delta", kept.delta(sources))]
+        case Combine():
+            plans = [("change of the groups", kept.change(sources))]
+            if any(state.deleted for state in kept.state):
+                plans.append(("groups that lost an extremum", kept.rescan(_keys(kept))))
+            return plans
+        case Replace():
+            keys = _keys(kept) if kept.keys else None
+            return [
+                ("touched groups", kept.touched(sources)),
+                ("recomputed groups", kept.recompute(keys)),
+            ]
+
+
+def _keys(kept: Combine | Replace) -> Given:
+    return Given("touched keys", tuple(key.name for key in kept.keys))
+
+
+def _columns(columns: Columns) -> str:
+    return "\n".join(f"{each.name} {each.type}".rstrip() for each in columns)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

@@ -1,0 +1,65 @@
+"""Δ(R ⋈ S ⋈ T) = ΔR ⋈ S₁ ⋈ T₁  +  R₀ ⋈ ΔS ⋈ T₁  +  R₀ ⋈ S₀ ⋈ ΔT
+
+Each term starts from its delta and goes on to inputs that a condition connects with what it has,
+equalities first, so that no step is larger than it must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from anabranch.delta.rule import Changed, Rule, at
+from anabranch.plan.exprs import Expr, column, conjunction, conjuncts
+from anabranch.plan.nodes import WEIGHT, Item, Join, Node, Project, UnionAll, Version
+
+
+def join(node: Join, changed: Changed, delta: Rule) -> Node | None:
+    terms: list[Node] = []
+    for position, part in enumerate(node.parts):
+        change = delta(part, changed)
+        if change is None:
+            continue
+        before = [at(other, Version.BEFORE, changed) for other in node.parts[:position]]
+        after = [at(other, Version.AFTER, changed) for other in node.parts[position + 1 :]]
+        terms.append(_term(node, change, [*before, *after]))
+    return UnionAll(tuple(terms)) if len(terms) > 1 else next(iter(terms), None)
+
+
+def _term(node: Join, change: Node, others: Sequence[Node]) -> Node:
+    """One term, left-deep: what has been joined so far is the small side of the next join."""
+    waiting = list(conjuncts(node.condition))
+    left, rest = change, list(others)
+    while rest:
+        following = _next(left, rest, waiting)
+        rest.remove(following)
+        have = {*left.columns, *following.columns}
+        ready = [expr for expr in waiting if expr.columns <= have]
+        waiting = [expr for expr in waiting if expr not in ready]
+        left = Join((left, following), conjunction(ready), broadcast=True)
+    names = (*node.columns, WEIGHT)
+    return Project(left, tuple(Item(name, column(name)) for name in names))
+
+
+def _next(left: Node, rest: Sequence[Node], waiting: Sequence[Expr]) -> Node:
+    return max(rest, key=lambda part: _connection(left, part, waiting))  # the first of the best
+
+
+def _connection(left: Node, right: Node, waiting: Sequence[Expr]) -> int:
+    """2: an equality joins the two; 1: some condition does; 0: only all combinations would."""
+    best = 0
+    for expr in waiting:
+        mine, theirs = expr.columns & {*left.columns}, expr.columns & {*right.columns}
+        if mine and theirs and mine | theirs == expr.columns:
+            best = max(best, 2 if _is_equality(expr, left, right) else 1)
+    return best
+
+
+def _is_equality(expr: Expr, left: Node, right: Node) -> bool:
+    tree = expr.tree
+    if not isinstance(tree, (exp.EQ, exp.NullSafeEQ)):
+        return False
+    sides = Expr.of(tree.this).columns, Expr.of(tree.expression).columns
+    a, b = {*left.columns}, {*right.columns}
+    return (sides[0] <= a and sides[1] <= b) or (sides[0] <= b and sides[1] <= a)

@@ -1,0 +1,226 @@
+"""How a stream table's stored rows are kept up to date: decided by the root of its plan.
+
+ByRows     stored rows come and go with the row delta
+Combine    one stored row per group, with partial results that a change is combined with
+Replace    one stored row per group (none if HAVING says so), recomputed for touched groups
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from anabranch.delta.differentiate import delta
+from anabranch.delta.rule import Changed, at
+from anabranch.delta.state import StateColumn, States
+from anabranch.model import Column, Columns
+from anabranch.plan.exprs import Expr, column, conjunction, conjuncts
+from anabranch.plan.nodes import (
+    Aggregate,
+    Call,
+    Filter,
+    Given,
+    Item,
+    Node,
+    OneRow,
+    Project,
+    Version,
+    same_columns,
+)
+from anabranch.plan.push_keys import semi
+from anabranch.plan.walk import walk
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of the groups: the stored column `name` holds the aggregate's column `column`."""
+
+    name: str
+    column: str
+    expr: Expr  # over the aggregate's input
+    type: str
+    visible: bool
+
+
+@dataclass(frozen=True)
+class ByRows:
+    full: Node
+    why: str = "the root is not an aggregate"
+    hidden: Columns = ()
+
+    def delta(self, changed: Changed) -> Node | None:
+        """Visible columns and `_ab_w`, +1 or -1."""
+        return delta(self.full, changed)
+
+    @property
+    def monotone(self) -> bool:
+        """Rows that only come make rows that only come."""
+        return not any(isinstance(node, Aggregate) for node in walk(self.full))
+
+
+@dataclass(frozen=True)
+class ByGroups:
+    """`keys` is empty for an aggregate without GROUP BY."""
+
+    full: Node  # visible and hidden columns
+    keys: tuple[Key, ...]
+    hidden: Columns
+    why: str
+    input: Node  # of the aggregate
+
+    def groups(self, node: Node, calls: tuple[Call, ...] = ()) -> Aggregate:
+        """The aggregate over some rows of its input, keys under their stored names."""
+        return Aggregate(node, tuple(Item(k.name, k.expr, k.type) for k in self.keys), calls)
+
+    def only(self, keys: Given | Node) -> Node:
+        """The input as it is after the change, only for the given keys (stored names)."""
+        after = at(self.input, Version.AFTER)
+        if not self.keys:
+            return after
+        return semi(after, keys, tuple((key.expr, key.name) for key in self.keys))
+
+
+@dataclass(frozen=True)
+class Combine(ByGroups):
+    state: tuple[StateColumn, ...]
+    outputs: tuple[Item, ...]  # visible columns over stored key and state columns
+
+    def change(self, changed: Changed) -> Node | None:
+        """Per touched key: stored key columns, the state's changes, and `_ab_d…` of extrema."""
+        rows = delta(self.input, changed)
+        if rows is None:
+            return None
+        calls = [Call(each.name, each.change) for each in self.state]
+        calls += [Call(s.deleted, s.gone) for s in self.state if s.deleted and s.gone]
+        return self.groups(rows, tuple(calls))
+
+    def rescan(self, keys: Given) -> Node:
+        """Key and state columns after the change, for groups that have lost their extremum."""
+        return self.groups(self.only(keys), _initial(self.state))
+
+
+@dataclass(frozen=True)
+class Replace(ByGroups):
+    items: tuple[Item, ...]  # visible and hidden columns over the aggregate with stored key names
+    condition: Expr | None  # HAVING, likewise
+    calls: tuple[Call, ...]
+
+    def touched(self, changed: Changed) -> Node | None:
+        """The stored key columns of touched groups, each once; without keys: one empty row."""
+        rows = delta(self.input, changed)
+        if rows is None:
+            return None
+        return self.groups(rows) if self.keys else OneRow()
+
+    def recompute(self, keys: Given | None) -> Node:
+        """Visible and hidden columns after the change, for the given keys; all of it without."""
+        rows = at(self.input, Version.AFTER) if keys is None else self.only(keys)
+        return self.result(rows)
+
+    def result(self, rows: Node) -> Node:
+        node: Node = self.groups(rows, self.calls)
+        return Project(Filter(node, self.condition) if self.condition else node, self.items)
+
+
+Maintenance: TypeAlias = ByRows | Combine | Replace
+
+
+def maintenance(plan: Node) -> Maintenance:
+    peeled = _peel(plan)
+    if peeled is None:
+        return ByRows(plan)
+    items, condition, aggregate = peeled
+    keys = _keys(items, aggregate)
+    stored = {key.column: column(key.name) for key in keys}
+    items = tuple(Item(item.name, item.expr.substitute(stored), item.type) for item in items)
+    condition = condition.substitute(stored) if condition else None
+    states = States()
+    results = {call.name: states.output(call) for call in aggregate.calls}
+    unkept = [call for call in aggregate.calls if results[call.name] is None]
+    if condition is not None:
+        return _replace(aggregate, keys, items, condition, "HAVING may hide and show groups")
+    if unkept:
+        why = f"{unkept[0].expr} cannot be kept from changes alone"
+        return _replace(aggregate, keys, items, None, why)
+    kept = {name: result for name, result in results.items() if result is not None}
+    outputs = tuple(Item(item.name, item.expr.substitute(kept), item.type) for item in items)
+    return _combine(aggregate, keys, outputs, tuple(states.columns.values()))
+
+
+def _peel(plan: Node) -> tuple[tuple[Item, ...], Expr | None, Aggregate] | None:
+    """The root as a projection and a condition over one aggregate, if it is that."""
+    items, conditions, node = same_columns(plan), list[Expr](), plan
+    while not isinstance(node, Aggregate):
+        if isinstance(node, Project):
+            exprs = {item.name: item.expr for item in node.items}
+            items = tuple(Item(i.name, i.expr.substitute(exprs), i.type) for i in items)
+            conditions = [each.substitute(exprs) for each in conditions]
+        elif isinstance(node, Filter):
+            conditions = [*conjuncts(node.condition), *conditions]
+        else:
+            return None
+        node = node.input
+    return items, conjunction(conditions), node
+
+
+def _keys(items: tuple[Item, ...], aggregate: Aggregate) -> tuple[Key, ...]:
+    """A key that is an output column as it is needs no hidden column."""
+    shown = {item.expr.column: item.name for item in reversed(items)}
+    return tuple(
+        Key(shown.get(key.name, f"_ab_k{i}"), key.name, key.expr, key.type, key.name in shown)
+        for i, key in enumerate(aggregate.keys)
+    )
+
+
+def _hidden_keys(keys: tuple[Key, ...]) -> tuple[Column, ...]:
+    return tuple(Column(key.name, key.type) for key in keys if not key.visible)
+
+
+def _passed(columns: Columns) -> tuple[Item, ...]:
+    return tuple(Item(each.name, column(each.name), each.type) for each in columns)
+
+
+def _initial(state: tuple[StateColumn, ...]) -> tuple[Call, ...]:
+    return tuple(Call(each.name, each.initial) for each in state)
+
+
+def _combine(
+    aggregate: Aggregate,
+    keys: tuple[Key, ...],
+    outputs: tuple[Item, ...],
+    state: tuple[StateColumn, ...],
+) -> Combine:
+    hidden = (*_hidden_keys(keys), *(Column(each.name, each.type) for each in state))
+    items = tuple(Item(key.name, key.expr, key.type) for key in keys)
+    groups = Aggregate(aggregate.input, items, _initial(state))
+    return Combine(
+        full=Project(groups, (*outputs, *_passed(hidden))),
+        keys=keys,
+        hidden=hidden,
+        why="every result follows from partial results and the change",
+        input=aggregate.input,
+        state=state,
+        outputs=outputs,
+    )
+
+
+def _replace(
+    aggregate: Aggregate,
+    keys: tuple[Key, ...],
+    items: tuple[Item, ...],
+    condition: Expr | None,
+    why: str,
+) -> Replace:
+    hidden = _hidden_keys(keys)
+    made = Replace(
+        full=aggregate.input,
+        keys=keys,
+        hidden=hidden,
+        why=why,
+        input=aggregate.input,
+        items=(*items, *_passed(hidden)),
+        condition=condition,
+        calls=aggregate.calls,
+    )
+    return dataclasses.replace(made, full=made.result(aggregate.input))

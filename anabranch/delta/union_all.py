@@ -1,0 +1,12 @@
+"""Δ(R + S) = ΔR + ΔS"""
+
+from __future__ import annotations
+
+from anabranch.delta.rule import Changed, Rule
+from anabranch.plan.nodes import Node, UnionAll
+
+
+def union_all(node: UnionAll, changed: Changed, delta: Rule) -> Node | None:
+    changes = [delta(part, changed) for part in node.parts]
+    parts = tuple(change for change in changes if change is not None)
+    return UnionAll(parts) if len(parts) > 1 else next(iter(parts), None)

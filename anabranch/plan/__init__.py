@@ -1,0 +1,1 @@
+"""What a query means: frozen nodes, their expressions and their rewrites."""

@@ -1,0 +1,293 @@
+"""The nodes of a plan: frozen and checked when made, so that a wrong plan cannot be built.
+
+Scan · OneRow · Given                  leaves
+Filter · Project · Aggregate · Semi    one input (Semi: and the keys)
+Join · UnionAll                        many inputs
+
+Names of columns are unique inside a node; a node's expressions name columns of its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+
+from anabranch.errors import InternalError
+from anabranch.names import TableName
+from anabranch.plan.exprs import Expr, column
+
+WEIGHT = "_ab_w"  # the signed multiplicity of a row of a delta
+
+
+class Version(Enum):
+    """Which state of a table a scan reads."""
+
+    NOW = "now"  # as the user wrote it
+    BEFORE = "before"
+    AFTER = "after"
+    DELTA = "delta"  # the rows that came and went, with their weight
+
+
+class Node:
+    """A relation: a bag of rows."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        """The same operator over other inputs."""
+        if inputs:
+            raise InternalError(f"{type(self).__name__} has no inputs")
+        return self
+
+
+@dataclass(frozen=True)
+class Item:
+    """A column that is computed; `type` is Spark's, where it is known."""
+
+    name: str
+    expr: Expr
+    type: str = ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One aggregate call.
+
+    `expr` is the whole call.  `function` is count, sum, avg, min or max when the call is that
+    function of at most one argument and nothing else; then `arg`, `arg_type` and the FILTER
+    condition `where` say the rest, and count without `arg` is COUNT(*).  Otherwise it is "".
+    """
+
+    name: str
+    expr: Expr
+    function: str = ""
+    arg: Expr | None = None
+    arg_type: str = ""
+    where: Expr | None = None
+    exact: bool = True  # the same rows give the same bits, in whatever order they come
+
+
+@dataclass(frozen=True)
+class Scan(Node):
+    """The rows of a table at one version."""
+
+    table: TableName
+    names: tuple[str, ...]
+    version: Version = Version.NOW
+
+    def __post_init__(self) -> None:
+        _unique(self.columns)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.names, WEIGHT) if self.version is Version.DELTA else self.names
+
+
+@dataclass(frozen=True)
+class OneRow(Node):
+    """One row without columns: SELECT without FROM."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Given(Node):
+    """A relation that whoever runs the plan will bind, such as the keys of touched groups."""
+
+    name: str
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _unique(self.names)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.names
+
+
+@dataclass(frozen=True)
+class Filter(Node):
+    """The rows for which the condition is true."""
+
+    input: Node
+    condition: Expr
+
+    def __post_init__(self) -> None:
+        _known(self.condition, self.input)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.input.columns
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True)
+class Project(Node):
+    """One row per row: the items."""
+
+    input: Node
+    items: tuple[Item, ...]
+
+    def __post_init__(self) -> None:
+        _unique(self.columns)
+        for item in self.items:
+            _known(item.expr, self.input)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(item.name for item in self.items)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True)
+class Join(Node):
+    """Inner join of any number of inputs; no condition: all combinations.
+
+    `broadcast`: the first input is small.
+    """
+
+    parts: tuple[Node, ...]
+    condition: Expr | None = None
+    broadcast: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.parts) < 2:
+            raise InternalError("a join needs two inputs")
+        _unique(self.columns)
+        if self.condition is not None:
+            _known(self.condition, *self.parts)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(name for part in self.parts for name in part.columns)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, parts=tuple(inputs))
+
+
+@dataclass(frozen=True)
+class Aggregate(Node):
+    """One row per group of equal keys (NULL equals NULL); without keys exactly one row.
+
+    Without calls it is DISTINCT.
+    """
+
+    input: Node
+    keys: tuple[Item, ...]
+    calls: tuple[Call, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.keys and not self.calls:
+            raise InternalError("an aggregate needs keys or calls")
+        _unique(self.columns)
+        for expr in (*(key.expr for key in self.keys), *(call.expr for call in self.calls)):
+            _known(expr, self.input)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return (*(key.name for key in self.keys), *(call.name for call in self.calls))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True)
+class UnionAll(Node):
+    """All rows of all inputs; the inputs name their columns alike."""
+
+    parts: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts or len({part.columns for part in self.parts}) != 1:
+            raise InternalError("the inputs of UNION ALL must have the same columns")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.parts[0].columns
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, parts=tuple(inputs))
+
+
+@dataclass(frozen=True)
+class Semi(Node):
+    """The rows of the input whose values are among the keys; NULL matches NULL.
+
+    `on` pairs an expression over the input with a column of the keys.  `broadcast`: few keys.
+    """
+
+    input: Node
+    keys: Node
+    on: tuple[tuple[Expr, str], ...]
+    broadcast: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.on:
+            raise InternalError("a semi join needs something to compare")
+        for expr, key in self.on:
+            _known(expr, self.input)
+            _known(column(key), self.keys)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.input.columns
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input, self.keys)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0], keys=inputs[1])
+
+
+def same_columns(node: Node) -> tuple[Item, ...]:
+    """Items that pass every column on."""
+    return tuple(Item(name, column(name)) for name in node.columns)
+
+
+def _unique(names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            raise InternalError(f"two columns of a plan node are named {name!r}")
+        seen.add(name.lower())
+
+
+def _known(expr: Expr, *inputs: Node) -> None:
+    missing = expr.columns.difference(*(node.columns for node in inputs))
+    if missing:
+        raise InternalError(f"{expr} names {sorted(missing)}, which its input does not have")
