@@ -1,0 +1,219 @@
+"""What Spark says, as one of our errors: one line, a hint, never a stack of Java calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.errors import PySparkException
+
+from anabranch.errors import (
+    AnabranchError,
+    DataError,
+    InternalError,
+    SqlSyntaxError,
+    SystemFault,
+    UnknownName,
+    Unreachable,
+    Unsupported,
+    UserError,
+)
+
+DATA = "anabranch data: "  # marks of messages that our own plans raise inside a job
+INTERNAL = "anabranch internal: "
+
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
+_STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_ADVICE = re.compile(r"\s+(?:If necessary|Correct the|Use `?(?:try_|ANSI)|You can|To return).*")
+_RAISED = re.compile(f"({DATA}|{INTERNAL})(.+)")
+_WRAPPERS = frozenset({"TASK_WRITE_FAILED", "WRITING_JOB_ABORTED", "JOB_ABORTED", "INTERNAL_ERROR"})
+
+_UNKNOWN = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "FIELD_NOT_FOUND", "UNRESOLVED_ROUTINE")
+_DATA = (
+    "DIVIDE_BY_ZERO",
+    "CAST_INVALID_INPUT",
+    "CAST_OVERFLOW",
+    "ARITHMETIC_OVERFLOW",
+    "BINARY_ARITHMETIC_OVERFLOW",
+    "NUMERIC_VALUE_OUT_OF_RANGE",
+    "NUMERIC_OUT_OF_SUPPORTED_RANGE",
+    "DATETIME_OVERFLOW",
+    "INTERVAL_ARITHMETIC_OVERFLOW",
+    "INTERVAL_DIVIDED_BY_ZERO",
+    "REMAINDER_BY_ZERO",
+    "INVALID_ARRAY_INDEX",
+    "INVALID_INDEX_OF_ZERO",
+    "NULL_MAP_KEY",
+    "DUPLICATED_MAP_KEY",
+    "MAP_KEY_DOES_NOT_EXIST",
+    "SCALAR_SUBQUERY_TOO_MANY_ROWS",
+    "CONVERSION_INVALID_INPUT",
+    "CANNOT_PARSE_TIMESTAMP",
+    "CANNOT_PARSE_DECIMAL",
+    "INVALID_PARAMETER_VALUE",
+    "NOT_NULL_ASSERT_VIOLATION",
+    "EXCEED_LIMIT_LENGTH",
+    "USER_RAISED_EXCEPTION",
+)
+_HINTS = {
+    "DIVIDE_BY_ZERO": "use try_divide to get NULL instead",
+    "REMAINDER_BY_ZERO": "use try_mod to get NULL instead",
+    "CAST_INVALID_INPUT": "use try_cast to get NULL instead",
+    "CAST_OVERFLOW": "use try_cast to get NULL instead, or a wider type",
+    "ARITHMETIC_OVERFLOW": "cast to a wider type first",
+    "BINARY_ARITHMETIC_OVERFLOW": "cast to a wider type first",
+    "NUMERIC_VALUE_OUT_OF_RANGE": "use a wider type",
+    "SCALAR_SUBQUERY_TOO_MANY_ROWS": "a subquery used as a value may return one row only",
+}
+_MISSING = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "CANNOT_READ_FILE", "FILE_NOT_FOUND")
+
+
+@contextmanager
+def translated(labels: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Inside, whatever Spark raises becomes one of our errors.
+
+    `labels` maps names of internal views to the table names that people know.
+    """
+    try:
+        yield
+    except AnabranchError:
+        raise
+    except Exception as error:  # py4j and gRPC have their own trees
+        found = translate(error, labels or {})
+        if found is None:
+            raise
+        raise found from error
+
+
+def translate(error: BaseException, labels: Mapping[str, str]) -> AnabranchError | None:
+    """The error of ours that says the same, or None for an error that is not Spark's."""
+    text = relabel(whole_text(error), labels)
+    if not isinstance(error, PySparkException) and not _foreign(error):
+        return None
+    if raised := _RAISED.search(text):
+        kind = DataError if raised.group(1) == DATA else InternalError
+        return kind(_first_line(raised.group(2)))
+    if "doesn't contain any field Ids" in text:
+        return Unsupported(
+            "a data file carries no field ids, so its columns cannot be told apart",
+            hint="rewrite the table with a writer that follows the Iceberg specification",
+        )
+    condition = condition_of(error, text)
+    parameters = {key: relabel(value, labels) for key, value in _parameters(error).items()}
+    return _judge(condition, parameters, text)
+
+
+def _judge(condition: str, parameters: Mapping[str, str], text: str) -> AnabranchError:
+    message = short(text, condition)
+    base = condition.split(".")[0]
+    if base == "PARSE_SYNTAX_ERROR" or condition.startswith("PARSE_"):
+        return _syntax_error(message, text)
+    if base in _UNKNOWN:
+        return _unknown_name(message, parameters)
+    if base == "TABLE_OR_VIEW_NOT_FOUND":
+        name = plain(parameters.get("relationName", ""))
+        return UnknownName(f"there is no table {name}" if name else message)
+    if base in _DATA:
+        return DataError(message, hint=_HINTS.get(base))
+    if base in _MISSING or "FileNotFoundException" in text:
+        return SystemFault(
+            f"a data file cannot be read: {_path(text) or message}",
+            hint="the file was removed, or Spark cannot reach the warehouse",
+        )
+    if "OutOfMemoryError" in text:
+        return SystemFault("Spark ran out of memory", hint="raise spark.conf.spark.driver.memory")
+    if "SparkContext was shut down" in text or "stopped SparkContext" in text:
+        return Unreachable("Spark has stopped")
+    if base and not base.startswith("INTERNAL_ERROR"):
+        return UserError(message)
+    return SystemFault(message)
+
+
+def _foreign(error: BaseException) -> bool:
+    return type(error).__module__.split(".")[0] in ("py4j", "grpc")
+
+
+def whole_text(error: BaseException) -> str:
+    """The message and those of its causes: a failed write hides its reason in the cause."""
+    texts, seen = [], 0
+    current: BaseException | None = error
+    while current is not None and seen < 10:
+        texts.append(str(current))
+        current = getattr(current, "_cause", None) or current.__cause__
+        seen += 1
+    return "\n".join(texts)
+
+
+def condition_of(error: BaseException, text: str) -> str:
+    """Spark's error condition; the reason rather than "job aborted" around it."""
+    own = error.getCondition() if isinstance(error, PySparkException) else None
+    if own and own.split(".")[0] not in _WRAPPERS:
+        return own
+    for found in _CONDITION.findall(text):
+        if found.split(".")[0] not in _WRAPPERS:
+            return str(found)
+    return own or ""
+
+
+def _parameters(error: BaseException) -> Mapping[str, str]:
+    return (error.getMessageParameters() or {}) if isinstance(error, PySparkException) else {}
+
+
+def short(text: str, condition: str) -> str:
+    """The sentence that follows the condition, without state, place or stack."""
+    at = text.find(f"[{condition}]") if condition else -1
+    if at >= 0:
+        text = text[at + len(condition) + 2 :]
+    return plain(_ADVICE.sub("", _first_line(_STATE.sub("", text))))
+
+
+def _first_line(text: str) -> str:
+    line = next((line for line in text.strip().splitlines() if line.strip()), "Spark failed")
+    return re.sub(
+        r"\s*SQLSTATE: \w+", "", re.sub(r"^[\w.$]+(?:Exception|Error): ", "", line)
+    ).strip()
+
+
+def plain(text: str) -> str:
+    """Spark quotes every part of a name; people write shop.sales."""
+    return re.sub(r"`([A-Za-z_]\w*)`", r"\1", text)
+
+
+def relabel(text: str, labels: Mapping[str, str]) -> str:
+    for view, name in labels.items():
+        text = re.sub(rf"`?\b{re.escape(view)}\b`?", name.replace("\\", "\\\\"), text)
+    return text
+
+
+def _syntax_error(message: str, text: str) -> SqlSyntaxError:
+    place = re.search(r"\(line (\d+), pos (\d+)\)", text)
+    query = re.search(r"== SQL[^=]*==\n(.*?)(?:\n-*\^\^\^.*|\Z)", text, re.DOTALL)
+    if place is None:
+        return SqlSyntaxError(message)
+    line, column = int(place.group(1)), int(place.group(2)) + 1
+    return SqlSyntaxError(
+        re.sub(r"\s*\(line \d+, pos \d+\)", "", message),
+        text=query.group(1) if query else "",
+        line=line,
+        column=column,
+    )
+
+
+def _unknown_name(message: str, parameters: Mapping[str, str]) -> UnknownName:
+    name = parameters.get("objectName") or parameters.get("fieldName") or ""
+    known = [part.strip().split(".")[-1] for part in parameters.get("proposal", "").split(",")]
+    if parameters.get("routineName"):
+        return UnknownName(f"there is no function {plain(parameters['routineName'])}")
+    if not name:
+        return UnknownName(message)
+    last = name.split(".")[-1].strip("`")
+    candidates = [part.strip("`") for part in known if part]
+    return UnknownName(f"there is no column {plain(name)}", name=last, known=candidates)
+
+
+def _path(text: str) -> str | None:
+    found = re.search(r"[Ff]ile (\S+) does not exist", text) or re.search(
+        r"(?:file|path)[^:]*: (\S+)", text
+    )
+    return found.group(1).rstrip(".") if found else None

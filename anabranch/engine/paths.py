@@ -1,0 +1,80 @@
+"""How Spark spells the path of a file, and how the table's metadata does.
+
+Spark's `_metadata.file_path` is a URI: `file:/a%20b/c.parquet`.  Metadata lists plain strings:
+`/a b/c.parquet`, `file:/a b/c.parquet`, `file:///a b/c.parquet`, `s3://bucket/a b/c.parquet`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F
+
+_FORM = re.compile(r"file:///(?!/)|file:/(?!/)|/(?!/)")
+_EASY = re.compile(r"[A-Za-z0-9/_.=:@,-]*\Z")  # characters that a URI never encodes
+_DOUBLED = re.compile(r"(?<![:/])/{2,}")
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Files whose paths are all of one form, so that one expression maps them back.
+
+    `form` is what the paths start with: `file:///`, `file:/`, `/`, or empty for other schemes.
+    """
+
+    form: str
+    files: tuple[str, ...]
+    plain: bool  # neither encoded by Spark nor changed in any other way than by form
+
+    @property
+    def comparable(self) -> bool:
+        """Whether listed paths can be turned into Spark's, so that only the small side is changed.
+
+        (What a path without a scheme becomes depends on Spark's default file system.)
+        """
+        return self.plain and self.form != "/"
+
+    def listed(self, uri: SparkColumn) -> SparkColumn:
+        """Spark's path as the metadata lists it."""
+        decoded = uri if self.plain else F.url_decode(F.replace(uri, F.lit("+"), F.lit("%2B")))
+        found = reformed(decoded, self.form)
+        odd = {collapsed(path): path for path in self.files if collapsed(path) != path}
+        if not odd:
+            return found
+        pairs = [F.lit(text) for pair in odd.items() for text in pair]
+        return F.coalesce(F.try_element_at(F.create_map(*pairs), found), found)
+
+    def uri(self, listed: SparkColumn) -> SparkColumn:
+        """A listed path as Spark's; only for paths that are `comparable`."""
+        if self.form != "file:///":
+            return listed
+        return F.concat(F.lit("file:/"), F.substring(listed, len(self.form) + 1, 1 << 30))
+
+
+def reformed(path: SparkColumn, form: str) -> SparkColumn:
+    local = F.substring(path, len("file:/"), 1 << 30)  # from the slash on
+    if form == "file:///":
+        return F.concat(F.lit("file://"), local)
+    if form == "/":
+        bare = F.regexp_replace(path, r"^[A-Za-z0-9+.-]+:(//[^/]*)?", "")
+        return F.when(path.startswith("file:/"), local).otherwise(bare)
+    return path
+
+
+def collapsed(path: str) -> str:
+    """Spark takes a//b for a/b."""
+    return _DOUBLED.sub("/", path)
+
+
+def by_form(files: Sequence[str]) -> list[Paths]:
+    groups: dict[str, list[str]] = {}
+    for path in files:
+        found = _FORM.match(path)
+        groups.setdefault(found.group() if found else "", []).append(path)
+    return [
+        Paths(form, tuple(paths), all(_EASY.match(p) and collapsed(p) == p for p in paths))
+        for form, paths in groups.items()
+    ]

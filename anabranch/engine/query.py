@@ -1,0 +1,72 @@
+"""Queries over frames: names bound to views for the time of one statement."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from types import TracebackType
+
+from pyspark.sql import DataFrame, SparkSession
+
+from anabranch.engine.errors import translated
+from anabranch.engine.scan import empty
+from anabranch.engine.types import columns_of
+from anabranch.model import Columns
+from anabranch.names import quote
+
+
+class Inputs:
+    """Temporary views that are gone at the end of the block.
+
+    A frame made inside stays usable after it: names are resolved when a query is analysed.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+        self.names: list[str] = []
+        self.labels: dict[str, str] = {}  # view name -> the name people know
+
+    def add(self, df: DataFrame, label: str) -> str:
+        """Bind a frame under a new name that no other statement uses."""
+        name = f"_ab_{uuid.uuid4().hex}"
+        self.labels[name] = label
+        self.bind(name, df)
+        return name
+
+    def bind(self, name: str, df: DataFrame) -> None:
+        self.names.append(name)
+        df.createOrReplaceTempView(quote(name) if name != name.strip("`") else name)
+
+    def __enter__(self) -> Inputs:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for name in self.names:
+            self.session.catalog.dropTempView(name)
+        self.names.clear()
+
+
+def run_sql(session: SparkSession, sql: str, labels: Mapping[str, str] | None = None) -> DataFrame:
+    """A query's frame, analysed but not run; `labels` maps view names to names people know."""
+    with translated(labels):
+        found = session.sql(sql)
+        _ = found.schema  # a Connect session analyses only when asked
+        return found
+
+
+def analyze(
+    session: SparkSession,
+    sql: str,
+    views: Mapping[str, Columns],
+    labels: Mapping[str, str] | None = None,
+) -> Columns:
+    """The columns a query gives, told by Spark over empty tables."""
+    with Inputs(session) as inputs:
+        for name, columns in views.items():
+            inputs.bind(name, empty(session, columns))
+        return columns_of(run_sql(session, sql, labels).schema)

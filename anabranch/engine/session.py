@@ -1,0 +1,269 @@
+"""The Spark session: started at first use, quiet, and set so that our files are read and written
+by field id."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import uuid
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from anabranch.engine import write
+from anabranch.errors import Unreachable
+
+# What every session must have; may be set while it runs.
+RUNTIME = {
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.fieldId.read.enabled": "true",
+    "spark.sql.parquet.fieldId.read.ignoreMissing": "false",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    # listing files must never start a job
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+}
+
+# What a session of our own starts with; `spark.conf.*` may say otherwise.
+START = {
+    "spark.app.name": "anabranch",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.autoBroadcastJoinThreshold": "32MB",
+    "spark.log.structuredLogging.enabled": "false",
+    # noting the caller of every Python call for error messages costs a third of building a frame
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+
+SMALL_ROWS = 1_000_000  # up to here planning again between stages costs more than it saves
+ROWS_PER_TASK = 100_000
+
+
+class Spark:
+    """Spark, started when `session` is first asked for.
+
+    A session of the user's own is used as it is, with the settings in RUNTIME added.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], session: SparkSession | None = None) -> None:
+        self._settings = settings
+        self._given = session
+        self._session: SparkSession | None = None
+        self._lock = threading.Lock()
+        self._sizes: dict[object, tuple[int, bool]] = {}
+        self._untuned: dict[str, str] = {}
+        self._jobs_before = write.actions()
+        self.on_start: Callable[[str, Mapping[str, Any]], None] = lambda event, facts: None
+
+    @property
+    def started(self) -> bool:
+        return self._session is not None
+
+    @property
+    def session(self) -> SparkSession:
+        with self._lock:
+            if self._session is None:
+                self.on_start("spark_starting", {})
+                session = self._given or start(self._settings)
+                self.on_start("spark_started", {})
+                for name, value in RUNTIME.items():
+                    session.conf.set(name, value)
+                self._session = session
+            return self._session
+
+    @property
+    def jobs(self) -> int:
+        """Write actions since this object was made."""
+        return write.actions() - self._jobs_before
+
+    def stop(self) -> None:
+        """Stop Spark, unless the session was given: then it is the user's to stop."""
+        with self._lock:
+            session, self._session = self._session, None
+        if session is not None and self._given is None:
+            session.stop()
+
+    @contextmanager
+    def tuned(self, rows: int, *, adaptive: bool | None = None) -> Iterator[SparkSession]:
+        """Plan the work inside for about `rows` rows.
+
+        Small work is planned once, in few partitions.  `adaptive=True` keeps planning between
+        stages, for a plan with parts that may turn out to be needless.  Where work of several
+        threads overlaps, the largest decides for all.
+        """
+        session, key = self.session, object()
+        wanted = rows > SMALL_ROWS if adaptive is None else adaptive
+        with self._lock:
+            if not self._sizes:
+                self._untuned = {name: session.conf.get(name) or "" for name in tuning(0, False)}
+            self._sizes[key] = (rows, wanted)
+            self._tune(session)
+        try:
+            yield session
+        finally:
+            with self._lock:
+                del self._sizes[key]
+                self._tune(session)
+
+    def _tune(self, session: SparkSession) -> None:
+        wanted = self._untuned
+        if self._sizes:
+            rows = max(rows for rows, _ in self._sizes.values())
+            wanted = tuning(rows, any(adaptive for _, adaptive in self._sizes.values()))
+        for name, value in wanted.items():
+            session.conf.set(name, value)
+
+
+def tuning(rows: int, adaptive: bool) -> dict[str, str]:
+    """The settings for work of a size."""
+    cores = os.cpu_count() or 1
+    partitions = max(1, min(rows // ROWS_PER_TASK, cores if rows <= SMALL_ROWS else 4 * cores))
+    return {
+        "spark.sql.adaptive.enabled": str(adaptive).lower(),
+        "spark.sql.shuffle.partitions": str(partitions),
+    }
+
+
+def start(settings: Mapping[str, Any]) -> SparkSession:
+    """A new session, or a clear reason why there is none."""
+    remote = settings.get("spark.remote")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Spark warns about versions of pandas that we do not use
+        try:
+            return connect(str(remote), settings) if remote else launch(settings)
+        except Unreachable:
+            raise
+        except Exception as error:
+            place = f" at {remote}" if remote else ""
+            raise Unreachable(f"Spark{place} cannot be reached: {_reason(str(error))}") from error
+
+
+def connect(remote: str, settings: Mapping[str, Any]) -> SparkSession:
+    builder = SparkSession.builder.remote(remote)
+    for name, value in given_conf(settings).items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except ImportError as error:
+        raise Unreachable(
+            f"spark.remote needs Spark's Connect client: {_reason(str(error))}",
+            hint='pip install "pyspark[connect]"',
+        ) from error
+
+
+def launch(settings: Mapping[str, Any]) -> SparkSession:
+    """Spark in this process' own JVM, whose output is kept from the terminal."""
+    conf = start_conf(settings)
+    if SparkContext._active_spark_context is None:
+        require_java()
+        quiet = not is_verbose(settings)
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(name).disabled = quiet  # they print what is raised anyway
+        with tempfile.TemporaryFile() as log:
+            launch_context(conf, log if quiet else None)
+    session = SparkSession.builder.getOrCreate()
+    for name, value in conf.getAll():
+        if name.startswith("spark.sql.") and session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    return session
+
+
+def launch_context(conf: SparkConf, log: IO[bytes] | None) -> SparkContext:
+    launch_gateway = import_module("pyspark.java_gateway").launch_gateway  # untyped
+    quiet = {} if log is None else {"stdout": log, "stderr": log}
+    try:
+        gateway = launch_gateway(conf=conf, popen_kwargs=quiet)
+        return SparkContext(conf=conf, gateway=gateway)
+    except Exception as error:
+        said = ""
+        if log is not None:
+            log.seek(0)
+            said = log.read().decode(errors="replace")
+        raise Unreachable(f"Spark did not start: {_start_failure(str(error), said)}") from error
+
+
+def start_conf(settings: Mapping[str, Any]) -> SparkConf:
+    conf = SparkConf(loadDefaults=False)
+    values = {
+        **START,
+        **RUNTIME,
+        "spark.master": str(settings.get("spark.master") or "local[*]"),
+        "spark.driver.memory": default_memory(),
+        "spark.sql.warehouse.dir": str(
+            Path(tempfile.gettempdir(), f"anabranch-{uuid.uuid4().hex}")
+        ),
+        **given_conf(settings),
+    }
+    if values["spark.master"].startswith("local"):
+        values.setdefault("spark.driver.host", "localhost")
+        values.setdefault("spark.driver.bindAddress", "127.0.0.1")
+    values["spark.driver.extraJavaOptions"] = java_options(values, settings)
+    conf.setAll(list(values.items()))
+    return conf
+
+
+def java_options(values: Mapping[str, str], settings: Mapping[str, Any]) -> str:
+    """The user's Java options, and our log settings unless the user has some."""
+    given = values.get("spark.driver.extraJavaOptions", "")
+    if "log4j" in given or is_verbose(settings):
+        return given
+    file = Path(__file__).with_name("log4j2.properties").as_uri()
+    return f"{given} -Dlog4j2.configurationFile={file}".strip()
+
+
+def is_verbose(settings: Mapping[str, Any]) -> bool:
+    return str(settings.get("verbose", "")).lower() in ("true", "1")
+
+
+def given_conf(settings: Mapping[str, Any]) -> dict[str, str]:
+    prefix = "spark.conf."
+    return {
+        name[len(prefix) :]: str(settings[name]) for name in settings if name.startswith(prefix)
+    }
+
+
+def default_memory() -> str:
+    """A quarter of the machine, between 1 and 8 GB."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        total = 8 << 30
+    return f"{min(8192, max(1024, total // 4 // (1 << 20)))}m"
+
+
+def require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    found = Path(home, "bin", "java").exists() if home else shutil.which("java") is not None
+    if not found:
+        where = f"JAVA_HOME={home} has none" if home else "none was found"
+        raise Unreachable(f"Spark needs Java and {where}: install Java 17 or newer")
+
+
+def _start_failure(error: str, said: str) -> str:
+    if "UnsupportedClassVersionError" in said or "Unrecognized option: --add-" in said:
+        return "it needs Java 17 or newer: install it, or set JAVA_HOME"
+    lines = [line.strip() for line in said.splitlines() if "WARN" not in line]
+    telling = [line for line in lines if "rror" in line or "xception" in line or "rror:" in line]
+    return _reason((telling or lines or [error])[0])
+
+
+def _reason(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")

@@ -1,0 +1,120 @@
+"""One Spark job writes one folder; a sub-folder per Op says what its files are for."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from anabranch.engine.errors import translated
+from anabranch.engine.types import FILE, POSITION, id_metadata, parse_type, with_ids
+from anabranch.errors import InternalError
+from anabranch.model import Column, Columns, Op, Written
+from anabranch.names import quote
+
+OP = "_ab_op"
+PHYSICAL = {FILE.name: "file_path", POSITION.name: "pos"}  # as Iceberg names them
+CODEC = "zstd"
+
+_lock = threading.Lock()
+_count = 0
+
+
+def actions() -> int:
+    """How many write jobs this process has run."""
+    return _count
+
+
+def write(df: DataFrame, directory: str, columns: Columns, files: int | None = None) -> Written:
+    """Run `df` once and write its rows to `directory`, with the field ids of `columns`.
+
+    A frame without the column `_ab_op` holds only rows to add.  `files` is the number of tasks
+    that write: each leaves at most one file per Op.  Every write has a folder of its own below
+    `directory`, so that what is found there afterwards is what this write left.
+    """
+    directory = f"{directory.rstrip('/')}/{uuid.uuid4().hex[:8]}"
+    names = {name.lower() for name in df.columns}
+    ops = OP in names
+    positions = tuple(column for column in (FILE, POSITION) if column.name in names)
+    chosen = [stored(column) for column in (*columns, *positions)]
+    with translated():
+        frame = df.select(*chosen, *([F.col(OP)] if ops else []))
+        if files is not None:
+            frame = frame.coalesce(files)
+        if ops:
+            order = [OP, *(PHYSICAL[column.name] for column in positions)]
+            frame = frame.sortWithinPartitions(*order)
+        writer = frame.write.mode("append").options(
+            **{
+                "compression": CODEC,
+                "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+            }
+        )
+        if ops:
+            writer = writer.partitionBy(OP)
+        _counted()
+        writer.parquet(directory)
+    return written(directory, list_files(directory), ops)
+
+
+def _counted() -> None:
+    global _count  # noqa: PLW0603  one counter for the process, read by tests
+    with _lock:
+        _count += 1
+
+
+def stored(column: Column) -> SparkColumn:
+    """The column as it is stored: its type, its physical name and its field ids."""
+    type_ = with_ids(parse_type(column.type), column.nested)
+    name = PHYSICAL.get(column.name, column.name)
+    value = F.col(quote(column.name)).cast(type_)
+    return value.alias(name, metadata=id_metadata(column.field_id))
+
+
+def written(directory: str, found: Iterable[str], ops: bool) -> Written:
+    by_op: dict[str, list[str]] = {op.value: [] for op in Op}
+    for relative in sorted(found):
+        folder, _, rest = relative.rpartition("/")
+        name = folder.removeprefix(f"{OP}=") if ops else Op.ADD.value
+        if name not in by_op or not rest:
+            raise InternalError(f"unexpected file {relative} in {directory}")
+        by_op[name].append(f"{directory}/{relative}")
+    return Written(**{op: tuple(paths) for op, paths in by_op.items()})
+
+
+def list_files(directory: str) -> list[str]:
+    """Parquet files below the folder, relative to it; asks the file system, not Spark."""
+    scheme, _, rest = directory.partition(":")
+    if scheme == "file" or directory.startswith("/"):
+        root = Path(rest if scheme == "file" else directory)
+        if str(root).startswith("//"):
+            root = Path("/" + str(root).lstrip("/"))
+        found = (path.relative_to(root).as_posix() for path in root.rglob("*.parquet"))
+        return [path for path in found if visible(path)]
+    return list_remote(directory)
+
+
+def list_remote(directory: str) -> list[str]:
+    from urllib.parse import quote as encoded
+
+    from pyarrow import fs
+
+    address = directory.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1)
+    system, root = fs.FileSystem.from_uri(encoded(address, safe=":/@"))
+    selector = fs.FileSelector(root, allow_not_found=True, recursive=True)
+    found = (info.path for info in system.get_file_info(selector) if info.is_file)
+    relative = (path[len(root.rstrip("/")) + 1 :] for path in found)
+    return [path for path in relative if path.endswith(".parquet") and visible(path)]
+
+
+def visible(path: str) -> bool:
+    """Not a committer's own file: those lie below `_temporary` or start with a dot."""
+    return not any(
+        part.startswith(".") or (part.startswith("_") and "=" not in part)
+        for part in path.split("/")
+    )

@@ -1,0 +1,136 @@
+"""Starting Spark: lazily, quietly, with clear failures."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from anabranch.engine.session import RUNTIME, Spark, start_conf, tuning
+from anabranch.errors import Unreachable
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = """
+from anabranch.engine.session import Spark
+from anabranch.errors import AnabranchError
+from anabranch.engine.query import run_sql
+from anabranch.engine.errors import translated
+spark = Spark({"spark.master": "local[1]", "spark.conf.spark.driver.memory": "512m"})
+assert not spark.started
+assert spark.session.range(3).count() == 3
+try:
+    with translated():
+        spark.session.sql("SELECT 1 / (id - id) FROM range(3)").collect()
+except AnabranchError as error:
+    print(error.message)
+spark.stop()
+"""
+
+
+def run(folder: Path, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_nothing_reaches_the_terminal_or_the_folder(tmp_path: Path) -> None:
+    done = run(tmp_path, PROGRAM)
+    assert (done.stdout, done.stderr) == ("Division by zero.\n", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+FAILING = """
+from anabranch.engine.session import Spark
+from anabranch.errors import Unreachable
+try:
+    Spark(%r).session
+except Unreachable as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "message"),
+    [
+        (
+            {},
+            {"JAVA_HOME": "", "PATH": "/nowhere"},
+            "Spark needs Java and none was found: install Java 17",
+        ),
+        ({}, {"JAVA_HOME": "/nowhere"}, "Spark needs Java and JAVA_HOME=/nowhere has none"),
+        ({"spark.conf.spark.driver.memory": "1k"}, {}, "Spark did not start: "),
+        ({"spark.master": "nonsense"}, {}, "Spark did not start: "),
+    ],
+)
+def test_a_failed_start_says_why(
+    tmp_path: Path, settings: dict[str, str], environment: dict[str, str], message: str
+) -> None:
+    done = run(tmp_path, FAILING % settings, **environment)
+    assert done.stdout.startswith(message), (done.stdout, done.stderr)
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""
+
+
+def test_a_session_of_the_users_own_is_set_up_and_left_running(spark: Spark) -> None:
+    session = spark.session
+    session.conf.set("spark.sql.ansi.enabled", "false")
+    own = Spark({}, session)
+    assert {name: own.session.conf.get(name) for name in RUNTIME} == RUNTIME
+    own.stop()
+    assert session.range(1).count() == 1
+
+
+def test_given_properties_win() -> None:
+    settings = {"spark.master": "local[3]", "spark.conf.spark.sql.shuffle.partitions": "7"}
+    conf = dict(start_conf(settings).getAll())
+    assert conf["spark.master"] == "local[3]"
+    assert conf["spark.sql.shuffle.partitions"] == "7"
+
+
+def test_tuning_is_undone(spark: Spark) -> None:
+    session = spark.session
+    names = list(tuning(0, False))
+    before = {name: session.conf.get(name) for name in names}
+    with spark.tuned(10):
+        assert session.conf.get("spark.sql.adaptive.enabled") == "false"
+        assert session.conf.get("spark.sql.shuffle.partitions") == "1"
+        with spark.tuned(50_000_000):
+            assert session.conf.get("spark.sql.adaptive.enabled") == "true"
+        assert session.conf.get("spark.sql.adaptive.enabled") == "false"
+    assert {name: session.conf.get(name) for name in names} == before
+
+
+def test_tuning_by_threads_that_overlap(spark: Spark) -> None:
+    session = spark.session
+    names = list(tuning(0, False))
+    before = {name: session.conf.get(name) for name in names}
+    inside, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with spark.tuned(10):
+            inside.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=other)
+    with spark.tuned(20):
+        thread.start()
+        assert inside.wait(10)
+    assert session.conf.get("spark.sql.adaptive.enabled") == "false"
+    leave.set()
+    thread.join()
+    assert {name: session.conf.get(name) for name in names} == before
+
+
+def test_an_unreachable_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unreachable, match="sc://|Connect"):
+        _ = Spark({"spark.remote": "sc://127.0.0.1:1"}).session
