@@ -1,0 +1,299 @@
+"""The verbs of Anabranch, each a line or two; the work is done below."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from anabranch import listing
+from anabranch.catalog.store import Store
+from anabranch.errors import Unsupported
+from anabranch.model import RefreshMode
+from anabranch.names import TableName
+from anabranch.schedules import Schedule
+from anabranch.settings import Settings
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from anabranch.model import Columns
+    from anabranch.refresh.declare import Declaration
+    from anabranch.runtime import Runtime
+    from anabranch.world import World
+
+UNSET: Any = object()
+Progress = Callable[[str, Mapping[str, Any]], None]
+
+
+def connect(
+    target: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
+    *,
+    spark: SparkSession | None = None,
+    **settings: Any,
+) -> Anabranch:
+    """Open a home: `./.anabranch`, a path, a catalog URL, or settings.
+
+    Spark starts at the first verb that needs it; `spark` gives a session of your own.
+    """
+    loaded = target if isinstance(target, Settings) else Settings.load(target, **settings)
+    if isinstance(target, Settings):
+        for name, value in settings.items():
+            loaded = loaded.with_(name, value)
+    return Anabranch(loaded, spark)
+
+
+class Anabranch:
+    """Source tables, stream tables and one version of the world."""
+
+    def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
+        self._settings = settings
+        self._given = spark
+        self._on_progress: Progress | None = None
+        self._store = Store.open(settings.catalog)
+
+    def __enter__(self) -> Anabranch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop Spark if it was started here, and let go of the catalog."""
+        if "_runtime" in self.__dict__:
+            self._runtime.spark.stop()
+        self._store.close()
+
+    @cached_property
+    def _runtime(self) -> Runtime:
+        """Everything that needs Iceberg or Spark; listings do without."""
+        from anabranch.open import open_runtime
+
+        return open_runtime(self._settings, self._store, self._given, self._progress)
+
+    # -- progress and settings -----------------------------------------------------------------
+
+    @property
+    def on_progress(self) -> Progress | None:
+        return self._on_progress
+
+    @on_progress.setter
+    def on_progress(self, watcher: Progress | None) -> None:
+        """Called with an event and its facts while work goes on."""
+        self._on_progress = watcher
+
+    def _progress(self, event: str, facts: Mapping[str, Any]) -> None:
+        if self._on_progress is not None:
+            self._on_progress(event, facts)
+
+    def set(self, name: str, value: Any) -> None:
+        """Change a setting for this connection, as `SET anabranch.<name> = value` does."""
+        self._settings = self._settings.with_(name, value)
+        if "_runtime" in self.__dict__:
+            self._runtime.settings = self._settings
+
+    def settings(self) -> list[dict[str, Any]]:
+        return list(self._settings.rows())
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session, started if need be."""
+        return self._runtime.spark.session
+
+    @property
+    def spark_actions(self) -> int:
+        """How many Spark write actions this connection has run."""
+        return self._runtime.spark.jobs
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def table(self, name: str) -> DataFrame:
+        """A table at the current cut, or as the open transaction has it."""
+        return self._world().table(name)
+
+    @contextmanager
+    def at(self, cut: int | None = None) -> Iterator[World]:
+        """One cut to read many tables from: the current one, or an old one by number."""
+        yield self._runtime.world(cut)
+
+    def _world(self) -> World:
+        transaction = self._runtime.transaction
+        return transaction.world if transaction is not None else self._runtime.world()
+
+    def columns(self) -> dict[TableName, Columns]:
+        """The columns of every table; starts no Spark."""
+        world = self._world()
+        return {name: world.version(name).columns for name in sorted(world.pointers)}
+
+    # -- SQL and writes ------------------------------------------------------------------------
+
+    def sql(self, text: str) -> Any:
+        """Run statements; the answer of the last: a DataFrame for a query, else what was done."""
+        from anabranch.statements import run
+
+        return run(self, text)
+
+    def append(self, name: str, data: Any) -> dict[str, Any]:
+        """Add rows of a Spark, pandas or Arrow table, matched by column name."""
+        from anabranch.sources import write
+
+        changed = write.append(self._runtime, TableName.parse(name), data)
+        return {"table": str(changed.table), "rows_inserted": changed.inserted}
+
+    @contextmanager
+    def transaction(self) -> Iterator[Anabranch]:
+        """Several writes, one cut; an exception leaves nothing."""
+        with self._runtime.open_transaction():
+            yield self
+
+    # -- stream tables -------------------------------------------------------------------------
+
+    def create_stream_table(
+        self,
+        name: str,
+        query: str,
+        *,
+        schedule: str | None = "calculated",
+        refresh_mode: str = "AUTO",
+        initialize: bool = True,
+        diamond_consistency: str | None = None,
+        diamond_schedule_policy: str | None = None,
+        if_not_exists: bool = False,
+        or_replace: bool = False,
+    ) -> None:
+        """Declare a table by its query and fill it."""
+        from anabranch.refresh import declare
+
+        declared = self._declared(
+            name,
+            query,
+            schedule=schedule,
+            refresh_mode=refresh_mode,
+            initialize=initialize,
+            diamond_consistency=diamond_consistency,
+            diamond_schedule_policy=diamond_schedule_policy,
+        )
+        declare.create(self._runtime, declared, if_not_exists=if_not_exists, or_replace=or_replace)
+
+    def create_stream_tables(self, queries: Mapping[str, str], **options: Any) -> None:
+        """Declare several tables that may read each other: all of them or none."""
+        from anabranch.refresh import declare
+
+        declared = [self._declared(name, query, **options) for name, query in queries.items()]
+        declare.create_all(self._runtime, declared)
+
+    def _declared(
+        self,
+        name: str,
+        query: str,
+        *,
+        schedule: str | None = "calculated",
+        refresh_mode: str = "AUTO",
+        initialize: bool = True,
+        diamond_consistency: str | None = None,
+        diamond_schedule_policy: str | None = None,
+    ) -> Declaration:
+        from anabranch.refresh import declare
+
+        return declare.Declaration(
+            name=TableName.parse(name),
+            query=query.strip().rstrip(";"),
+            schedule=Schedule.parse(schedule).text,
+            refresh_mode=declare.mode(refresh_mode),
+            diamond_consistency=declare.option(
+                "diamond_consistency", diamond_consistency, self._settings
+            ),
+            diamond_schedule_policy=declare.option(
+                "diamond_schedule_policy", diamond_schedule_policy, self._settings
+            ),
+            initialize=initialize,
+        )
+
+    def alter_stream_table(
+        self,
+        name: str,
+        *,
+        schedule: str | None = UNSET,
+        refresh_mode: str | RefreshMode = UNSET,
+        query: str = UNSET,
+        diamond_consistency: str = UNSET,
+        diamond_schedule_policy: str = UNSET,
+        status: str = UNSET,
+    ) -> None:
+        """Change what is given; a new query refills the table in the same publish."""
+        from anabranch.refresh import declare
+
+        changes: dict[str, Any] = {}
+        if schedule is not UNSET:
+            changes["schedule"] = Schedule.parse(schedule).text
+        if refresh_mode is not UNSET:
+            changes["refresh_mode"] = declare.mode(refresh_mode)
+        if query is not UNSET:
+            changes["query"] = query.strip().rstrip(";")
+        for option, value in (
+            ("diamond_consistency", diamond_consistency),
+            ("diamond_schedule_policy", diamond_schedule_policy),
+        ):
+            if value is not UNSET:
+                changes[option] = declare.option(option, value, self._settings)
+        if status is not UNSET:
+            declare.set_status(self._runtime, TableName.parse(name), status)
+        if changes:
+            declare.alter(self._runtime, TableName.parse(name), changes)
+
+    def drop_stream_table(
+        self, name: str, cascade: bool = False, *, if_exists: bool = False
+    ) -> None:
+        from anabranch.refresh import declare
+
+        declare.drop(self._runtime, TableName.parse(name), cascade=cascade, if_exists=if_exists)
+
+    def refresh(self, name: str | None = None) -> list[dict[str, Any]]:
+        """Bring stream tables up to date now: one with all it reads, or all of them."""
+        from anabranch.refresh.run import refresh
+
+        names = None if name is None else [TableName.parse(name)]
+        return refresh(self._runtime, names)
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def status(self) -> list[dict[str, Any]]:
+        return listing.status(self._store)
+
+    def history(self, name: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
+        return listing.history(self._store, TableName.parse(name) if name else None, limit)
+
+    def cuts(self, limit: int | None = None) -> list[dict[str, Any]]:
+        return listing.cuts(self._store, limit)
+
+    def dependency_tree(self, name: str) -> dict[str, Any]:
+        return listing.dependency_tree(self._store, TableName.parse(name))
+
+    def explain(self, name: str) -> str:
+        """Plan, delta plan, Spark SQL and hidden columns, and what is not incremental."""
+        from anabranch.refresh.explain import explain
+
+        return explain(self._runtime, TableName.parse(name))
+
+    def verify(self, name: str) -> dict[str, Any]:
+        """Recompute a stream table at its frontier and compare, row by row."""
+        from anabranch.refresh.verify import verify
+
+        return verify(self._runtime, TableName.parse(name))
+
+    def maintain(self) -> dict[str, Any]:
+        """Compact small files, expire what nobody needs, and remove orphaned files."""
+        from anabranch.upkeep import maintain
+
+        if self._runtime.transaction is not None:
+            raise Unsupported("maintain cannot run inside a transaction")
+        return maintain(self._runtime)

@@ -1,0 +1,41 @@
+"""Put the parts together: catalog, lake and Spark of one home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from anabranch import listing
+from anabranch.catalog.store import Store
+from anabranch.engine.rows import rows_frame
+from anabranch.engine.session import Spark
+from anabranch.errors import UnknownName
+from anabranch.lake.lake import Lake
+from anabranch.runtime import Runtime
+from anabranch.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def open_runtime(
+    settings: Settings,
+    store: Store,
+    session: SparkSession | None,
+    progress: Callable[[str, Mapping[str, Any]], None],
+) -> Runtime:
+    lake = Lake(store, settings.warehouse)
+    spark = Spark(settings, session)
+    spark.on_start = progress
+    runtime = Runtime(settings, store, lake, spark, progress)
+
+    def system(name: str) -> DataFrame:
+        view, columns = name.lower(), listing.COLUMNS
+        if view not in columns:
+            raise UnknownName(f"there is no view system.{name}", name=name, known=columns)
+        made = listing.SYSTEM_VIEWS.get(view)
+        rows: Sequence[Mapping[str, Any]] = made(store) if made else runtime.settings.rows()
+        return rows_frame(spark.session, rows, columns[view])
+
+    runtime.system = system
+    return runtime

@@ -1,0 +1,203 @@
+"""One refresh of one stream table: look at the sources, choose the way, run it into the stage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from anabranch.catalog.history import COMPLETED, Refresh
+from anabranch.catalog.streams import Input, StreamTable
+from anabranch.errors import BaseExpired, SchemaError, UnknownName, UserError
+from anabranch.lake.changes import net_rows
+from anabranch.lake.version import TableVersion
+from anabranch.model import Action, Delta
+from anabranch.names import TableName
+from anabranch.refresh.choose import Choice, Situation, choose
+from anabranch.refresh.definition import Definition, check_columns, define
+from anabranch.refresh.jobs import Sources, full_job, incremental_job
+from anabranch.refresh.look import Look, view_mark
+from anabranch.runtime import Runtime, Transaction
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a refresh did and what the table now stands on."""
+
+    table: TableName
+    choice: Choice
+    fingerprint: str
+    reads: tuple[TableName, ...]
+    inputs: Mapping[TableName, Input]
+    frontier: Mapping[TableName, int | None]
+    rows_inserted: int = 0
+    rows_deleted: int = 0
+    delta_rows: int = 0
+    duration_ms: int = 0
+    changed: bool = False
+
+    @property
+    def action(self) -> Action:
+        return self.choice.action
+
+    def line(self, cut_id: int, initiated_by: str) -> Refresh:
+        """The line of history."""
+        return Refresh(
+            table=self.table,
+            action=self.action,
+            status=COMPLETED,
+            cut_id=cut_id,
+            reason=self.choice.reason,
+            rows_inserted=self.rows_inserted,
+            rows_deleted=self.rows_deleted,
+            delta_rows=self.delta_rows,
+            duration_ms=self.duration_ms,
+            initiated_by=initiated_by,
+        )
+
+
+def refresh_table(
+    runtime: Runtime,
+    tx: Transaction,
+    seen: Look,
+    stream: StreamTable,
+    done: Mapping[TableName, Outcome],
+) -> Outcome:
+    """Stage one stream table; upstreams that were refreshed before it are read as staged."""
+    definition = redefine(tx, stream)
+    sources = gather(tx, seen, stream, definition)
+    choice = choose(situation(runtime, tx, stream, definition, sources))
+    reads = tuple(sorted(definition.sources | definition.views))
+    outcome = Outcome(
+        table=stream.name,
+        choice=choice,
+        fingerprint=definition.fingerprint,
+        reads=reads,
+        inputs=inputs_now(tx, stream.name, definition, sources),
+        frontier=frontier_now(seen, done, sources),
+        delta_rows=sources.delta_rows,
+    )
+    before = tx.world.version(stream.name)
+    if choice.action is Action.NO_DATA:
+        after = before
+    else:
+        job = incremental_job if choice.action is Action.DIFFERENTIAL else full_job
+        after = job(runtime, tx, stream, definition, sources, summary(definition, sources, choice))
+    if after.snapshot_id == before.snapshot_id:
+        # Only our rows move: they must not overtake somebody who moved the table.
+        tx.stage.expect(stream.name, seen.pointers.get(stream.name))
+        return outcome
+    inserted, deleted = net_rows(before, after)
+    own = Input(after.location, after.snapshot_id)
+    return replace(
+        outcome,
+        rows_inserted=inserted,
+        rows_deleted=deleted,
+        inputs={**outcome.inputs, stream.name: own},
+        changed=True,
+    )
+
+
+def redefine(tx: Transaction, stream: StreamTable) -> Definition:
+    """The definition over the sources as they are now; a source may no longer fit."""
+    try:
+        definition = define(tx.world, stream.query)
+    except (UnknownName, UserError) as error:
+        raise SchemaError(
+            f"{stream.name}: its query no longer fits its sources: {error.message}",
+            hint=error.hint or f"ALTER STREAM TABLE {stream.name} AS … gives it another query",
+        ) from error
+    check_columns(stream.name, tx.world.version(stream.name).columns, definition.columns)
+    return definition
+
+
+def gather(tx: Transaction, seen: Look, stream: StreamTable, definition: Definition) -> Sources:
+    known = seen.inputs.get(stream.name, {})
+    versions = {name: tx.world.version(name) for name in definition.sources}
+    before = {name: known[name].snapshot_id for name in versions if name in known}
+    deltas: dict[TableName, Delta] = {}
+    expired = None
+    for name, version in sorted(versions.items()):
+        if name not in before or version.snapshot_id == before[name]:
+            continue
+        try:
+            delta = version.delta(before[name])
+        except BaseExpired:
+            expired = str(name)
+            continue
+        if not delta.empty:
+            deltas[name] = delta
+    return Sources(versions, before, deltas, expired)
+
+
+def situation(
+    runtime: Runtime,
+    tx: Transaction,
+    stream: StreamTable,
+    definition: Definition,
+    sources: Sources,
+) -> Situation:
+    return Situation(
+        table=str(stream.name),
+        mode=stream.refresh_mode,
+        populated=stream.populated,
+        redefined=stream.fingerprint != definition.fingerprint
+        or set(sources.before) != set(sources.versions),
+        tampered=tampered(tx.world.version(stream.name), definition),
+        obstacles=tuple(dict.fromkeys(obstacle.code for obstacle in definition.obstacles)),
+        expired=sources.expired,
+        always=bool(stream.options.get("always")),
+        delta_rows=sources.delta_rows,
+        changed=bool(sources.deltas),
+        source_rows=sources.rows,
+        threshold=runtime.settings.full_refresh_threshold,
+    )
+
+
+def tampered(stored: TableVersion, definition: Definition) -> str | None:
+    """Whether somebody else wrote to the stream table."""
+    if not stored.ours:
+        return "another program wrote to the table"
+    if not stored.hidden_complete:
+        return "files of another program lack the hidden columns"
+    if definition.kept is not None and stored.snapshot_id is not None:
+        have = {column.name for column in stored.hidden}
+        if not have >= {column.name for column in definition.hidden}:
+            return "the stored rows lack the hidden columns"
+    return None
+
+
+def inputs_now(
+    tx: Transaction, name: TableName, definition: Definition, sources: Sources
+) -> dict[TableName, Input]:
+    """What was read; the table itself is listed too, so that other writers are noticed."""
+    tables = {**sources.versions, name: tx.world.version(name)}
+    read = {
+        source: Input(version.location, version.snapshot_id) for source, version in tables.items()
+    }
+    views = {view: Input(view_mark(tx.world.views[view]), None) for view in definition.views}
+    return {**read, **views}
+
+
+def frontier_now(
+    seen: Look, done: Mapping[TableName, Outcome], sources: Sources
+) -> dict[TableName, int | None]:
+    """Base sources stand for themselves, stream tables for what they stand on."""
+    frontier: dict[TableName, int | None] = {}
+    for name, version in sources.versions.items():
+        if name in done:
+            frontier |= done[name].frontier
+        elif name in seen.streams:
+            frontier |= seen.frontiers.get(name, {})
+        else:
+            frontier[name] = version.snapshot_id
+    return frontier
+
+
+def summary(definition: Definition, sources: Sources, choice: Choice) -> dict[str, str]:
+    snapshots = {str(name): version.snapshot_id for name, version in sources.versions.items()}
+    return {
+        "anabranch.fingerprint": definition.fingerprint,
+        "anabranch.sources": json.dumps(snapshots, sort_keys=True),
+        "anabranch.mode": choice.action.value,
+    }

@@ -1,0 +1,154 @@
+"""What every verb works with: settings, catalog, lake and Spark; and how changes become one cut."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from anabranch.catalog import views as view_rows
+from anabranch.catalog.store import Store
+from anabranch.errors import AlreadyExists, PublishConflict, Refused
+from anabranch.lake.lake import Lake
+from anabranch.lake.publish import publish
+from anabranch.lake.stage import Stage
+from anabranch.names import TableName
+from anabranch.settings import Settings
+from anabranch.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from anabranch.engine.session import Spark
+
+T = TypeVar("T")
+Rows = Callable[[Connection, int], None]  # writes our rows in the transaction of a publish
+ATTEMPTS = 20  # times a write is done anew when another process published first
+
+
+def silent(event: str, facts: Mapping[str, Any]) -> None:
+    """Progress that nobody watches."""
+
+
+class Transaction:
+    """Changes that become visible together, as one cut, or not at all."""
+
+    def __init__(self, world: World) -> None:
+        self.stage = Stage(world.lake, world.pointers)
+        self.world = replace(world, stage=self.stage)
+        self._rows: list[Rows] = []
+
+    def attempt(self, act: Callable[[Transaction], T]) -> T:
+        """Run one change of several; one that fails is undone, the others stand."""
+        changes, expected = dict(self.stage.changes), dict(self.stage.expected)
+        views, count = self.world.views, len(self._rows)
+        try:
+            return act(self)
+        except BaseException:
+            self.stage.changes, self.stage.expected = changes, expected
+            self.world.views = views
+            del self._rows[count:]
+            raise
+
+    def later(self, rows: Rows) -> None:
+        """Write rows of ours in the transaction that publishes."""
+        self._rows.append(rows)
+
+    def publish(self, kind: str) -> int | None:
+        """Make everything visible; None when there was nothing to publish."""
+        if not self._rows and not self.stage.changes:
+            self.stage.abort()
+            return None
+        try:
+            return publish(self.stage, kind, self._write_rows)
+        except IntegrityError as error:
+            raise AlreadyExists("another process created the same name first") from error
+
+    def _write_rows(self, c: Connection, cut_id: int) -> None:
+        for rows in self._rows:
+            rows(c, cut_id)
+
+    def abandon(self) -> None:
+        self.stage.abort()
+
+
+@dataclass
+class Runtime:
+    settings: Settings
+    store: Store
+    lake: Lake
+    spark: Spark
+    progress: Callable[[str, Mapping[str, Any]], None] = silent
+    system: Callable[[str], DataFrame] | None = None
+    _local: threading.local = field(default_factory=threading.local)
+
+    def world(self, cut: int | None = None) -> World:
+        """The current cut, or an old one by number; read in one transaction."""
+        with self.store.reading() as c:
+            pointers = self.lake.pointers(c) if cut is None else self.lake.pointers_at(cut, c)
+            views = view_rows.all_views(c)
+        return World(self.lake, self.spark, pointers, views, None, cut, self.system)
+
+    @property
+    def transaction(self) -> Transaction | None:
+        """The transaction that this thread has open."""
+        found: Transaction | None = getattr(self._local, "transaction", None)
+        return found
+
+    @contextmanager
+    def open_transaction(self) -> Iterator[Transaction]:
+        if self.transaction is not None:
+            raise Refused("a transaction is open already", hint="transactions do not nest")
+        transaction = Transaction(self.world())
+        self._local.transaction = transaction
+        try:
+            yield transaction
+        except BaseException:
+            transaction.abandon()
+            raise
+        finally:
+            self._local.transaction = None
+        cut_id = transaction.publish("transaction")
+        self.progress("published", {"cut_id": cut_id})
+
+    def write(self, kind: str, act: Callable[[Transaction], T]) -> T:
+        """Run a change in the open transaction, or in one of its own.
+
+        A change that lost a race is computed anew on the new state; it is never moved over.
+        """
+        if self.transaction is not None:
+            return self.transaction.attempt(act)
+        for attempt in range(ATTEMPTS):
+            transaction = Transaction(self.world())
+            try:
+                result = act(transaction)
+            except BaseException:
+                transaction.abandon()
+                raise
+            try:
+                cut_id = transaction.publish(kind)
+            except PublishConflict:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                time.sleep(random.uniform(0, 0.02 * 2 ** min(attempt, 6)))
+                continue
+            self.progress("published", {"cut_id": cut_id})
+            return result
+        raise AssertionError("unreachable")
+
+
+def check_new_name(world: World, name: TableName) -> None:
+    """A name for something new: free, and not one of ours."""
+    if name.namespace[0].lower() == "system":
+        raise Refused(f"{name}: the schema system is reserved", hint="choose another schema")
+    found = world.find(name)
+    if found is not None:
+        what = "a view" if found in world.views else "a table"
+        raise AlreadyExists(f"{found} exists already: it is {what}", hint="choose another name")

@@ -1,0 +1,154 @@
+"""Source tables and views: CREATE, ALTER and DROP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from anabranch.catalog import streams
+from anabranch.catalog import views as view_rows
+from anabranch.engine.types import columns_of
+from anabranch.errors import Refused, UnknownName
+from anabranch.lake.schemas import SchemaChange
+from anabranch.model import Column, Columns
+from anabranch.names import TableName
+from anabranch.refresh.definition import reach
+from anabranch.runtime import Runtime, Transaction, check_new_name
+from anabranch.sources.write import append_frame
+
+
+def create_table(
+    runtime: Runtime,
+    name: TableName,
+    columns: Columns,
+    *,
+    if_not_exists: bool = False,
+    or_replace: bool = False,
+    query: str | None = None,
+) -> None:
+    """Make an empty source table, or one filled by a query."""
+
+    def act(tx: Transaction) -> None:
+        found = tx.world.find(name)
+        if found is not None and if_not_exists:
+            return
+        frame = tx.world.sql(query) if query is not None else None
+        made = columns_of(frame.schema) if frame is not None else columns
+        if found is not None and or_replace and found not in tx.world.views:
+            check_source(runtime, found)
+            refuse_if_read(runtime, found)
+            tx.stage.drop(found)
+        else:
+            check_new_name(tx.world, name)
+        tx.stage.create(name, made)
+        if frame is not None:
+            append_frame(runtime, tx, name, frame)
+
+    runtime.write("create table", act)
+
+
+def drop_table(runtime: Runtime, name: TableName, *, if_exists: bool = False) -> None:
+    def act(tx: Transaction) -> None:
+        found = tx.world.find(name)
+        if found is None and if_exists:
+            return
+        found = tx.world.resolve(name)
+        if found in tx.world.views:
+            raise Refused(f"{found} is a view", hint=f"DROP VIEW {found}")
+        check_source(runtime, found)
+        refuse_if_read(runtime, found)
+        tx.stage.drop(found)
+
+    runtime.write("drop table", act)
+
+
+def alter_table(runtime: Runtime, name: TableName, changes: Sequence[SchemaChange]) -> None:
+    def act(tx: Transaction) -> None:
+        found = tx.world.resolve(name)
+        if found in tx.world.views:
+            raise Refused(f"{found} is a view", hint="CREATE OR REPLACE VIEW changes it")
+        check_source(runtime, found)
+        tx.stage.alter(found, changes)
+
+    runtime.write("alter table", act)
+
+
+def create_view(
+    runtime: Runtime,
+    name: TableName,
+    query: str,
+    *,
+    columns: Sequence[str] | None = None,
+    or_replace: bool = False,
+    if_not_exists: bool = False,
+) -> None:
+    def act(tx: Transaction) -> None:
+        found = tx.world.find(name)
+        if found is not None and if_not_exists:
+            return
+        replaced = found is not None and or_replace and found in tx.world.views
+        if not replaced:
+            check_new_name(tx.world, name)
+        target = found if replaced and found is not None else name
+        text = query if columns is None else _renamed(tx, query, columns)
+        _, through = reach(tx.world, text)
+        if target in through:
+            raise Refused(f"view {target} would read itself")
+        tx.world.sql(text)  # Spark's analyser says what is wrong with it
+        tx.world.views = {**tx.world.views, target: text}
+
+        def rows(c: Connection, cut_id: int) -> None:
+            view_rows.remove(c, target)
+            view_rows.add(c, target, text)
+
+        tx.later(rows)
+
+    runtime.write("create view", act)
+
+
+def _renamed(tx: Transaction, query: str, columns: Sequence[str]) -> str:
+    from anabranch.sql.column_names import with_column_names
+
+    given = tx.world.sql(query).columns
+    if len(given) != len(columns):
+        raise Refused(f"the view names {len(columns)} columns, its query gives {len(given)}")
+    return with_column_names(query, columns)
+
+
+def drop_view(runtime: Runtime, name: TableName, *, if_exists: bool = False) -> None:
+    def act(tx: Transaction) -> None:
+        found = tx.world.find(name)
+        if found is None or found not in tx.world.views:
+            if if_exists and found is None:
+                return
+            known = [str(view) for view in tx.world.views]
+            raise UnknownName(f"there is no view {name}", name=str(name), known=known)
+        refuse_if_read(runtime, found)
+        tx.world.views = {view: text for view, text in tx.world.views.items() if view != found}
+        tx.later(lambda c, cut_id: (view_rows.remove(c, found), None)[1])
+
+    runtime.write("drop view", act)
+
+
+def check_source(runtime: Runtime, name: TableName) -> None:
+    """Stream tables change only by refreshes."""
+    with runtime.store.reading() as c:
+        found = streams.get(c, name)
+    if found is not None:
+        raise Refused(
+            f"{name} is a stream table: only its query fills it",
+            hint="write to its sources; ALTER or DROP STREAM TABLE changes the table",
+        )
+
+
+def refuse_if_read(runtime: Runtime, name: TableName) -> None:
+    with runtime.store.reading() as c:
+        readers = [table for table, reads in streams.dependencies(c).items() if name in reads]
+    if readers:
+        listed = ", ".join(str(reader) for reader in sorted(readers))
+        raise Refused(f"{name} is read by {listed}", hint="drop those stream tables first")
+
+
+def columns_from(definitions: Sequence[tuple[str, str, bool]]) -> Columns:
+    return tuple(Column(name, type_, nullable) for name, type_, nullable in definitions)

@@ -1,0 +1,57 @@
+"""maintain: compact with Spark, then expire and collect in the lake, and shorten history."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+from anabranch.catalog import history, tables
+from anabranch.engine.scan import frame
+from anabranch.engine.write import write
+from anabranch.lake.collect import is_our_root
+from anabranch.lake.upkeep import Compaction, compaction
+from anabranch.lake.upkeep import maintain as maintain_lake
+from anabranch.model import Written
+from anabranch.names import TableName
+from anabranch.runtime import Runtime, Transaction
+
+BYTES_PER_FILE = 128 << 20
+
+
+def maintain(runtime: Runtime) -> dict[str, Any]:
+    """Tidy everything; tables stay readable all the time, and no row changes."""
+    compacted = [
+        str(name)
+        for name in sorted(runtime.lake.pointers())
+        if runtime.write("compact", lambda tx, name=name: compact(runtime, tx, name))  # type: ignore[misc]
+    ]
+    settings = runtime.settings
+    with runtime.store.writing() as c:
+        before = tables.now() - timedelta(seconds=settings.history_retention)
+        forgotten = history.forget(c, before)
+    report = maintain_lake(runtime.lake, retention=timedelta(seconds=settings.snapshot_retention))
+    return {"tables_compacted": compacted, "history_forgotten": forgotten, **asdict(report)}
+
+
+def compact(runtime: Runtime, tx: Transaction, name: TableName) -> bool:
+    """Write small and much-marked files of a table anew; False when it is in good shape."""
+    if tx.world.find(name) is None:
+        return False
+    version = tx.world.version(name)
+    if not is_our_root(runtime.lake.warehouse.location, version.root):
+        return False  # another program's table, and its to tidy
+    plan = compaction(version)
+    if plan is None:
+        return False
+    runtime.progress("compacting", {"table": str(name), "reason": plan.reason})
+    columns = (*version.columns, *version.hidden)
+    rows = frame(runtime.spark.session, plan.reading, columns)
+    with runtime.spark.tuned(max(plan.reading.rows, 2_000_000)):
+        written = write(rows.repartition(_files(plan)), tx.stage.directory(name), columns)
+    tx.stage.commit_rows(name, Written(keep=written.add), compaction=True, replaced=plan.replaced)
+    return True
+
+
+def _files(plan: Compaction) -> int:
+    return max(1, -(-plan.reading.bytes // BYTES_PER_FILE))

@@ -1,0 +1,136 @@
+"""Tables at one cut: what names mean, and how they are read.
+
+A World is one version of everything: the pointers of one SELECT, the texts of the views, and, inside
+a transaction or refresh, the staged versions in front of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anabranch.engine.query import Inputs, run_sql
+from anabranch.engine.scan import frame
+from anabranch.errors import UnknownName, UserError
+from anabranch.lake.lake import Lake
+from anabranch.lake.stage import Stage
+from anabranch.lake.version import TableVersion
+from anabranch.names import SYSTEM_SCHEMA, TableName
+from anabranch.sql.tables import rebind, tables_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+    from anabranch.engine.session import Spark
+
+    SystemRows = Callable[[str], "DataFrame"]
+
+
+@dataclass
+class World:
+    lake: Lake
+    spark: Spark
+    pointers: Mapping[TableName, str]
+    views: Mapping[TableName, str]
+    stage: Stage | None = None
+    cut_id: int | None = None
+    system: SystemRows | None = None
+
+    # -- names ---------------------------------------------------------------------------------
+
+    def names(self) -> set[TableName]:
+        """Everything that can stand in a FROM clause here."""
+        staged = self.stage.changes if self.stage else {}
+        dropped = {name for name, each in staged.items() if each.version is None}
+        return (set(self.pointers) | set(self.views) | set(staged)) - dropped
+
+    def find(self, name: TableName) -> TableName | None:
+        """The name as it is kept: the same letters, else the only one that differs in case."""
+        known = self.names()
+        if name in known:
+            return name
+        alike = [other for other in known if _fold(other) == _fold(name)]
+        return alike[0] if len(alike) == 1 else None
+
+    def resolve(self, name: TableName) -> TableName:
+        found = self.find(name)
+        if found is None:
+            raise UnknownName(
+                f"there is no table {name}",
+                name=str(name),
+                known=[str(known) for known in self.names()],
+            )
+        return found
+
+    def version(self, name: TableName) -> TableVersion:
+        """The table at this cut, or its staged version."""
+        if self.stage is not None:
+            return self.stage.version(name)
+        location = self.pointers.get(name)
+        if location is None:
+            raise UnknownName(
+                f"there is no table {name}",
+                name=str(name),
+                known=[str(known) for known in self.names()],
+            )
+        return self.lake.version(name, location)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def table(self, name: str | TableName) -> DataFrame:
+        """A table or view of this cut as a DataFrame."""
+        parsed = TableName.parse(name)
+        if parsed.namespace == (SYSTEM_SCHEMA,):
+            return self._system(parsed)
+        found = self.resolve(parsed)
+        if found in self.views:
+            return self.sql(self.views[found])
+        version = self.version(found)
+        return frame(self.spark.session, version.reading(), version.columns)
+
+    def sql(self, query: str) -> DataFrame:
+        """A query over tables and views of this cut."""
+        with Inputs(self.spark.session) as inputs:
+            text = self.bind(inputs, query)
+            return run_sql(self.spark.session, text, labels=inputs.labels)
+
+    def bind(
+        self,
+        inputs: Inputs,
+        text: str,
+        *,
+        expression: bool = False,
+        outer: Mapping[TableName, str] | None = None,
+    ) -> str:
+        references = tables_of(text, expression=expression)
+        names = {reference: self._bind_one(inputs, reference, ()) for reference in references}
+        return rebind(text, names, expression=expression, outer=outer)
+
+    def _bind_one(self, inputs: Inputs, name: TableName, inside: Sequence[TableName]) -> str:
+        if name.namespace == (SYSTEM_SCHEMA,):
+            return inputs.add(self._system(name), str(name))
+        found = self.resolve(name)
+        if found not in self.views:
+            version = self.version(found)
+            columns = version.columns
+            return inputs.add(frame(self.spark.session, version.reading(), columns), str(name))
+        if found in inside:
+            raise UserError(f"view {found} reads itself")
+        text = self.views[found]
+        names = {
+            below: self._bind_one(inputs, below, (*inside, found)) for below in tables_of(text)
+        }
+        view = run_sql(self.spark.session, rebind(text, names), labels=inputs.labels)
+        return inputs.add(view, str(name))
+
+    def _system(self, name: TableName) -> DataFrame:
+        if self.system is None:
+            raise UnknownName(f"there is no table {name}")
+        return self.system(name.name)
+
+
+def _fold(name: TableName) -> tuple[str, ...]:
+    return tuple(part.lower() for part in name.parts)
