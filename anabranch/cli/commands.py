@@ -1,0 +1,153 @@
+"""The commands, thin: ask Anabranch, hand the answer to the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from anabranch.cli.output import Output, listed
+from anabranch.cli.session import CliSession
+from anabranch.cli.values import shown
+
+STATUS_COLUMNS = (
+    "name", "status", "refresh_mode", "schedule", "last_refresh_at", "last_error",
+)  # fmt: skip
+REFRESH_COLUMNS = (
+    "table", "cut_id", "action", "status", "rows_inserted", "rows_deleted", "duration_ms",
+    "reason", "error",
+)  # fmt: skip
+VERIFY_COLUMNS = ("table", "equal", "missing_rows", "unexpected_rows")
+CUT_COLUMNS = ("cut_id", "published_at", "kind", "tables")
+
+REFUSED = 2
+
+
+def command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A command's function is given the session and an output chosen by --json."""
+
+    @wraps(function)
+    def run(session: CliSession, /, json: bool, **given: Any) -> Any:
+        try:
+            return function(session, session.output(json), **given)
+        finally:
+            session.close()
+
+    return click.option("--json", is_flag=True, help="Answer as JSON.")(click.pass_obj(run))
+
+
+@click.command()
+@click.argument("folder", default=".")
+@command
+def init(session: CliSession, out: Output, folder: str) -> None:
+    """Start a project: write anabranch.toml and create the catalog."""
+    from anabranch.cli.project import create
+
+    created = create(session, folder)
+    out.answer(created.text, created.data)
+
+
+@click.command()
+@command
+def status(session: CliSession, out: Output) -> None:
+    """List the stream tables and where each stands."""
+    out.rows(session.ab.status(), STATUS_COLUMNS, "no stream tables yet")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--limit", default=50, show_default=True, help="Entries to show, newest first.")
+@command
+def history(session: CliSession, out: Output, name: str | None, limit: int) -> None:
+    """List the refreshes of a stream table, or of all, newest first."""
+    out.rows(session.ab.history(name, limit), REFRESH_COLUMNS, "no refreshes yet")
+
+
+@click.command()
+@click.option("--limit", default=50, show_default=True, help="Cuts to show, newest first.")
+@command
+def cuts(session: CliSession, out: Output, limit: int) -> None:
+    """List the cuts: what was published together, newest first."""
+    out.rows(session.ab.cuts(limit), CUT_COLUMNS, "nothing published yet")
+
+
+@click.command()
+@click.argument("name")
+@command
+def explain(session: CliSession, out: Output, name: str) -> None:
+    """Show how a stream table is maintained, and why not incrementally."""
+    explained = session.ab.explain(name)
+    out.answer(str(explained), explained)
+
+
+@click.command()
+@click.argument("name", required=False)
+@command
+def refresh(session: CliSession, out: Output, name: str | None) -> None:
+    """Bring a stream table and its group up to date, or all of them."""
+    with session.progress.task("looking for changes …"):
+        rows = session.ab.refresh(name)
+    out.rows(rows, REFRESH_COLUMNS, "no stream tables yet")
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@command
+def verify(session: CliSession, out: Output, names: tuple[str, ...]) -> int:
+    """Compare stream tables with their queries, recomputed at their frontiers.
+
+    Exit code 2 if a table differs.
+    """
+    with session.progress.task("verifying …"):
+        known = names or [row["name"] for row in session.ab.status()]
+        checks = [session.ab.verify(name) for name in known]
+    out.rows(checks, VERIFY_COLUMNS, "no stream tables yet")
+    for kind, check in ((kind, check) for check in checks for kind in ("missing", "unexpected")):
+        for row in check[kind]:
+            out.note(f"{kind} in {check['table']}: {shown(row)}")
+    return 0 if all(check["equal"] for check in checks) else REFUSED
+
+
+@click.command()
+@command
+def maintain(session: CliSession, out: Output) -> None:
+    """Compact small files, expire old snapshots, remove needless files."""
+    with session.progress.task("tidying …"):
+        report = session.ab.maintain()
+    lines = (f"{name.replace('_', ' ')}: {shown(listed(one))}" for name, one in report.items())
+    out.answer("\n".join(lines), report)
+
+
+@click.command()
+@click.argument("statements", nargs=-1)
+@click.option("-f", "--file", type=click.File("r"), help="Read statements from a file.")
+@click.option("--limit", default=100, show_default=True, help="Rows of a query to show.")
+@command
+def sql(
+    session: CliSession, out: Output, statements: tuple[str, ...], file: Any, limit: int
+) -> None:
+    """Run SQL from the arguments, a file or stdin, or open a shell."""
+    from anabranch.cli.statements import Runner, text_of
+
+    runner = Runner(session, out, limit)
+    text = text_of(statements, file)
+    if text is None:
+        from anabranch.cli.shell import Shell
+
+        Shell(runner).run()
+    else:
+        runner.run(text)
+
+
+@click.command()
+@click.pass_obj
+def demo(session: CliSession) -> int:
+    """Watch a diamond of stream tables follow its source, in .anabranch-demo."""
+    from anabranch.demo.show import Stage
+
+    return 0 if Stage(session).play() else REFUSED
+
+
+COMMANDS = (init, demo, sql, status, history, explain, refresh, verify, cuts, maintain)

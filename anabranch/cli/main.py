@@ -1,0 +1,90 @@
+"""The command `anabranch`: options, commands, and what becomes of errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from anabranch.cli.commands import COMMANDS
+from anabranch.cli.output import error_text
+from anabranch.cli.session import CliSession
+from anabranch.errors import AnabranchError, InternalError, UserError
+
+INTERRUPTED = 130
+
+
+class InOrder(click.Group):
+    """Lists the commands as they are given, not by the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(
+    cls=InOrder,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("--home", metavar="PATH", help="Folder of the catalog and warehouse [.anabranch].")
+@click.option("--catalog", metavar="URL", help="Catalog URL, such as postgresql://user@host/db.")
+@click.option("--warehouse", metavar="PATH", help="Folder or URL of the data files.")
+@click.option("--verbose", is_flag=True, help="Show Spark's log, and tracebacks of errors.")
+@click.version_option(package_name="anabranch", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(
+    context: click.Context,
+    home: str | None,
+    catalog: str | None,
+    warehouse: str | None,
+    verbose: bool,
+) -> None:
+    """Stream tables on Apache Spark: SQL results kept up to date from the changes of their sources."""
+    if home and catalog:
+        raise click.UsageError("give --home or --catalog, not both")
+    context.obj = CliSession(home, catalog, warehouse, verbose)
+
+
+for command in COMMANDS:
+    cli.add_command(command)
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code: 0 done, 1 user, 2 refused, 3 system."""
+    verbose = "--verbose" in (sys.argv[1:] if args is None else args)
+    try:
+        code = cli.main(args, prog_name="anabranch", standalone_mode=False)
+    except click.ClickException as error:
+        return _report(usage_error(error), verbose=False)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except AnabranchError as error:
+        return _report(error, verbose)
+    except Exception as error:
+        hint = None if verbose else "this is a bug; --verbose shows where it happened"
+        unexpected = InternalError(f"{type(error).__name__}: {error}", hint=hint)
+        return _report(unexpected, verbose)
+    return code if isinstance(code, int) else 0
+
+
+def usage_error(error: click.ClickException) -> AnabranchError:
+    context = getattr(error, "ctx", None)
+    hint = f"see {context.command_path} --help" if context else None
+    return UserError(error.format_message(), hint=hint)
+
+
+def _report(error: AnabranchError, verbose: bool) -> int:
+    if verbose:
+        traceback.print_exc()
+    click.echo(error_text(error), err=True)
+    return error.exit_code
+
+
+def main() -> None:
+    sys.exit(run())

@@ -1,0 +1,68 @@
+"""`anabranch init`: a settings file that explains itself, and a catalog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch.cli.session import CliSession
+from anabranch.errors import AlreadyExists
+from anabranch.places import relative_to
+from anabranch.settings import FILE, TABLE, Setting, Settings
+
+HEAD = """\
+# Settings of Anabranch. A setting behind a # shows its default or an example."""
+NEXT = """\
+wrote   {file}
+catalog {catalog}
+next    anabranch sql            an SQL shell: CREATE TABLE, INSERT, CREATE STREAM TABLE … AS SELECT …
+        anabranch status         what there is
+        anabranch demo           stream tables at work"""
+
+
+@dataclass(frozen=True)
+class Created:
+    text: str
+    data: dict[str, Any]
+
+
+def create(session: CliSession, folder: str) -> Created:
+    """The catalog first, so that no file is left behind when it cannot be reached."""
+    file = Path(folder).absolute() / FILE
+    if file.exists():
+        raise AlreadyExists(f"{file} exists already", hint="edit it, or choose another folder")
+    given = {"home": session.home, "catalog": session.catalog, "warehouse": session.warehouse}
+    chosen = {name: value for name, value in given.items() if value}
+    if "catalog" not in chosen:
+        chosen.setdefault("home", Settings().home)
+    places = {name: relative_to(file.parent, value) for name, value in chosen.items()}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    session.connect(Settings.load(places)).close()  # opening it makes it
+    file.write_text(settings_text(chosen), encoding="utf-8")
+    catalog = TABLE["catalog"].kind.show(Settings.load(file).catalog)
+    return Created(NEXT.format(file=file, catalog=catalog), {"file": str(file), "catalog": catalog})
+
+
+def settings_text(chosen: dict[str, str]) -> str:
+    """The file, written from the table of settings."""
+    plain = [setting for setting in TABLE.values() if "." not in setting.name]
+    blocks = [HEAD, *(_lines(setting, setting.name, chosen) for setting in plain), "[spark]"]
+    blocks += [_lines(TABLE[f"spark_{key}"], key, chosen) for key in ("master", "remote")]
+    blocks.append('[spark.conf]\n# "spark.driver.memory" = "4g"')
+    return "\n\n".join(blocks) + "\n"
+
+
+def _lines(setting: Setting, key: str, chosen: dict[str, str]) -> str:
+    meaning = "# " + setting.meaning
+    if setting.name in chosen:
+        return f"{meaning}\n{key} = {_toml(chosen[setting.name])}"
+    described = " " in setting.default or setting.default == "none"
+    example = setting.kind.example if described else setting.default
+    return f"{meaning}\n# {key} = {_toml(example)}"
+
+
+def _toml(text: str) -> str:
+    if text in ("true", "false") or text.replace(".", "", 1).isdigit():
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

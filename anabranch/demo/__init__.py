@@ -1,0 +1,1 @@
+"""The demo: one source, two stream tables over it, and one over both — a diamond."""

@@ -1,0 +1,135 @@
+"""A stand-in for Anabranch, so that the commands are tested without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.cli.session import CliSession
+from anabranch.errors import UnknownName
+from anabranch.model import Column
+from anabranch.names import TableName
+from anabranch.settings import TABLE, Settings
+
+
+@dataclass
+class FakeType:
+    name: str
+
+    def simpleString(self) -> str:
+        return self.name
+
+
+@dataclass
+class FakeField:
+    name: str
+    dataType: FakeType
+
+
+@dataclass
+class FakeSchema:
+    fields: list[FakeField]
+
+
+@dataclass
+class FakeFrame:
+    """As much of a DataFrame as the command line uses."""
+
+    columns: dict[str, str]
+    data: list[tuple[Any, ...]]
+
+    @property
+    def schema(self) -> FakeSchema:
+        return FakeSchema([FakeField(name, FakeType(one)) for name, one in self.columns.items()])
+
+    def limit(self, count: int) -> FakeFrame:
+        return FakeFrame(self.columns, self.data[:count])
+
+    def collect(self) -> list[tuple[Any, ...]]:
+        return self.data
+
+
+class FakeAnabranch:
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+        self.equal = True
+        self.closed = False
+        self.raises: BaseException | None = None
+        self.on_progress: Callable[[str, dict[str, Any]], None] = lambda event, data: None
+
+    def sql(self, text: str) -> Any:
+        self.statements.append(text)
+        if self.raises:
+            raise self.raises
+        if "nowhere" in text:
+            raise UnknownName("there is no table nowhere", name="nowhere", known=["somewhere"])
+        if text.startswith("SELECT"):
+            rows = [(1, "eu", Decimal("10.50")), (2, None, Decimal("3000.00"))]
+            return FakeFrame({"id": "bigint", "region": "string", "amount": "decimal(12,2)"}, rows)
+        if text.startswith("INSERT"):
+            return {
+                "statement": "INSERT",
+                "table": "shop.sales",
+                "rows_inserted": 2,
+                "rows_deleted": 0,
+            }
+        return None
+
+    def status(self) -> list[dict[str, Any]]:
+        if self.raises:
+            raise self.raises
+        entry = {"name": "shop.by_region", "status": "ACTIVE", "refresh_mode": "AUTO"}
+        return [entry | {"schedule": None, "last_error": None, "frontier": {"a": 1}}]
+
+    def history(self, name: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
+        if name == "shop.nothing":
+            raise UnknownName("there is no stream table shop.nothing", name=name, known=[])
+        entry = {"refresh_id": 1, "table": "shop.by_region", "cut_id": 3, "action": "DIFFERENTIAL"}
+        return [entry | {"status": "COMPLETED", "reason": None, "error": None}] * (limit or 3)
+
+    def cuts(self, limit: int | None = None) -> list[dict[str, Any]]:
+        return [{"cut_id": 3, "published_at": "now", "kind": "refresh", "tables": ["a.b", "a.c"]}]
+
+    def explain(self, name: str) -> str:
+        return f"plan of {name}"
+
+    def refresh(self, name: str | None = None) -> list[dict[str, Any]]:
+        self.on_progress("refresh_started", {"table": "shop.by_region"})
+        self.on_progress("refresh_finished", {"table": "shop.by_region"})
+        return self.history()[:1]
+
+    def verify(self, name: str) -> dict[str, Any]:
+        unexpected = [] if self.equal else [{"region": "eu"}]
+        found = {"table": name, "equal": self.equal, "missing": [], "unexpected": unexpected}
+        return found | {"missing_rows": 0, "unexpected_rows": len(unexpected)}
+
+    def maintain(self) -> dict[str, int]:
+        return {"files_removed": 2, "bytes_removed": 2048}
+
+    def columns(self) -> dict[TableName, tuple[Column, ...]]:
+        columns = (Column("id", "bigint"), Column("region", "string"))
+        return {TableName.of("shop", "by_region"): (), TableName.of("shop", "sales"): columns}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def ab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeAnabranch]:
+    """The stand-in that every command connects to, in an empty folder."""
+    for setting in TABLE.values():
+        monkeypatch.delenv(setting.variable, raising=False)
+    monkeypatch.chdir(tmp_path)
+    fake = FakeAnabranch()
+
+    def connect(session: CliSession, settings: Settings) -> FakeAnabranch:
+        fake.on_progress = session.progress
+        return fake
+
+    monkeypatch.setattr(CliSession, "connect", connect)
+    yield fake
