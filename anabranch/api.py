@@ -54,6 +54,7 @@ class Anabranch:
         self._settings = settings
         self._given = spark
         self._on_progress: Progress | None = None
+        settings.create_home()
         self._store = Store.open(settings.catalog)
 
     def __enter__(self) -> Anabranch:
@@ -270,6 +271,7 @@ class Anabranch:
         return listing.status(self._store)
 
     def history(self, name: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
+        """Refreshes, newest first; a dropped table keeps its history."""
         return listing.history(self._store, TableName.parse(name) if name else None, limit)
 
     def cuts(self, limit: int | None = None) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from anabranch.catalog import history as history_rows
 from anabranch.catalog import streams
 from anabranch.catalog.store import Store
 from anabranch.catalog.streams import StreamTable
+from anabranch.errors import UnknownName
 from anabranch.names import TableName
 
 Rows = list[dict[str, Any]]
@@ -52,7 +53,11 @@ def _status(
 def history(store: Store, name: TableName | None, limit: int | None = None) -> Rows:
     """Refreshes, newest first."""
     with store.reading() as c:
-        return history_rows.listing(c, name, limit)
+        found = history_rows.listing(c, name, limit)
+        if name is not None and not found and streams.get(c, name) is None:
+            known = [str(each) for each in streams.all_streams(c)]
+            raise UnknownName(f"there is no stream table {name}", name=str(name), known=known)
+    return found
 
 
 def cuts(store: Store, limit: int | None = None) -> Rows:

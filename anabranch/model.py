@@ -51,6 +51,7 @@ class Column:
     nullable: bool = True
     field_id: int = 0
     nested: Mapping[str, int] = field(default_factory=dict, hash=False)
+    ambiguous: bool = False  # files may hold another column under this name
 
 
 Columns = tuple[Column, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from anabranch.errors import InvalidValue
 
@@ -41,7 +42,9 @@ class TableName:
                 f"{self} has {len(parts)} parts", hint="use schema.table or database.schema.table"
             )
         if any(len(part) > 255 or "\0" in part for part in parts):
-            raise InvalidValue("a part of a table name is longer than 255 characters or holds a NUL")
+            raise InvalidValue(
+                "a part of a table name is longer than 255 characters or holds a NUL"
+            )
 
     @classmethod
     def of(cls, *parts: str) -> TableName:
@@ -50,27 +53,7 @@ class TableName:
     @classmethod
     def parse(cls, text: str | TableName) -> TableName:
         """Read `shop.sales`, `` `my shop`.`a.b` `` or `sales` (in the default schema)."""
-        if isinstance(text, TableName):
-            return text
-        parts: list[str] = []
-        at, end = 0, ""
-        while match := _PART.match(text, at):
-            ticked, quoted, plain, end = match.groups()
-            if ticked is not None:
-                parts.append(ticked.replace("``", "`"))
-            elif quoted is not None:
-                parts.append(quoted.replace('""', '"'))
-            else:
-                parts.append(plain)
-            at = match.end()
-            if not end:
-                break
-        if at != len(text) or end or not parts:
-            raise InvalidValue(
-                f"{text!r} is not a table name",
-                hint="write schema.table, and put parts with other characters in `backticks`",
-            )
-        return cls.of(*parts)
+        return text if isinstance(text, TableName) else _parsed(text)
 
     @property
     def schema(self) -> str:
@@ -81,5 +64,32 @@ class TableName:
     def parts(self) -> tuple[str, ...]:
         return (*self.namespace, self.name)
 
-    def __str__(self) -> str:
+    @cached_property
+    def _shown(self) -> str:
         return ".".join(shown(part) for part in self.parts)
+
+    def __str__(self) -> str:
+        return self._shown
+
+
+@lru_cache(maxsize=100_000)  # catalogs with thousands of tables are read again and again
+def _parsed(text: str) -> TableName:
+    parts: list[str] = []
+    at, end = 0, ""
+    while match := _PART.match(text, at):
+        ticked, quoted, plain, end = match.groups()
+        if ticked is not None:
+            parts.append(ticked.replace("``", "`"))
+        elif quoted is not None:
+            parts.append(quoted.replace('""', '"'))
+        else:
+            parts.append(plain)
+        at = match.end()
+        if not end:
+            break
+    if at != len(text) or end or not parts:
+        raise InvalidValue(
+            f"{text!r} is not a table name",
+            hint="write schema.table, and put parts with other characters in `backticks`",
+        )
+    return TableName.of(*parts)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anabranch.errors import InvalidValue
+from anabranch.errors import InvalidValue, Unreachable
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -81,7 +81,7 @@ def _in_home(home: str, warehouse: str) -> dict[str, str]:
     folder = Path(absolute(home))
     return {
         "home": str(folder),
-        "catalog": f"sqlite:///{folder / 'catalog.db'}",
+        "catalog": catalog_in(folder),
         "warehouse": absolute(warehouse or str(folder / "warehouse")),
     }
 
@@ -100,6 +100,19 @@ def _with_catalog(layer: Mapping[str, Any], warehouse: str, default_home: str) -
         "catalog": catalog,
         "warehouse": absolute(warehouse or str(beside / "warehouse")),
     }
+
+
+def catalog_in(home: Path) -> str:
+    return f"sqlite:///{home / 'catalog.db'}"
+
+
+def create_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unreachable(
+            f"folder {path} cannot be made: {error.strerror}", hint="choose another home"
+        ) from None
 
 
 def absolute(text: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
+from anabranch.catalog import cuts
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.store import Store
 from anabranch.errors import AlreadyExists, PublishConflict, Refused
@@ -93,8 +94,9 @@ class Runtime:
         """The current cut, or an old one by number; read in one transaction."""
         with self.store.reading() as c:
             pointers = self.lake.pointers(c) if cut is None else self.lake.pointers_at(cut, c)
+            shown = cuts.current(c) if cut is None else cut
             views = view_rows.all_views(c)
-        return World(self.lake, self.spark, pointers, views, None, cut, self.system)
+        return World(self.lake, self.spark, pointers, views, None, shown, self.system)
 
     @property
     def transaction(self) -> Transaction | None:

@@ -174,7 +174,7 @@ class Settings(Mapping[str, Any]):
     )
     small_table_rows: int = row(
         "small_table_rows",
-        values.INTEGER,
+        values.COUNT,
         "100000",
         "Rows up to which a changed table is rewritten whole instead of marking removed rows.",
     )
@@ -212,6 +212,16 @@ class Settings(Mapping[str, Any]):
                 chosen[key], origins[key] = value, origin
         chosen |= places.resolve([layer for _, layer in layers], cls().home)
         return cls(**chosen, origins=origins)
+
+    @property
+    def has_home(self) -> bool:
+        """Whether the catalog is the one in the home folder, not one of its own address."""
+        return self.catalog == places.catalog_in(Path(self.home))
+
+    def create_home(self) -> None:
+        """Make the home folder, if the catalog lies there."""
+        if self.has_home:
+            places.create_folder(Path(self.home))
 
     def with_(self, name: str, value: object) -> Settings:
         """The same settings with one changed, as SET does."""

@@ -42,6 +42,10 @@ def _integer(value: object) -> int:
     return number
 
 
+def _count(value: object) -> int:
+    return 0 if str(value).strip() == "0" else _integer(value)
+
+
 def _fraction(value: object) -> float:
     try:
         number = float(str(value).strip())
@@ -97,6 +101,7 @@ def without_password(url: str) -> str:
 
 BOOLEAN = Kind("boolean", "true", _boolean, lambda value: "true" if value else "false")
 INTEGER = Kind("integer", "4", _integer)
+COUNT = Kind("count", "100000", _count)
 FRACTION = Kind("fraction", "0.5", _fraction)
 DURATION = Kind("duration", "7d", parse_duration, show_duration)
 INTERVAL = Kind("duration", "1s", _interval, show_duration)

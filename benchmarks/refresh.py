@@ -16,6 +16,7 @@ import resource
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -49,8 +50,8 @@ class Result:
     actions: float
 
 
-def main() -> None:
-    options = _options()
+def main(rows: Sequence[int] = (1_000_000, 10_000_000)) -> None:
+    options = _options(rows)
     console = Console(stderr=True)
     results: list[Result] = []
     for rows in options.rows:
@@ -110,7 +111,8 @@ def _change(ab: Anabranch, rows: int, changed: float, seed: int) -> None:
         MERGE INTO bench.facts t USING bench.changes s ON t.id = s.id
         WHEN MATCHED AND s.what = 'd' THEN DELETE
         WHEN MATCHED THEN UPDATE SET k = s.k, g = s.g, amount = s.amount
-        WHEN NOT MATCHED AND s.what = 'i' THEN INSERT (id, k, g, amount) VALUES (s.id, s.k, s.g, s.amount)
+        WHEN NOT MATCHED AND s.what = 'i' THEN
+            INSERT (id, k, g, amount) VALUES (s.id, s.k, s.g, s.amount)
     """)
 
 
@@ -211,9 +213,9 @@ def _save(results: list[Result], out: Path) -> None:
     Console(stderr=True).print(f"written: {out / 'refresh.json'}, {out / 'refresh.svg'}")
 
 
-def _options() -> argparse.Namespace:
+def _options(rows: Sequence[int]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--rows", type=int, nargs="+", default=list(rows))
     parser.add_argument("--changed", type=float, nargs="+", default=[0.0001, 0.01, 0.1])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", default="6g", help="driver memory of Spark")

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
+
 PORT = 5432  # only the name of the socket: the server listens on no network
 
 
@@ -72,3 +74,12 @@ def postgres_server() -> Iterator[str]:
             run(control, "-D", data, "-m", "immediate", "-w", "stop")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The URL of a server for the whole run; import it in a conftest."""
+    if binaries() is None:
+        pytest.skip("PostgreSQL is not installed")
+    with postgres_server() as url:
+        yield url

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -40,7 +40,7 @@ class Refresh:
 def add(c: Connection, refreshes: Iterable[Refresh]) -> None:
     rows = []
     for refresh in refreshes:
-        row = asdict(refresh) | {"action": refresh.action.value, "table_name": str(refresh.table)}
+        row = vars(refresh) | {"action": refresh.action.value, "table_name": str(refresh.table)}
         del row["table"]
         rows.append(row)
     if rows:

@@ -131,6 +131,7 @@ def sql(
     """Run SQL from the arguments, a file or stdin, or open a shell."""
     from anabranch.cli.statements import Runner, text_of
 
+    session.creates = True
     runner = Runner(session, out, limit)
     text = text_of(statements, file)
     if text is None:

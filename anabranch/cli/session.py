@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anabranch.cli.interrupts import Interrupts
 from anabranch.cli.output import JsonOutput, Notes, Output, TextOutput
 from anabranch.cli.progress import Progress
+from anabranch.errors import UserError
 from anabranch.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ class CliSession:
     catalog: str | None = None
     warehouse: str | None = None
     verbose: bool = False
+    creates: bool = False  # whether a home that is not there is made
     progress: Progress = field(default_factory=Progress)
 
     def settings(self) -> Settings:
@@ -37,15 +42,32 @@ class CliSession:
     @cached_property
     def ab(self) -> Anabranch:
         """Connected at first use; Spark starts only when a command needs it."""
-        return self.connect(self.settings())
+        settings = self.settings()
+        if not self.creates and settings.has_home and not Path(settings.home).exists():
+            raise UserError(
+                f"there is no catalog in {settings.home}",
+                hint="`anabranch init` makes one; --home names another folder",
+            )
+        return self.connect(settings)
 
     def connect(self, settings: Settings) -> Anabranch:
         import anabranch
 
-        if not self.verbose:  # it logs a traceback when a running statement is interrupted
-            logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+        if not self.verbose:  # Spark's client logs tracebacks when a statement is interrupted
+            logging.disable(logging.CRITICAL)
+        settings.create_home()
         ab = anabranch.connect(settings)
-        ab.on_progress = self.progress
+
+        def cancel() -> None:
+            ab.spark.interruptAll()
+
+        interrupts = Interrupts(cancel)
+
+        def watch(event: str, data: Mapping[str, Any]) -> None:
+            self.progress(event, data)
+            interrupts(event, data)
+
+        ab.on_progress = watch
         return ab
 
     def close(self) -> None:

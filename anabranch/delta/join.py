@@ -1,7 +1,8 @@
 """Δ(R ⋈ S ⋈ T) = ΔR ⋈ S₁ ⋈ T₁  +  R₀ ⋈ ΔS ⋈ T₁  +  R₀ ⋈ S₀ ⋈ ΔT
 
 Each term starts from its delta and goes on to inputs that a condition connects with what it has,
-equalities first, so that no step is larger than it must be.
+equalities first, so that no step is larger than it must be.  Of an input that is an aggregate only
+the groups that the delta meets are computed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,19 @@ from sqlglot import exp
 
 from anabranch.delta.rule import Changed, Rule, at
 from anabranch.plan.exprs import Expr, column, conjunction, conjuncts
-from anabranch.plan.nodes import WEIGHT, Item, Join, Node, Project, UnionAll, Version
+from anabranch.plan.nodes import (
+    WEIGHT,
+    Aggregate,
+    Filter,
+    Item,
+    Join,
+    Node,
+    Project,
+    Semi,
+    UnionAll,
+    Version,
+)
+from anabranch.plan.push_keys import semi
 
 
 def join(node: Join, changed: Changed, delta: Rule) -> Node | None:
@@ -37,6 +50,8 @@ def _term(node: Join, change: Node, others: Sequence[Node]) -> Node:
         have = {*left.columns, *following.columns}
         ready = [expr for expr in waiting if expr.columns <= have]
         waiting = [expr for expr in waiting if expr not in ready]
+        if left is change:
+            following = _groups_met(left, following, ready)
         left = Join((left, following), conjunction(ready), broadcast=True)
     names = (*node.columns, WEIGHT)
     return Project(left, tuple(Item(name, column(name)) for name in names))
@@ -54,6 +69,34 @@ def _connection(left: Node, right: Node, waiting: Sequence[Expr]) -> int:
         if mine and theirs and mine | theirs == expr.columns:
             best = max(best, 2 if _is_equality(expr, left, right) else 1)
     return best
+
+
+def _groups_met(left: Node, right: Node, conditions: Sequence[Expr]) -> Node:
+    """γ(R) ⋈ ΔS needs only γ(R ⋉ ΔS), where the join compares keys of the groups."""
+    top = right
+    while isinstance(top, (Project, Filter)):
+        top = top.input
+    if not isinstance(top, Aggregate):
+        return right
+    pairs = [pair for expr in conditions if (pair := _equal_columns(expr, left, right))]
+    keys = [pair for pair in pairs if not isinstance(_only(left, right, [pair]), Semi)]
+    return _only(left, right, keys) if keys else right
+
+
+def _only(left: Node, right: Node, pairs: Sequence[tuple[str, str]]) -> Node:
+    names = dict.fromkeys(mine for mine, _ in pairs)
+    keys = Aggregate(left, tuple(Item(name, column(name)) for name in names))
+    return semi(right, keys, tuple((column(theirs), mine) for mine, theirs in pairs))
+
+
+def _equal_columns(expr: Expr, left: Node, right: Node) -> tuple[str, str] | None:
+    """The columns of `left = right`, in that order."""
+    if not isinstance(expr.tree, (exp.EQ, exp.NullSafeEQ)):
+        return None
+    a, b = Expr.of(expr.tree.this).column, Expr.of(expr.tree.expression).column
+    if a in left.columns and b in right.columns:
+        return (a, b) if a and b else None
+    return (b, a) if a in right.columns and b in left.columns and a and b else None
 
 
 def _is_equality(expr: Expr, left: Node, right: Node) -> bool:

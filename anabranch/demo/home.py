@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -36,4 +37,7 @@ def program(name: str) -> str:
     """How to call a program of this environment from this folder."""
     beside = Path(sys.executable).with_name(name)
     found = shutil.which(name)
-    return name if found and Path(found).samefile(beside) else shown(beside)
+    if not beside.exists():
+        return f"{program('python')} -m {name}"
+    same = found is not None and Path(found).parent.samefile(beside.parent)
+    return name if same else shlex.quote(shown(beside))

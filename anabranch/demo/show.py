@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -81,8 +82,7 @@ class Stage:
         return text.append("  ✓" if same else "  ✗", style="bold green" if same else "bold red")
 
     def _verify(self) -> bool:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold")
-        table.title = "Proof: each table against its query, recomputed in full at its frontier"
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
         for name in ("table", "equal", "missing rows", "unexpected rows"):
             table.add_column(name, justify="right" if " " in name else "left")
         with self.session.progress.task("verifying …"):
@@ -91,12 +91,13 @@ class Stage:
             sign = Text("✓", style="bold green") if check["equal"] else Text("✗", style="bold red")
             counts = (str(check[key]) for key in ("missing_rows", "unexpected_rows"))
             table.add_row(check["table"], sign, *counts)
-        self.console.print()
+        proof = "\nProof: each table against its query, recomputed in full at its frontier"
+        self.console.print(Text(proof, style="bold"))
         self.console.print(table)
         return all(check["equal"] for check in checks)
 
     def _close(self, home: Path) -> None:
-        command = f"{program('anabranch')} --home {shown(home)}"
+        command = f"{program('anabranch')} --home {shlex.quote(shown(home))}"
         catalog = f"sqlite:///{home / 'catalog.db'}"
         text = Text("The tables are plain Iceberg in ")
         text.append(f"{shown(home)}/warehouse", style="cyan").append(". Try:")

@@ -30,12 +30,9 @@ class Paths:
     plain: bool  # neither encoded by Spark nor changed in any other way than by form
 
     @property
-    def comparable(self) -> bool:
-        """Whether listed paths can be turned into Spark's, so that only the small side is changed.
-
-        (What a path without a scheme becomes depends on Spark's default file system.)
-        """
-        return self.plain and self.form != "/"
+    def easily_named(self) -> bool:
+        """Whether the last part of every path is the same for Spark and in the metadata."""
+        return all(_EASY.match(path.rpartition("/")[2]) for path in self.files)
 
     def listed(self, uri: SparkColumn) -> SparkColumn:
         """Spark's path as the metadata lists it."""
@@ -46,12 +43,6 @@ class Paths:
             return found
         pairs = [F.lit(text) for pair in odd.items() for text in pair]
         return F.coalesce(F.try_element_at(F.create_map(*pairs), found), found)
-
-    def uri(self, listed: SparkColumn) -> SparkColumn:
-        """A listed path as Spark's; only for paths that are `comparable`."""
-        if self.form != "file:///":
-            return listed
-        return F.concat(F.lit("file:/"), F.substring(listed, len(self.form) + 1, 1 << 30))
 
 
 def reformed(path: SparkColumn, form: str) -> SparkColumn:

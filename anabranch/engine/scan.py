@@ -6,8 +6,10 @@ frame(files, skip, only) = { r ∈ files : (file, pos) ∉ skip  ∧  (file, pos
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -70,43 +72,61 @@ def part(
     if not marks and not positions:
         return data
     names = [quote(column.name) for column in columns]
-    uri = F.col("_metadata.file_path")
-    # Paths are compared as Spark has them if possible: that costs nothing per row.
-    place = uri if paths.comparable else paths.listed(uri)
+    place_of = data.metadataColumn("_metadata")  # also when a column has that name
+    uri = place_of.getField("file_path")
+    name = place_of.getField("file_name") if paths.easily_named else last_part(paths.listed(uri))
     rows = data.select(
-        *names, place.alias("_ab_place"), F.col("_metadata.row_index").alias(POSITION.name)
+        *names,
+        uri.alias("_ab_uri"),
+        *([name.alias("_ab_name")] if marks else []),
+        place_of.getField("row_index").alias(POSITION.name),
     )
+    listed = paths.listed(F.col("_ab_uri"))
     for files, how in marks:
-        rows = at_marks(session, rows, files, how, paths)
-    if not positions:
-        return rows.select(*names)
-    place = F.col("_ab_place")
-    listed = paths.listed(place) if paths.comparable else place
-    return rows.select(*names, listed.alias(FILE.name), POSITION.name)
+        rows = at_marks(session, rows, files, how, listed)
+    places = [listed.alias(FILE.name), F.col(POSITION.name)] if positions else []
+    return rows.select(*names, *places)
 
 
 def at_marks(
-    session: SparkSession, rows: DataFrame, files: Sequence[str], how: str, paths: Paths
+    session: SparkSession, rows: DataFrame, files: Sequence[str], how: str, listed: SparkColumn
 ) -> DataFrame:
     """Rows at (left_semi) or not at (left_anti) the places that delete files name.
 
-    The only join key is a hash of path and position, because Spark is fast with one long; the
-    places are compared, where hashes agree, in a form that Spark does not take for more keys.
+    The only join key is one long, which Spark is fast with: a hash of file name and position,
+    which are there as they are.  Where hashes agree, the places themselves are compared, in a form
+    that Spark does not take for more keys.
     """
-    path = F.col("file_path")
     marks = read(session, files, _MARKS).select(
-        (paths.uri(path) if paths.comparable else path).alias("_ab_mark"),
+        F.col("file_path").alias("_ab_mark"),
+        last_part(F.col("file_path")).alias("_ab_mark_name"),
         F.col("pos").alias("_ab_mark_pos"),
     )
-    key = F.xxhash64("_ab_place", POSITION.name) == F.xxhash64("_ab_mark", "_ab_mark_pos")
-    same_place = F.col("_ab_place").between(F.col("_ab_mark"), F.col("_ab_mark"))
-    position = F.col(POSITION.name)
-    same_row = position.between(F.col("_ab_mark_pos"), F.col("_ab_mark_pos"))
-    return rows.join(marks, key & same_place & same_row, how)
+    key = F.xxhash64("_ab_name", POSITION.name) == F.xxhash64("_ab_mark_name", "_ab_mark_pos")
+    mark, at = F.col("_ab_mark"), F.col("_ab_mark_pos")
+    same = listed.between(mark, mark) & F.col(POSITION.name).between(at, at)
+    return rows.join(marks, key & same, how)
+
+
+def last_part(path: SparkColumn) -> SparkColumn:
+    return F.substring_index(path, "/", -1)
 
 
 def read(session: SparkSession, files: Sequence[str], columns: Columns) -> DataFrame:
-    return session.read.options(**_READ_OPTIONS).schema(struct(columns)).parquet(*files)
+    """Columns by field id.
+
+    Spark pushes filters down by name even so: a column whose name may mean another one in some
+    file is read under a name that no file has.
+    """
+    asked = [
+        replace(column, name=f"_ab_f{column.field_id}") if column.ambiguous else column
+        for column in columns
+    ]
+    data = session.read.options(**_READ_OPTIONS).schema(struct(asked)).parquet(*files)
+    if not any(column.ambiguous for column in columns):
+        return data
+    pairs = zip(asked, columns, strict=True)
+    return data.select(*(F.col(quote(old.name)).alias(new.name) for old, new in pairs))
 
 
 def empty(session: SparkSession, columns: Columns) -> DataFrame:

@@ -15,10 +15,12 @@ from anabranch.engine.errors import translated
 from anabranch.engine.types import FILE, POSITION, id_metadata, parse_type, with_ids
 from anabranch.errors import InternalError
 from anabranch.model import Column, Columns, Op, Written
-from anabranch.names import quote
+from anabranch.names import RESERVED_PREFIX, quote
 
 OP = "_ab_op"
 PHYSICAL = {FILE.name: "file_path", POSITION.name: "pos"}  # as Iceberg names them
+# A user's columns of these names step aside: readers go by field id, or by the table's name mapping.
+ASIDE = {name: f"{RESERVED_PREFIX}user_{name}" for name in PHYSICAL.values()}
 CODEC = "zstd"
 
 _lock = threading.Lock()
@@ -71,7 +73,7 @@ def _counted() -> None:
 def stored(column: Column) -> SparkColumn:
     """The column as it is stored: its type, its physical name and its field ids."""
     type_ = with_ids(parse_type(column.type), column.nested)
-    name = PHYSICAL.get(column.name, column.name)
+    name = PHYSICAL.get(column.name) or ASIDE.get(column.name.lower(), column.name)
     value = F.col(quote(column.name)).cast(type_)
     return value.alias(name, metadata=id_metadata(column.field_id))
 

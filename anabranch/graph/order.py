@@ -71,11 +71,12 @@ def connected(nodes: Iterable[T], reads: Mapping[T, Iterable[T]]) -> list[list[T
             if upstream in members:
                 both[node].add(upstream)
                 both[upstream].add(node)
+    place = {node: at for at, node in enumerate(inside)}
     parts: list[list[T]] = []
     seen: set[T] = set()
     for node in inside:
         if node not in seen:
             part = closure([node], both)
             seen |= part
-            parts.append([member for member in inside if member in part])
+            parts.append(sorted(part, key=place.__getitem__))
     return parts

@@ -139,12 +139,12 @@ def _appended(version: TableVersion, step: Snapshot) -> list[ManifestEntry] | No
     added = [
         entry
         for manifest in now
-        if manifest.content is ManifestContent.DATA
+        if manifest.content == ManifestContent.DATA
         and manifest.added_snapshot_id == step.snapshot_id
         for entry in entries(version.io, manifest)
         if entry.snapshot_id == step.snapshot_id
     ]
-    if any(entry.status is not ManifestEntryStatus.ADDED for entry in added):
+    if any(entry.status != ManifestEntryStatus.ADDED for entry in added):
         return None
     check_readable(version, added)
     return added
@@ -154,7 +154,7 @@ def _deletes(found: Sequence[ManifestFile]) -> set[str]:
     return {
         each.manifest_path
         for each in found
-        if each.content is ManifestContent.DELETES and is_live(each)
+        if each.content == ManifestContent.DELETES and is_live(each)
     }
 
 
@@ -194,7 +194,7 @@ def _differing_files(
     found = [
         entry
         for manifest in manifests(version.io, one)
-        if manifest.content is ManifestContent.DATA and is_live(manifest)
+        if manifest.content == ManifestContent.DATA and is_live(manifest)
         if manifest.manifest_path not in known
         for entry in live_entries(version.io, manifest)
     ]
@@ -206,7 +206,7 @@ def _marks(version: TableVersion, snapshot: Snapshot | None) -> Marks:
     found = [
         entry
         for manifest in manifests(version.io, snapshot)
-        if manifest.content is ManifestContent.DELETES and is_live(manifest)
+        if manifest.content == ManifestContent.DELETES and is_live(manifest)
         for entry in live_entries(version.io, manifest)
     ]
     check_readable(version, found)

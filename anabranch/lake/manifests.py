@@ -1,5 +1,7 @@
 """Manifests and manifest lists: read once (they never change), written by us.
 
+Compare contents by `==`: of version 1 tables PyIceberg gives plain numbers.
+
 PyIceberg writes no delete manifests; its manifest writer does when told that its content is deletes.
 """
 
@@ -158,7 +160,7 @@ class ManifestFolder:
     ) -> list[ManifestFile]:
         path = f"{self._folder()}/{self.stage_id}-{self.snapshot_id}-m{self.count}.avro"
         self.count += 1
-        kind = DeleteManifestWriter if content is ManifestContent.DELETES else ManifestWriterV2
+        kind = DeleteManifestWriter if content == ManifestContent.DELETES else ManifestWriterV2
         arguments: dict[str, Any] = {
             "spec": self._spec(spec_id),
             "schema": self._schema(),

@@ -25,7 +25,7 @@ from pyiceberg.types import (
 
 from anabranch.errors import AlreadyExists, InvalidValue, UnknownName, Unsupported
 from anabranch.lake.types import field_of, to_iceberg, to_text
-from anabranch.model import Column, Columns
+from anabranch.model import FILE_PATH_ID, POSITION_ID, Column, Columns
 from anabranch.names import RESERVED_PREFIX, TableName, shown
 
 NAME_MAPPING = "schema.name-mapping.default"
@@ -60,6 +60,8 @@ class AllowNull:
     name: str
 
 
+MARKS = {"file_path": FILE_PATH_ID, "pos": POSITION_ID}  # columns of position delete files
+
 SchemaChange = AddColumn | DropColumn | RenameColumn | WidenColumn | AllowNull
 
 
@@ -67,7 +69,14 @@ def schema_of(columns: Columns) -> Schema:
     """A schema for a new table."""
     check_names([column.name for column in columns])
     ids = itertools.count(1)
-    return Schema(*(field_of(column, ids) for column in columns), schema_id=0)
+    return _schema([field_of(column, ids) for column in columns], 0, [])
+
+
+def _schema(fields: Sequence[NestedField], schema_id: int, identifiers: list[int]) -> Schema:
+    try:
+        return Schema(*fields, schema_id=schema_id, identifier_field_ids=identifiers)
+    except ValueError as error:  # a column `a.b` beside a struct `a` with a field `b`
+        raise InvalidValue(str(error), hint="give one of the columns another name") from error
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -127,13 +136,9 @@ def with_columns(metadata: TableMetadata, columns: Columns) -> TableMetadata:
 
 def _with_schema(metadata: TableMetadata, fields: Sequence[NestedField]) -> TableMetadata:
     kept = {each.field_id for each in fields}
-    new = Schema(
-        *fields,
-        schema_id=max(each.schema_id for each in metadata.schemas) + 1,
-        identifier_field_ids=[
-            each for each in metadata.schema().identifier_field_ids if each in kept
-        ],
-    )
+    identifiers = [each for each in metadata.schema().identifier_field_ids if each in kept]
+    next_id = max(each.schema_id for each in metadata.schemas) + 1
+    new = _schema(fields, next_id, identifiers)
     return update_table_metadata(metadata, (AddSchemaUpdate(schema=new), SetCurrentSchemaUpdate()))
 
 
@@ -215,13 +220,19 @@ def name_mapping(metadata: TableMetadata, hidden: Columns) -> str | None:
     mapped: dict[int, MappedField] = {}
     for schema in history:
         for each in schema.fields:
-            names = [name for name, owner in owners.items() if owner == each.field_id]
+            names = [_in_files(name) for name, owner in owners.items() if owner == each.field_id]
             if not names:
                 continue
             inner = _mapped_inside(each.field_type)
             mapped[each.field_id] = _mapped(each.field_id, names, inner)
     own = [_mapped(each.field_id, [each.name], []) for each in hidden]
+    own += [_mapped(field_id, [name], []) for name, field_id in MARKS.items()]
     return NameMapping([*mapped.values(), *own]).model_dump_json()
+
+
+def _in_files(name: str) -> str:
+    """Our files may also be delete files, whose own columns have the right to their names."""
+    return f"{RESERVED_PREFIX}user_{name.lower()}" if name.lower() in MARKS else name
 
 
 def _mapped(field_id: int, names: list[str], inner: list[MappedField]) -> MappedField:

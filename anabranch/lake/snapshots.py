@@ -54,8 +54,8 @@ def with_snapshot(
     written = [
         *folder.added(DATA, change.add),
         *folder.added(DELETES, change.marks),
-        *folder.removed(DATA, [each for content, each in gone if content is DATA]),
-        *folder.removed(DELETES, [each for content, each in gone if content is DELETES]),
+        *folder.removed(DATA, [each for content, each in gone if content == DATA]),
+        *folder.removed(DELETES, [each for content, each in gone if content == DELETES]),
         *_merged(io, folder, kept, DATA, change.most_manifests),
         *_merged(io, folder, kept, DELETES, change.most_manifests),
     ]
@@ -103,17 +103,17 @@ def _kept_and_gone(
     gone: Gone = []
     kept: list[ManifestFile] = []
     staying: list[ManifestEntry] = []
-    for manifest in sorted(live, key=lambda each: each.content is DELETES):
+    for manifest in sorted(live, key=lambda each: each.content == DELETES):
         content, entries = manifest.content, live_entries(io, manifest)
         if change.everything:
             leaving = entries
-        elif content is DATA:
+        elif content == DATA:
             drop = change.drop or frozenset()
             leaving = [each for each in entries if each.data_file.file_path in drop]
         else:  # data manifests came first, so `staying` is complete
             leaving = [each for each in entries if not Marks([each]).touched(staying)]
         left = [each for each in entries if each not in leaving] if leaving else entries
-        if content is DATA:
+        if content == DATA:
             staying += left
         gone += [(content, each) for each in leaving]
         kept += folder.kept(content, left) if leaving else [manifest]
@@ -128,7 +128,7 @@ def _merged(
     most: int,
 ) -> Sequence[ManifestFile]:
     """Few manifests instead of many small ones."""
-    found = [each for each in kept if each.content is content]
+    found = [each for each in kept if each.content == content]
     if len(found) <= most:
         return found
     small = [each for each in found if each.manifest_length < SMALL_MANIFEST]
@@ -167,7 +167,7 @@ def _files(found: Sequence[ManifestFile], content: ManifestContent) -> int:
     return sum(
         (each.added_files_count or 0) + (each.existing_files_count or 0)
         for each in found
-        if each.content is content
+        if each.content == content
     )
 
 
@@ -175,5 +175,5 @@ def _rows(found: Sequence[ManifestFile], content: ManifestContent) -> int:
     return sum(
         (each.added_rows_count or 0) + (each.existing_rows_count or 0)
         for each in found
-        if each.content is content
+        if each.content == content
     )

@@ -6,7 +6,6 @@ which files are still being worked on.  Everything it writes carries its id.
 
 from __future__ import annotations
 
-import itertools
 import re
 import threading
 import uuid
@@ -73,7 +72,6 @@ class Stage:
         self._lock = threading.RLock()
         self._roots: set[str] = set()
         self._fresh_roots: set[str] = set()
-        self._numbers = itertools.count()
         self._done = threading.Event()
         threading.Thread(target=self._beat, name="anabranch-stage", daemon=True).start()
 
@@ -140,10 +138,10 @@ class Stage:
                 del self.changes[name]
 
     def directory(self, name: TableName) -> str:
-        """Where the rows of a table shall be written: a new folder for every job."""
+        """Where the rows of a table shall be written."""
         root = self.version(name).root
         self._roots.add(root)
-        return f"{root}/data/{self.id}/{next(self._numbers)}"
+        return f"{root}/data/{self.id}"
 
     def commit_rows(
         self,

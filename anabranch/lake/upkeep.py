@@ -95,7 +95,8 @@ def _expire(
     with lake.store.reading() as c:
         pointers = lake.pointers(c)
         versions = cuts.known_versions(c)
-        wanted = {name: set(ids) for name, ids in (needed or streams.needed_snapshots(c)).items()}
+        asked = streams.needed_snapshots(c) if needed is None else needed
+        wanted = {name: set(ids) for name, ids in asked.items()}
     for each in versions:
         if each.metadata_location != pointers.get(each.name):
             shown = lake.version(each.name, each.metadata_location or "")

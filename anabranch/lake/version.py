@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
 from pyiceberg.io import FileIO
@@ -24,7 +24,7 @@ from anabranch.lake.manifests import Cache, is_live, live_entries, manifests
 from anabranch.lake.marks import Marks
 from anabranch.lake.prune import pruned
 from anabranch.lake.types import columns_of
-from anabranch.model import Bound, Column, Columns, Delta, Reading
+from anabranch.model import FILE_PATH_ID, POSITION_ID, Bound, Column, Columns, Delta, Reading
 from anabranch.names import TableName
 
 HIDDEN = "anabranch.hidden"  # table property: the hidden columns of our files
@@ -76,7 +76,19 @@ class TableVersion:
                     f"column {each.name} of {self.name} has an initial default",
                     hint="rewrite the table, so that its files hold the values",
                 )
-        return columns_of(schema.as_struct())
+        owners = self._owners()
+        return tuple(
+            replace(column, ambiguous=owners[column.name.lower()] != {column.field_id})
+            for column in columns_of(schema.as_struct())
+        )
+
+    def _owners(self) -> dict[str, set[int]]:
+        """All columns that ever had a name; delete files have two names of their own."""
+        owners: dict[str, set[int]] = {"file_path": {FILE_PATH_ID}, "pos": {POSITION_ID}}
+        for schema in (*self.metadata.schemas, self.metadata.schema()):
+            for each in schema.fields:
+                owners.setdefault(each.name.lower(), set()).add(each.field_id)
+        return owners
 
     @cached_property
     def hidden(self) -> Columns:
@@ -99,14 +111,14 @@ class TableVersion:
     def empty(self) -> bool:
         """Whether the table has no data file; told by its list of manifests alone."""
         found = manifests(self.io, self.metadata.current_snapshot())
-        return not any(is_live(each) and each.content is ManifestContent.DATA for each in found)
+        return not any(is_live(each) and each.content == ManifestContent.DATA for each in found)
 
     @cached_property
     def rows(self) -> int:
         """Rows that a reader sees, without reading any.
 
-        Our snapshots keep the exact number; that of others is counted from manifests, which is too
-        low when position deletes outlive the files they point to.
+        Exact while only we write the table.  After deletes by others it is counted from manifests,
+        which is too low when position deletes outlive the files they point to.
         """
         told = self.summary().get(ROWS)
         if told is not None:
@@ -171,7 +183,7 @@ class TableVersion:
         return sum(
             (each.added_rows_count or 0) + (each.existing_rows_count or 0)
             for each in found
-            if each.content is content
+            if each.content == content
         )
 
     def _read_state(self, snapshot: Snapshot) -> FileState:
@@ -181,7 +193,7 @@ class TableVersion:
             if is_live(manifest):
                 entries = live_entries(self.io, manifest)
                 check_readable(self, entries)
-                (data if manifest.content is ManifestContent.DATA else marks).extend(entries)
+                (data if manifest.content == ManifestContent.DATA else marks).extend(entries)
         return FileState(tuple(data), Marks(marks))
 
 
@@ -193,7 +205,7 @@ def check_readable(version: TableVersion, entries: Sequence[ManifestEntry]) -> N
     absent = _partition_sources(version)
     for each in entries:
         file = each.data_file
-        if file.content is DataFileContent.EQUALITY_DELETES:
+        if file.content == DataFileContent.EQUALITY_DELETES:
             what, cure = "equality deletes", "compact it with the program that wrote them"
         elif file.file_format is FileFormat.PUFFIN:
             what, cure = "deletion vectors", "compact it, or keep it at format version 2"

@@ -85,17 +85,20 @@ class Expr:
         return self.text.replace("`", "")
 
 
-def _first_part_is_the_column(node: Tree) -> Tree:
-    if not isinstance(node, exp.Column) or not node.args.get("table"):
+def _as_in_a_plan(node: Tree) -> Tree:
+    """The first part of a name is the column; a bare word is none, such as DAY in a date function."""
+    if not isinstance(node, exp.Column):
         return node
     first, *fields = node.parts
+    if not first.args.get("quoted"):
+        return exp.Var(this=first.name)
     start: Tree = exp.Column(this=first.copy())
     return reduce(lambda left, name: exp.Dot(this=left, expression=name.copy()), fields, start)
 
 
 @lru_cache(maxsize=20_000)
 def _tree(text: str) -> Tree:
-    return parse_one(text, dialect=Verbatim).transform(_first_part_is_the_column)
+    return parse_one(text, dialect=Verbatim).transform(_as_in_a_plan)
 
 
 @lru_cache(maxsize=20_000)
@@ -179,8 +182,12 @@ def conjunction(parts: Iterable[Expr]) -> Expr | None:
     different = list(dict.fromkeys(parts))
     if len(different) < 2:
         return next(iter(different), None)
-    trees = [operand(part.tree.copy()) for part in different]
+    trees = [_side_of_and(part.tree.copy()) for part in different]
     return Expr.of(unwrapped(reduce(lambda a, b: exp.And(this=a, expression=b), trees)))
+
+
+def _side_of_and(tree: Tree) -> Tree:
+    return exp.Paren(this=tree) if isinstance(tree, exp.Connector) else tree
 
 
 _ATOMS = (exp.Column, exp.Dot, exp.Literal, exp.Null, exp.Boolean, exp.Paren)

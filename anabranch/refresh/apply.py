@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from anabranch.catalog.history import COMPLETED, Refresh
 from anabranch.catalog.streams import Input, StreamTable
-from anabranch.errors import BaseExpired, SchemaError, UnknownName, UserError
+from anabranch.errors import BaseExpired, DataError, SchemaError, UnknownName, UserError
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
-from anabranch.model import Action, Delta
+from anabranch.model import Action, Delta, RefreshMode
 from anabranch.names import TableName
 from anabranch.refresh.choose import Choice, Situation, choose
 from anabranch.refresh.definition import Definition, check_columns, define
@@ -66,7 +66,8 @@ def refresh_table(
     """Stage one stream table; upstreams that were refreshed before it are read as staged."""
     definition = redefine(tx, stream)
     sources = gather(tx, seen, stream, definition)
-    choice = choose(situation(runtime, tx, stream, definition, sources))
+    own = seen.inputs.get(stream.name, {}).get(stream.name)
+    choice = choose(situation(runtime, tx, stream, definition, sources, own))
     reads = tuple(sorted(definition.sources | definition.views))
     outcome = Outcome(
         table=stream.name,
@@ -78,15 +79,12 @@ def refresh_table(
         delta_rows=sources.delta_rows,
     )
     before = tx.world.version(stream.name)
-    if choice.action is Action.NO_DATA:
-        after = before
-    else:
-        job = incremental_job if choice.action is Action.DIFFERENTIAL else full_job
-        after = job(runtime, tx, stream, definition, sources, summary(definition, sources, choice))
+    after, choice = run(runtime, tx, stream, definition, sources, choice)
+    outcome = replace(outcome, choice=choice)
     if after.snapshot_id == before.snapshot_id:
         # Only our rows move: they must not overtake somebody who moved the table.
         tx.stage.expect(stream.name, seen.pointers.get(stream.name))
-        return outcome
+        return replace(outcome, choice=without_effect(choice, sources))
     inserted, deleted = net_rows(before, after)
     own = Input(after.location, after.snapshot_id)
     return replace(
@@ -98,17 +96,58 @@ def refresh_table(
     )
 
 
+def run(
+    runtime: Runtime,
+    tx: Transaction,
+    stream: StreamTable,
+    definition: Definition,
+    sources: Sources,
+    choice: Choice,
+) -> tuple[TableVersion, Choice]:
+    """The table after the chosen job, and the choice that held in the end.
+
+    Rows that came and went since the last refresh, and pairs of old and new rows that a join delta
+    meets on its way, were never in the result.  If one of them breaks the query, AUTO recomputes.
+    Where rows only came, everything that is looked at is in the result, and the error is real.
+    """
+    if choice.action is Action.NO_DATA:
+        return tx.world.version(stream.name), choice
+    if choice.action is Action.DIFFERENTIAL:
+        told = summary(definition, sources, choice)
+        try:
+            return incremental_job(runtime, tx, stream, definition, sources, told), choice
+        except DataError as error:
+            if stream.refresh_mode is not RefreshMode.AUTO or sources.insert_only:
+                raise
+            choice = Choice(Action.FULL, f"the changes cannot be computed: {error.message}")
+    told = summary(definition, sources, choice)
+    return full_job(runtime, tx, stream, definition, sources, told), choice
+
+
+def without_effect(choice: Choice, sources: Sources) -> Choice:
+    """The sources changed, the table did not."""
+    if choice.action is not Action.DIFFERENTIAL:
+        return choice
+    reason = f"{sources.delta_rows} changed rows in the sources leave the table as it is"
+    return Choice(Action.NO_DATA, reason)
+
+
 def redefine(tx: Transaction, stream: StreamTable) -> Definition:
+    """The definition over the sources as they are now, for the columns that the table has."""
+    definition = understood(tx, stream)
+    check_columns(stream.name, tx.world.version(stream.name).columns, definition.columns)
+    return definition
+
+
+def understood(tx: Transaction, stream: StreamTable) -> Definition:
     """The definition over the sources as they are now; a source may no longer fit."""
     try:
-        definition = define(tx.world, stream.query)
+        return define(tx.world, stream.query)
     except (UnknownName, UserError) as error:
         raise SchemaError(
             f"{stream.name}: its query no longer fits its sources: {error.message}",
             hint=error.hint or f"ALTER STREAM TABLE {stream.name} AS … gives it another query",
         ) from error
-    check_columns(stream.name, tx.world.version(stream.name).columns, definition.columns)
-    return definition
 
 
 def gather(tx: Transaction, seen: Look, stream: StreamTable, definition: Definition) -> Sources:
@@ -136,6 +175,7 @@ def situation(
     stream: StreamTable,
     definition: Definition,
     sources: Sources,
+    own: Input | None,
 ) -> Situation:
     return Situation(
         table=str(stream.name),
@@ -143,7 +183,7 @@ def situation(
         populated=stream.populated,
         redefined=stream.fingerprint != definition.fingerprint
         or set(sources.before) != set(sources.versions),
-        tampered=tampered(tx.world.version(stream.name), definition),
+        tampered=tampered(tx.world.version(stream.name), definition, own),
         obstacles=tuple(dict.fromkeys(obstacle.code for obstacle in definition.obstacles)),
         expired=sources.expired,
         always=bool(stream.options.get("always")),
@@ -154,9 +194,9 @@ def situation(
     )
 
 
-def tampered(stored: TableVersion, definition: Definition) -> str | None:
-    """Whether somebody else wrote to the stream table."""
-    if not stored.ours:
+def tampered(stored: TableVersion, definition: Definition, own: Input | None) -> str | None:
+    """Whether somebody else wrote to the stream table since our last refresh."""
+    if not stored.ours or not same_rows(stored, own):
         return "another program wrote to the table"
     if not stored.hidden_complete:
         return "files of another program lack the hidden columns"
@@ -165,6 +205,16 @@ def tampered(stored: TableVersion, definition: Definition) -> str | None:
         if not have >= {column.name for column in definition.hidden}:
             return "the stored rows lack the hidden columns"
     return None
+
+
+def same_rows(stored: TableVersion, own: Input | None) -> bool:
+    """Whether nothing but upkeep happened since; a rollback shows an older snapshot of ours."""
+    if own is None or own.snapshot_id == stored.snapshot_id:
+        return True
+    try:
+        return stored.delta(own.snapshot_id).empty
+    except BaseExpired:
+        return False
 
 
 def inputs_now(

@@ -14,9 +14,17 @@ from anabranch.errors import AlreadyExists, InvalidValue, NotIncremental, Refuse
 from anabranch.graph.order import Cycle, closure, dependants, topological
 from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
+from anabranch.refresh.apply import understood
 from anabranch.refresh.definition import Definition, define, same_columns
 from anabranch.refresh.look import Look
-from anabranch.refresh.run import look_now, resolve, stage_part, write_lines
+from anabranch.refresh.run import (
+    alike,
+    look_now,
+    refuse_suspended,
+    resolve,
+    stage_part,
+    write_lines,
+)
 from anabranch.runtime import Runtime, Transaction, check_new_name
 from anabranch.settings import Settings
 from anabranch.sql.tables import tables_of
@@ -46,26 +54,40 @@ def create(
     or_replace: bool = False,
 ) -> None:
     """Make a stream table and, unless told not to, fill it: all in one publish."""
-    if declared.name in look_now(runtime).streams:
-        if if_not_exists:
-            return
-        if or_replace:
-            changes = {
+    refuse_in_transaction(runtime, "created")
+    there = alike(declared.name, look_now(runtime).streams)
+    if there is None:
+        create_all(runtime, [declared])
+    elif or_replace:
+        alter(
+            runtime,
+            there,
+            {
                 "query": declared.query,
                 "schedule": declared.schedule,
                 "refresh_mode": declared.refresh_mode,
-            }
-            alter(runtime, declared.name, changes)
-            return
+                "diamond_consistency": declared.diamond_consistency,
+                "diamond_schedule_policy": declared.diamond_schedule_policy,
+            },
+        )
+    elif not if_not_exists:
         raise AlreadyExists(
-            f"stream table {declared.name} exists already",
+            f"stream table {there} exists already",
             hint="CREATE OR REPLACE STREAM TABLE changes its query",
         )
-    create_all(runtime, [declared])
+
+
+def refuse_in_transaction(runtime: Runtime, verb: str) -> None:
+    if runtime.transaction is not None:
+        raise Refused(
+            f"a stream table cannot be {verb} inside a transaction",
+            hint="do it before or after; create_stream_tables makes several at once",
+        )
 
 
 def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
     """Make a batch of stream tables that may read each other: all of them or none."""
+    refuse_in_transaction(runtime, "created")
 
     def act(tx: Transaction) -> None:
         made: dict[TableName, StreamTable] = {}
@@ -106,7 +128,6 @@ def in_order(declared: Sequence[Declaration]) -> list[Declaration]:
 
 
 def _stream(declared: Declaration, definition: Definition) -> StreamTable:
-    always = any(obstacle.code in ALWAYS_STALE for obstacle in definition.obstacles)
     return StreamTable(
         name=declared.name,
         query=declared.query,
@@ -115,11 +136,16 @@ def _stream(declared: Declaration, definition: Definition) -> StreamTable:
         schedule=declared.schedule,
         diamond_consistency=declared.diamond_consistency,
         diamond_schedule_policy=declared.diamond_schedule_policy,
-        options={"always": True} if always else {},
+        options=options_of(definition),
     )
 
 
 ALWAYS_STALE = frozenset({"TIME_DEPENDENT_FUNCTION", "NONDETERMINISTIC_FUNCTION"})
+
+
+def options_of(definition: Definition) -> dict[str, Any]:
+    always = any(obstacle.code in ALWAYS_STALE for obstacle in definition.obstacles)
+    return {"always": True} if always else {}
 
 
 def fill(
@@ -134,6 +160,7 @@ def fill(
     now = replace(look_now(runtime), pointers=tx.world.pointers, views=tx.world.views)
     seen = replace(now, streams={**now.streams, **made}, reads={**now.reads, **reads})
     order = seen.order(wanted)
+    refuse_suspended(seen, [name for name in order if name not in wanted])
     stale = set(seen.stale(order)).union(wanted)
     done, failure = stage_part(runtime, tx, [name for name in order if name in stale], seen)
     if failure is not None:
@@ -156,26 +183,56 @@ def check_mode(name: TableName, mode: RefreshMode, definition: Definition) -> No
 
 
 def alter(runtime: Runtime, name: TableName, changes: Mapping[str, Any]) -> None:
-    """Set schedule, mode, query or options; a new query refills the table in the same publish."""
+    """Set schedule, mode, query or options.
+
+    A new query refills the table and brings those that read it along, in the same publish.
+    """
+    refuse_in_transaction(runtime, "altered")
     name = resolve(runtime, name)
 
     def act(tx: Transaction) -> None:
         seen = look_now(runtime)
         stream = replace(seen.streams[name], **changes)
+        tx.later(lambda c, cut_id: (streams.change(c, name, **changes), None)[1])
+        if not changes.keys() & {"query", "refresh_mode"}:
+            return
         definition = define(tx.world, stream.query)
         check_mode(name, stream.refresh_mode, definition)
-        tx.later(lambda c, cut_id: (streams.change(c, name, **changes), None)[1])
-        if "query" not in changes:
-            return
-        reads = tuple(sorted(definition.sources | definition.views))
-        check_no_cycle(seen, name, reads)
-        if not same_columns(tx.world.version(name).columns, definition.columns):
-            tx.stage.set_columns(name, definition.columns)
-        tx.later(lambda c, cut_id: streams.set_dependencies(c, {name: reads}))
-        if stream.populated:
-            fill(runtime, tx, {name: stream}, {name: reads}, [name], ALTER)
+        if "query" in changes:
+            requery(runtime, tx, seen, stream, definition)
 
     runtime.write("alter stream table", act)
+
+
+def requery(
+    runtime: Runtime, tx: Transaction, seen: Look, stream: StreamTable, definition: Definition
+) -> None:
+    """Another query: other columns perhaps, other sources, and all rows anew."""
+    name, options = stream.name, options_of(definition)
+    reads = tuple(sorted(definition.sources | definition.views))
+    check_no_cycle(seen, name, reads)
+    fit_columns(tx, name, definition)
+
+    def rows(c: Connection, cut_id: int) -> None:
+        streams.change(c, name, options=options)
+        streams.set_dependencies(c, {name: reads})
+
+    tx.later(rows)
+    if not stream.populated:
+        return
+    changed = replace(stream, options=options)
+    readers = closure([name], dependants(seen.reads)) - {name}
+    wanted = [name]
+    for reader in seen.order():
+        if reader in readers:
+            fit_columns(tx, reader, understood(tx, seen.streams[reader]))
+            wanted += [reader] if seen.streams[reader].populated else []
+    fill(runtime, tx, {name: changed}, {name: reads}, wanted, ALTER)
+
+
+def fit_columns(tx: Transaction, name: TableName, definition: Definition) -> None:
+    if not same_columns(tx.world.version(name).columns, definition.columns):
+        tx.stage.set_columns(name, definition.columns)
 
 
 def check_no_cycle(seen: Look, name: TableName, reads: tuple[TableName, ...]) -> None:
@@ -222,8 +279,9 @@ def drop(
     runtime: Runtime, name: TableName, *, cascade: bool = False, if_exists: bool = False
 ) -> None:
     """Remove a stream table; with `cascade` also every stream table that reads it."""
+    refuse_in_transaction(runtime, "dropped")
     seen = look_now(runtime)
-    if if_exists and name not in seen.streams:
+    if if_exists and alike(name, seen.streams) is None:
         return
     name = resolve(runtime, name)
 

@@ -14,7 +14,7 @@ from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import delta_frame, frame
 from anabranch.engine.write import write
 from anabranch.lake.version import TableVersion
-from anabranch.model import Action, Delta, Reading
+from anabranch.model import Action, Columns, Delta, Reading
 from anabranch.names import TableName
 from anabranch.plan.nodes import Given, Join, Node, Scan, Version
 from anabranch.plan.walk import walk
@@ -116,7 +116,7 @@ def full_job(
         kept = definition.kept
         rows = scans.run(kept.full) if kept is not None else tx.world.sql(definition.query)
         if compare:
-            rows = replace_all(reader(session, stored), rows, visible, rewrite=True)
+            rows = replace_all(reader(session, stored, hidden), rows, visible, rewrite=True)
         elif isinstance(kept, (Combine, Replace)):
             rows = add_all(rows, (*visible, *hidden), hashed=False)
         else:
@@ -174,8 +174,8 @@ def rescan_needed(definition: Definition, sources: Sources) -> bool:
     return extrema and not sources.insert_only
 
 
-def reader(session: SparkSession, stored: TableVersion) -> Stored:
-    by_name = {column.name: column for column in (*stored.columns, *stored.hidden)}
+def reader(session: SparkSession, stored: TableVersion, hidden: Columns) -> Stored:
+    by_name = {column.name: column for column in (*stored.columns, *hidden)}
 
     def read(names: Sequence[str]) -> DataFrame:
         columns = tuple(by_name[name] for name in names)
@@ -210,7 +210,7 @@ class Job:
 
     @property
     def read(self) -> Stored:
-        return reader(self.scans.session, self.stored)
+        return reader(self.scans.session, self.stored, self.definition.hidden)
 
     def by_rows(self, kept: ByRows) -> DataFrame | None:
         node = kept.delta(self.changed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from anabranch.catalog import history, streams, tables
 from anabranch.catalog.history import COMPLETED, FAILED, SKIPPED, Refresh
 from anabranch.catalog.streams import StreamTable
 from anabranch.errors import AnabranchError, InternalError, PublishConflict, Refused, UnknownName
-from anabranch.graph.order import connected
+from anabranch.graph.order import closure, connected, dependants
 from anabranch.model import Action, Status
 from anabranch.names import TableName
 from anabranch.refresh.apply import Outcome, refresh_table
@@ -50,7 +50,9 @@ def refresh(
     order = seen.order(chosen)
     if chosen is not None:
         refuse_suspended(seen, order)
-    order = [name for name in order if seen.streams[name].status is not Status.SUSPENDED]
+    waiting = blocked(seen, order)
+    results += record_blocked(runtime, waiting, initiated_by)
+    order = [name for name in order if name not in waiting and not suspended(seen, name)]
     stale = set(seen.stale(order))
     parts = connected(order, seen.reads)
     idle = [part for part in parts if not stale.intersection(part)]
@@ -80,20 +82,57 @@ def resolve(runtime: Runtime, name: TableName) -> TableName:
     """The name of a stream table as it is kept."""
     with runtime.store.reading() as c:
         known = streams.all_streams(c)
+    found = alike(name, known)
+    if found is None:
+        raise UnknownName(
+            f"there is no stream table {name}", name=str(name), known=[str(each) for each in known]
+        )
+    return found
+
+
+def alike(name: TableName, known: Collection[TableName]) -> TableName | None:
+    """The name itself, else the only one that differs in case."""
     if name in known:
         return name
-    alike = [other for other in known if str(other).lower() == str(name).lower()]
-    if len(alike) == 1:
-        return alike[0]
-    raise UnknownName(
-        f"there is no stream table {name}", name=str(name), known=[str(each) for each in known]
-    )
+    found = [other for other in known if str(other).lower() == str(name).lower()]
+    return found[0] if len(found) == 1 else None
+
+
+def suspended(seen: Look, name: TableName) -> bool:
+    return seen.streams[name].status is Status.SUSPENDED
 
 
 def refuse_suspended(seen: Look, order: Sequence[TableName]) -> None:
     for name in order:
-        if seen.streams[name].status is Status.SUSPENDED:
+        if suspended(seen, name):
             raise Refused(f"{name} is suspended", hint=f"ALTER STREAM TABLE {name} RESUME")
+
+
+def blocked(seen: Look, order: Sequence[TableName]) -> dict[TableName, TableName]:
+    """Tables that read a suspended one, and which: with it they would mix two versions."""
+    readers = dependants(seen.reads)
+    return {
+        reader: name
+        for name in order
+        if suspended(seen, name)
+        for reader in closure([name], readers)
+        if reader in seen.streams and not suspended(seen, reader)
+    }
+
+
+def record_blocked(
+    runtime: Runtime, waiting: Mapping[TableName, TableName], initiated_by: str
+) -> list[Refresh]:
+    lines = [
+        Refresh(
+            name, Action.SKIP, SKIPPED, reason=f"{for_} is suspended", initiated_by=initiated_by
+        )
+        for name, for_ in sorted(waiting.items())
+    ]
+    if lines:
+        with runtime.store.writing() as c:
+            history.add(c, lines)
+    return lines
 
 
 def record_idle(runtime: Runtime, names: Sequence[TableName], initiated_by: str) -> list[Refresh]:
@@ -155,8 +194,8 @@ def stage_part(
             outcome = refresh_table(runtime, tx, seen, stream, done)
         except PublishConflict:
             raise
-        except AnabranchError as error:
-            return list(done.values()), Failure(name, error, _ms(start))
+        except Exception as error:
+            return list(done.values()), Failure(name, named(error, name), _ms(start))
         done[name] = replace(outcome, duration_ms=_ms(start))
         facts = {
             "table": str(name),
@@ -165,6 +204,18 @@ def stage_part(
         }
         runtime.progress("refresh_finished", facts)
     return list(done.values()), None
+
+
+def named(error: Exception, table: TableName) -> AnabranchError:
+    """The error with the table's name; one that is not ours is a bug of ours."""
+    if not isinstance(error, AnabranchError):
+        found = InternalError(f"{table}: {type(error).__name__}: {error}")
+        found.__cause__ = error
+        return found
+    if str(table) not in error.message:
+        error.message = f"{table}: {error.message}"
+        error.args = (error.message,)
+    return error
 
 
 def publish_part(
@@ -196,6 +247,8 @@ def write_lines(
 def write_outcome(c: Connection, tx: Transaction, outcome: Outcome) -> None:
     """What the table has read, where it stands, and that it is well."""
     name = outcome.table
+    stream = streams.get(c, name)
+    stays = stream is not None and stream.status is Status.SUSPENDED
     streams.set_inputs(c, {name: outcome.inputs})
     streams.set_frontiers(c, {name: outcome.frontier})
     streams.set_dependencies(c, {name: outcome.reads})
@@ -203,7 +256,7 @@ def write_outcome(c: Connection, tx: Transaction, outcome: Outcome) -> None:
         c,
         name,
         populated=True,
-        status=Status.ACTIVE,
+        status=Status.SUSPENDED if stays else Status.ACTIVE,
         fingerprint=outcome.fingerprint,
         consecutive_errors=0,
         last_error=None,

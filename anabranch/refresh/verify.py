@@ -10,10 +10,11 @@ from pyspark.sql import DataFrame
 from anabranch.engine.compare import bag_difference
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import frame
-from anabranch.errors import Refused, UserError
+from anabranch.errors import Refused, UnknownName, UserError
 from anabranch.model import Reading
 from anabranch.names import TableName
 from anabranch.refresh.look import Look, look
+from anabranch.refresh.run import alike
 from anabranch.runtime import Runtime
 from anabranch.sql.tables import rebind, tables_of
 from anabranch.world import World
@@ -26,9 +27,13 @@ def verify(runtime: Runtime, name: TableName) -> dict[str, Any]:
     with runtime.store.reading() as c:
         seen = look(c, runtime.lake)
     world = World(runtime.lake, runtime.spark, seen.pointers, seen.views)
-    stream = seen.streams.get(name)
-    if stream is None:
-        raise UserError(f"{name} is not a stream table", hint="only stream tables have a query")
+    found = alike(name, seen.streams)
+    if found is None:
+        if world.find(name) is not None:
+            raise UserError(f"{name} is not a stream table", hint="only stream tables have a query")
+        known = [str(each) for each in seen.streams]
+        raise UnknownName(f"there is no stream table {name}", name=str(name), known=known)
+    name, stream = found, seen.streams[found]
     if not stream.populated:
         raise Refused(f"{name} has not been filled yet", hint=f"REFRESH STREAM TABLE {name}")
     frontier = seen.frontiers[name]

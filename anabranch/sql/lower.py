@@ -168,6 +168,8 @@ class _Lowering:
         rows: list[Node] = []
         for row in tree.expressions:
             cells = row.expressions if isinstance(row, exp.Tuple) else [row]
+            if any(isinstance(cell, (exp.Alias, exp.Aliases)) for cell in cells):
+                raise Stop(place.source.obstacle("UNSUPPORTED_SYNTAX", tree))  # VALUES 1, 2 AS t(a)
             exprs = [Expr.of(resolver.resolve(cell)) for cell in cells]
             named = tuple(Item(f"col{i + 1}", expr) for i, expr in enumerate(exprs))
             rows.append(Project(OneRow(), named))

@@ -9,14 +9,16 @@ from sqlglot import exp
 from anabranch.plan.exprs import Tree, meaning, unwrapped
 from anabranch.sql import functions
 from anabranch.sql.source_text import SourceText
-from anabranch.sql.support import Obstacle
+from anabranch.sql.support import Obstacle, obstacle
 
 _FROM_ITEMS = (exp.From, exp.Join, exp.CTE, exp.SetOperation, exp.Lateral)
 
 
 def find_obstacles(source: SourceText) -> Iterator[Obstacle]:
-    if any(token.text == "|>" for token in source.tokens):
-        yield source.obstacle("PIPE_SYNTAX", source.tree, "|>")
+    for token in source.tokens:
+        if token.text == "|>":
+            yield obstacle("PIPE_SYNTAX", *source.position(token.start), view=source.view)
+            break
     for node in source.tree.walk():
         yield from _of(source, node)
 
@@ -54,6 +56,9 @@ def _of(source: SourceText, node: Tree) -> Iterator[Obstacle]:
             yield source.obstacle("GROUPING_SETS", node, "ROLLUP", "CUBE", "GROUPING")
         case exp.With() if node.args.get("recursive"):
             yield source.obstacle("RECURSION", node, "RECURSIVE")
+        case exp.DataType() if node.this in (exp.DType.TIME, exp.DType.TIMETZ):
+            # the SQL library writes TIME back as TIMESTAMP
+            yield source.obstacle("UNSUPPORTED_SYNTAX", node, "TIME", what="TIME")
         case exp.QueryTransform():
             yield source.obstacle("SCRIPT", node)
         case exp.CurrentDate() | exp.CurrentTimestamp():

@@ -63,6 +63,10 @@ class SourceText:
         start = self.start(node)
         if words:
             start = self.keyword(start, words)
+        return self.position(start)
+
+    def position(self, start: int) -> tuple[int, int]:
+        """Line and column of an offset, from 1."""
         return self.text.count("\n", 0, start) + 1, start - self.text.rfind("\n", 0, start)
 
     def start(self, node: Tree | None) -> int:

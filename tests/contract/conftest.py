@@ -10,27 +10,21 @@ import psycopg
 import pytest
 
 from tests.contract.world import World
-from tests.postgres import binaries, postgres_server
+from tests.postgres import postgres_url
 
-
-@pytest.fixture(scope="session")
-def postgres_url() -> Iterator[str]:
-    if binaries() is None:
-        pytest.skip("PostgreSQL is not installed")
-    with postgres_server() as url:
-        yield url
+__all__ = ["postgres_url"]  # a fixture, found by its name
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A new, empty database."""
+    """A new, empty database (a schema of its own is as good, and made much faster)."""
     if request.param == "sqlite":
         return str(tmp_path / "catalog.db")
     server: str = request.getfixturevalue("postgres_url")
     name = f"t{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    return server.replace("/postgres?", f"/{name}?")
+        connection.execute(f'CREATE SCHEMA "{name}"')
+    return f"{server}&options=-csearch_path%3D{name}"
 
 
 @pytest.fixture

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.manifest import DataFileContent
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+)
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
@@ -19,9 +25,10 @@ from anabranch.lake.places import location_of, same_form
 from anabranch.lake.publish import publish
 from anabranch.lake.schemas import AddColumn, AllowNull, DropColumn, RenameColumn, WidenColumn
 from anabranch.lake.stage import Stage
+from anabranch.lake.version import check_readable
 from anabranch.model import Column
 from anabranch.names import TableName
-from tests.contract.world import COLUMNS, HIDDEN, T, World, bag, find, written
+from tests.contract.world import COLUMNS, HIDDEN, T, World, bag, find, net, written
 
 
 @pytest.fixture(params=["plain", "with space", "größe-日本", "100%25+x", "hash#q?x"])
@@ -211,6 +218,47 @@ def test_tables_that_are_only_read(world: World) -> None:
     assert bag(version) == {(1, "eu"): 1, (2, "us"): 1}
     with Stage(world.lake) as stage, pytest.raises(Unsupported, match="is partitioned"):
         stage.commit_rows(name, written(stage, name, add=[(3, "eu")]))
+
+
+def test_tables_of_format_version_1(world: World) -> None:
+    """Tables of others from the old days are read, and brought to version 2 by our first write."""
+    catalog, name = world.foreign(), TableName.of("their", "old")
+    catalog.create_namespace("their")
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "region", StringType()))
+    table = catalog.create_table(
+        ("their", "old"),
+        schema,
+        location=world.lake.warehouse.location + "/old",
+        properties={"format-version": "1"},
+    )
+    table.append(pa.table({"id": [1, 2], "region": ["eu", "us"]}))
+    before = world.lake.current(name)
+    assert before.metadata.format_version == 1 and before.rows == 2
+    after = world.mark([(1, "eu")], name, add=[(3, "eu")])
+    assert after.metadata.format_version == 2
+    assert world.seen_by_pyiceberg(name) == bag(after) == {(2, "us"): 1, (3, "eu"): 1}
+    assert net(after.delta(before.snapshot_id)) == {(1, "eu"): -1, (3, "eu"): 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "form", "text"),
+    [
+        (DataFileContent.EQUALITY_DELETES, FileFormat.PARQUET, "equality deletes"),
+        (DataFileContent.POSITION_DELETES, FileFormat.PUFFIN, "deletion vectors"),
+        (DataFileContent.DATA, FileFormat.ORC, "ORC files"),
+    ],
+)
+def test_files_that_cannot_be_read_exactly(
+    tmp_path: Path, content: DataFileContent, form: FileFormat, text: str
+) -> None:
+    world = World(str(tmp_path / "catalog.db"), tmp_path / "warehouse")
+    version = world.create()
+    file = DataFile.from_args(content=content, file_path="x", file_format=form, record_count=1)
+    file.spec_id = 0
+    entry = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, data_file=file)
+    with pytest.raises(Unsupported, match=f"table shop.sales has {text}"):
+        check_readable(version, [entry])
+    world.close()
 
 
 def test_types_of_others_that_cannot_be_read(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import anabranch
 from anabranch.cli.main import cli
 from anabranch.settings import TABLE
 
@@ -73,15 +75,17 @@ def test_python_in_the_pages_is_python() -> None:
             compile(block, str(page), "exec")
 
 
-def test_the_readme_example_runs(tmp_path: Path) -> None:
+def test_the_readme_example_runs_and_others_can_read_its_tables(tmp_path: Path) -> None:
     (block,) = python_blocks(ROOT / "README.md")
-    done = _run(block, tmp_path)
-    assert "12.50" in done and "'equal': True" in done
-
-
-def test_the_storage_example_reads_the_readme_example(tmp_path: Path) -> None:
-    _run(python_blocks(ROOT / "README.md")[0], tmp_path)
+    said = _run(block, tmp_path)
+    assert "12.50" in said and "'equal': True" in said
     assert "revenue" in _run(python_blocks(ROOT / "docs" / "storage.md")[0], tmp_path)
+
+
+def test_the_version_is_one() -> None:
+    text = (ROOT / "pyproject.toml").read_text("utf-8")
+    assert f'version = "{anabranch.__version__}"' in text
+    assert f"## {anabranch.__version__}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 
 @pytest.mark.slow
@@ -92,7 +96,11 @@ def test_examples_run(example: Path, tmp_path: Path) -> None:
 
 def _run(program: str, folder: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

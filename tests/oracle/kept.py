@@ -7,7 +7,7 @@ statements change it, and brings the stored rows up to date from the differences
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -25,6 +25,7 @@ from anabranch.sql.render import to_sql
 Row = tuple[Any, ...]
 Bag = Counter[Row]
 
+_COMBINE: dict[str, Callable[[list[Any]], Any]] = {"sum": sum, "min": min, "max": max}
 _SPARK_TYPES = {
     "TINYINT": "tinyint",
     "SMALLINT": "smallint",
@@ -55,7 +56,9 @@ class World:
             self.db.execute(f"CREATE VIEW {name}_now AS SELECT * FROM now.{name}")
             self.db.execute(f"CREATE VIEW {name}_after AS SELECT * FROM now.{name}")
             self.db.execute(f"CREATE VIEW {name}_before AS SELECT * FROM was.{name}")
-            self.db.execute(f"CREATE TABLE {name}_delta AS SELECT *, 1::BIGINT AS {WEIGHT} FROM now.{name}")
+            self.db.execute(
+                f"CREATE TABLE {name}_delta AS SELECT *, 1::BIGINT AS {WEIGHT} FROM now.{name}"
+            )
         self.db.execute("SET schema = 'now'")
 
     @property
@@ -67,6 +70,10 @@ class World:
             )
             for name in self.names
         }
+
+    def reset(self) -> None:
+        for name in self.names:
+            self.db.execute(f"DELETE FROM now.{name}")
 
     def begin(self) -> None:
         for name in self.names:
@@ -107,10 +114,14 @@ class World:
 
     def bind(self, name: str, node: Node, rows: Sequence[Row]) -> Given:
         """Rows with the columns and types of a node, as a relation of that name."""
-        self.db.execute(f"CREATE OR REPLACE TABLE main.{name} AS SELECT * FROM ({self.sql(node)}) LIMIT 0")
+        self.db.execute(
+            f"CREATE OR REPLACE TABLE main.{name} AS SELECT * FROM ({self.sql(node)}) LIMIT 0"
+        )
         if rows:
             marks = ", ".join("?" for _ in node.columns)
-            self.db.executemany(f"INSERT INTO main.{name} VALUES ({marks})", [list(row) for row in rows])
+            self.db.executemany(
+                f"INSERT INTO main.{name} VALUES ({marks})", [list(row) for row in rows]
+            )
         return Given(name, node.columns)
 
     def types(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
@@ -165,7 +176,9 @@ class Kept:
         views = {TableName.parse(name): text for name, text in self.views.items()}
         described = self.world.db.execute("DESCRIBE " + duck(self._inlined())).fetchall()
         names = tuple(f"c{i}" for i in range(len(described)))
-        output = tuple(Column(name, spark_type(row[1])) for name, row in zip(names, described, strict=True))
+        output = tuple(
+            Column(name, spark_type(row[1])) for name, row in zip(names, described, strict=True)
+        )
         return lower(self.query, self.world.columns, views, self.world.types, output=output)
 
     def _inlined(self) -> str:
@@ -215,7 +228,7 @@ class Kept:
         doubted = []
         for change in self._dicts(plan.columns, self.world.rows(plan)):
             key = tuple(change[name] for name in key_names)
-            new = {name: None for name in kept.full.columns} | dict(zip(key_names, key, strict=True))
+            new = dict.fromkeys(kept.full.columns) | dict(zip(key_names, key, strict=True))
             if self._merge(kept, groups.setdefault(key, new), change):
                 doubted.append(key)
         self._rescan(kept, groups, doubted, key_names)
@@ -223,7 +236,9 @@ class Kept:
         assert all(g["_ab_n"] >= 0 for g in alive)
         self._output(kept, alive)
 
-    def _by_key(self, columns: Sequence[str], rows: Sequence[Row], keys: Sequence[str]) -> dict[Row, dict[str, Any]]:
+    def _by_key(
+        self, columns: Sequence[str], rows: Sequence[Row], keys: Sequence[str]
+    ) -> dict[Row, dict[str, Any]]:
         found = {}
         for group in self._dicts(columns, rows):
             found[tuple(group[name] for name in keys)] = group
@@ -239,13 +254,17 @@ class Kept:
         for state in kept.state:
             before = old[state.name]
             values = [value for value in (before, change[state.name]) if value is not None]
-            combine = {"sum": sum, "min": min, "max": max}[state.combine]
+            combine = _COMBINE[state.combine]
             old[state.name] = combine(values) if values else None
             if state.deleted and (gone := change[state.deleted]) is not None:
-                doubt |= before is None or (gone <= before if state.combine == "min" else gone >= before)
+                doubt |= before is None or (
+                    gone <= before if state.combine == "min" else gone >= before
+                )
         return doubt
 
-    def _rescan(self, kept: Combine, groups: dict[Row, dict[str, Any]], doubted: list[Row], names: list[str]) -> None:
+    def _rescan(
+        self, kept: Combine, groups: dict[Row, dict[str, Any]], doubted: list[Row], names: list[str]
+    ) -> None:
         if not doubted:
             return
         if names:
@@ -282,7 +301,9 @@ class Kept:
             groups.pop(key, None)
         given = self.world.bind("keys", touched, keys)
         fresh = self.world.rows(kept.recompute(given))
-        assert {tuple(g[n] for n in names) for g in self._dicts(kept.full.columns, fresh)} <= set(keys)
+        assert {tuple(g[n] for n in names) for g in self._dicts(kept.full.columns, fresh)} <= set(
+            keys
+        )
         rest = [tuple(group[name] for name in kept.full.columns) for group in groups.values()]
         self.stored = [*rest, *fresh]
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+
+T = TypeVar("T")
 
 TABLES = {
     "a": "id INT, k INT, v VARCHAR",
@@ -37,7 +40,7 @@ class Builder:
     aliases: int = 0
     ctes: dict[str, list[Col]] = field(default_factory=dict)
 
-    def pick(self, *choices):  # type: ignore[no-untyped-def]
+    def pick(self, *choices: T) -> T:
         return self.draw(st.sampled_from(choices))
 
     def chance(self, percent: int) -> bool:
@@ -69,12 +72,17 @@ class Builder:
             items = self.items(cols, shape)
             word = "DISTINCT " if kind == "distinct" else ""
             return f"SELECT {word}{_listed(items)} FROM {source}{where}", _outputs(items)
-        keys = [self.value(cols) for _ in range(self.draw(st.integers(1, 2)))] if kind == "grouped" else []
+        keys = (
+            [self.value(cols) for _ in range(self.draw(st.integers(1, 2)))]
+            if kind == "grouped"
+            else []
+        )
         items = self.grouped_items(cols, keys, shape)
         group = f" GROUP BY {', '.join(key.text for key in keys)}" if keys else ""
         having = ""
         if keys and self.chance(25):
-            having = f" HAVING {self.call(cols, 'int').text} {self.pick('>', '<=', '=')} {self.pick(0, 1, 2, 4)}"
+            test = f"{self.pick('>', '<=', '=')} {self.pick(0, 1, 2, 4)}"
+            having = f" HAVING {self.call(cols, 'int').text} {test}"
         return f"SELECT {_listed(items)} FROM {source}{where}{group}{having}", _outputs(items)
 
     def items(self, cols: list[Col], shape: list[str] | None) -> list[Col]:
@@ -101,7 +109,9 @@ class Builder:
         if kind == "real":
             return Col(f"avg({self.value(cols, 'int').text}){where}", "real")
         if kind == "dec":
-            return Col(f"{self.pick('sum', 'min', 'max')}({self.value(cols, 'dec').text}){where}", "dec")
+            return Col(
+                f"{self.pick('sum', 'min', 'max')}({self.value(cols, 'dec').text}){where}", "dec"
+            )
         value = self.value(cols, "int").text
         text = self.pick(
             "count(*)",
@@ -120,18 +130,20 @@ class Builder:
             left, right = self.pick(("a", "b"), ("b", "c"), ("a", "c"))
             cols = [Col("k", "int"), Col(f"{left}.id", "int"), Col(f"{right}.k", "int")]
             cols.append(Col("v" if left == "a" else "w", "text"))
-            return self.pick(f"{left} JOIN {right} USING (k)", f"{left} JOIN {right} USING (k)"), cols
+            return self.pick(
+                f"{left} JOIN {right} USING (k)", f"{left} JOIN {right} USING (k)"
+            ), cols
         text, cols = self.source(depth)
         for _ in range(self.pick(0, 0, 1, 1, 2)):
             right, more = self.source(depth)
             text, cols = self.joined(text, cols, right, more)
         return text, cols
 
-    def joined(self, text: str, cols: list[Col], right: str, more: list[Col]) -> tuple[str, list[Col]]:
+    def joined(
+        self, text: str, cols: list[Col], right: str, more: list[Col]
+    ) -> tuple[str, list[Col]]:
         both = cols + more
-        kind = self.pick("equal", "equal", "equal", "other", "comma", "cross")
-        if kind == "comma":
-            return f"{text} CROSS JOIN {right}", both
+        kind = self.pick("equal", "equal", "equal", "other", "cross")
         if kind == "cross":
             return f"{text} CROSS JOIN {right}", both
         if kind == "other":
@@ -157,7 +169,7 @@ class Builder:
     def column(self, cols: list[Col], kind: str) -> str:
         fitting = [col.text for col in cols if col.kind == kind]
         if fitting:
-            return str(self.pick(*fitting))
+            return self.pick(*fitting)
         return {"int": "2", "text": "'x'", "dec": "CAST(1.5 AS DECIMAL(8,2))"}[kind]
 
     def value(self, cols: list[Col], kind: str = "") -> Col:
@@ -191,7 +203,7 @@ class Builder:
         )
         if self.chance(20):
             return f"({simple} {self.pick('AND', 'OR')} {self.condition(cols)})"
-        return f"NOT {simple}" if self.chance(10) else str(simple)
+        return f"NOT {simple}" if self.chance(10) else simple
 
 
 def _listed(items: list[Col]) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.oracle.kept import Kept, World
 from tests.oracle.queries import TABLES, inserts, queries, windows
 
-EXAMPLES = int(os.environ.get("ANABRANCH_ORACLE_EXAMPLES", "300"))
+EXAMPLES = int(os.environ.get("ANABRANCH_ORACLE_EXAMPLES", "200"))
 WORLD = World(TABLES)
 
 
@@ -25,8 +25,7 @@ WORLD = World(TABLES)
 def test_incremental_equals_recompute(
     query: str, start: list[str], changes: list[list[str]], noise: bool
 ) -> None:
-    for name in TABLES:
-        WORLD.db.execute(f"DELETE FROM {name}")
+    WORLD.reset()
     WORLD.db.execute("; ".join(start))
     kept = Kept.of(WORLD, query)
     assume(kept is not None)

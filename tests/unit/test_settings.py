@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.errors import InvalidValue, UnknownName
+from anabranch.errors import InvalidValue, UnknownName, Unreachable
 from anabranch.settings import TABLE, Settings, environment
 
 
@@ -227,3 +227,13 @@ def test_set_cannot_move_the_catalog() -> None:
 def test_names_in_any_case_and_with_prefix() -> None:
     settings = Settings.load().with_("ANABRANCH.Tick_Interval".replace("ANABRANCH", "anabranch"), 2)
     assert settings.tick_interval == 2.0
+
+
+def test_the_home_is_made_only_when_the_catalog_is_there(tmp_path: Path) -> None:
+    Settings.load("a/b").create_home()
+    assert (tmp_path / "a" / "b").is_dir()
+    Settings.load("postgresql://h/db", warehouse="/w").create_home()
+    assert not (tmp_path / ".anabranch").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(Unreachable, match="cannot be made"):
+        Settings.load("file/below").create_home()

@@ -125,6 +125,7 @@ def ab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeAnabranc
     for setting in TABLE.values():
         monkeypatch.delenv(setting.variable, raising=False)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / ".anabranch").mkdir()
     fake = FakeAnabranch()
 
     def connect(session: CliSession, settings: Settings) -> FakeAnabranch:

@@ -122,6 +122,15 @@ def test_sql_says_what_a_write_did(ab: FakeAnabranch, capsys: Capture) -> None:
     assert json.loads(capsys.readouterr().out)["rows_inserted"] == 2
 
 
+def test_a_home_that_is_not_there_is_not_made_by_looking(
+    ab: FakeAnabranch, tmp_path: Path, capsys: Capture
+) -> None:
+    assert run(["--home", "typo", "status"]) == 1
+    assert "there is no catalog in" in capsys.readouterr().err
+    assert not (tmp_path / "typo").exists()
+    assert run(["--home", "typo", "sql", "SELECT 1"]) == 0
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [

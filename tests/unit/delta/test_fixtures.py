@@ -47,17 +47,24 @@ def load(path: Path) -> list[Case]:
 CASES = [(path.stem, case) for path in sorted(FIXTURES.glob("*.sql")) for case in load(path)]
 
 
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World(TABLES)
+
+
 @pytest.mark.parametrize("noise", [False, True], ids=["plain", "noisy"])
 @pytest.mark.parametrize("case", [pytest.param(c, id=f"{s}: {c.title}") for s, c in CASES])
-def test_case(case: Case, noise: bool) -> None:
-    world = World(TABLES)
+def test_case(world: World, case: Case, noise: bool) -> None:
+    world.reset()
     kept = Kept(world, case.query)
     for statements, expected in case.windows:
         world.begin()
         world.db.execute(statements.replace("`", '"'))
         kept.refresh(world.end(noise))
         if expected is not None:
-            rows = [] if expected == "nothing" else world.db.execute(f"VALUES {expected}").fetchall()
+            rows = (
+                [] if expected == "nothing" else world.db.execute(f"VALUES {expected}").fetchall()
+            )
             assert kept.visible == Counter(rows)
 
 

@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
 
-from anabranch.errors import InternalError
+from anabranch.errors import InternalError, InvalidValue
 from anabranch.lake.footers import data_files, delete_files
 from anabranch.lake.marks import Marks
 from anabranch.lake.prune import pruned
@@ -86,12 +86,14 @@ def test_numbers_with_nan_are_never_pruned(tmp_path: Path) -> None:
 
 
 def test_columns_outside_the_schema_and_odd_names(tmp_path: Path) -> None:
-    """A column `a.b` beside a struct `a` with a field `b`; hidden columns; renamed columns."""
-    columns = (Column("a", "struct<b:bigint,c:array<string>>"), Column("a.b", "bigint"))
-    schema = schema_of(columns)
+    """A column that looks like a field of a struct; hidden columns; renamed columns."""
+    inner = Column("a", "struct<b:bigint,c:array<string>>")
+    with pytest.raises(InvalidValue, match="multiple fields for name a.b"):
+        schema_of((inner, Column("a.b", "bigint")))
+    schema = schema_of((inner, Column("x.b", "bigint")))
     hidden = pa.field("_ab_n", pa.int64(), metadata={"PARQUET:field_id": "10001"})
     shape = schema_to_pyarrow(schema)
-    shape = pa.schema([shape.field(0), shape.field(1).with_name("was a.b"), hidden])
+    shape = pa.schema([shape.field(0), shape.field(1).with_name("a.b"), hidden])
     path = str(tmp_path / "f.parquet")
     rows = pa.table([[{"b": 1, "c": ["x", "y"]}], [7], [3]], schema=shape)
     pq.write_table(rows, path)
