@@ -10,12 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
-
 from anabranch.catalog import cuts
 from anabranch.catalog import views as view_rows
-from anabranch.catalog.store import Store
+from anabranch.catalog.store import Connection, Store
 from anabranch.errors import AlreadyExists, PublishConflict, Refused
 from anabranch.lake.lake import Lake
 from anabranch.lake.publish import publish
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
     from anabranch.engine.session import Spark
 
 T = TypeVar("T")
-Rows = Callable[[Connection, int], None]  # writes our rows in the transaction of a publish
+Rows = Callable[[Connection, int | None], None]  # writes our rows in the transaction of a publish
 ATTEMPTS = 20  # times a write is done anew when another process published first
 
 
@@ -67,12 +64,9 @@ class Transaction:
         if not self._rows and not self.stage.changes:
             self.stage.abort()
             return None
-        try:
-            return publish(self.stage, kind, self._write_rows)
-        except IntegrityError as error:
-            raise AlreadyExists("another process created the same name first") from error
+        return publish(self.stage, kind, self._write_rows)
 
-    def _write_rows(self, c: Connection, cut_id: int) -> None:
+    def _write_rows(self, c: Connection, cut_id: int | None) -> None:
         for rows in self._rows:
             rows(c, cut_id)
 

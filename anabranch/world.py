@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import frame
-from anabranch.errors import UnknownName, UserError
+from anabranch.errors import AnabranchError, SqlSyntaxError, UnknownName, UserError
 from anabranch.lake.lake import Lake
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import TableVersion
@@ -95,7 +95,20 @@ class World:
         """A query over tables and views of this cut."""
         with Inputs(self.spark.session) as inputs:
             text = self.bind(inputs, query)
-            return run_sql(self.spark.session, text, labels=inputs.labels)
+            try:
+                return run_sql(self.spark.session, text, labels=inputs.labels)
+            except SqlSyntaxError:
+                self._show_place(query)
+                raise
+
+    def _show_place(self, query: str) -> None:
+        """Raise the syntax error at its place in the text as it was written."""
+        try:
+            run_sql(self.spark.session, query)
+        except SqlSyntaxError:
+            raise
+        except AnabranchError:
+            return
 
     def bind(
         self,

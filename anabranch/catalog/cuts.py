@@ -45,6 +45,11 @@ def advance(c: Connection) -> int:
     return current(c)
 
 
+def hold(c: Connection) -> None:
+    """Wait in the same queue as publishes, without a cut: for changes of our own rows only."""
+    c.execute(select(tables.meta.c.cut).with_for_update()).scalar_one()
+
+
 def add(c: Connection, cut_id: int, kind: str, versions: Iterable[Version]) -> None:
     """Record a cut and what it changed; older versions of the same tables end with it."""
     c.execute(insert(tables.cuts).values(cut_id=cut_id, published_at=tables.now(), kind=kind))

@@ -21,6 +21,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from anabranch.catalog import tables
 from anabranch.errors import InvalidValue, Unreachable
 
+__all__ = ["Connection", "Store", "parse_url"]  # Connection: for those above, who run no SQL
+
 BUSY_SECONDS = 60
 CREATE_LOCK = 0x616E6162  # PostgreSQL advisory lock held while tables are made
 _BEGIN = "anabranch_begin"

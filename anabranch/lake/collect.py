@@ -25,6 +25,7 @@ from anabranch.names import TableName
 FOREIGN_GRACE = timedelta(days=3)  # other programs do not announce the files they are writing
 ATTEMPTS = 3
 _STAGE_ID = re.compile(r"/(?:data/|metadata/(?:[^/]*-)?)([0-9a-f]{32})(?=[/.-])")
+_CHECKSUM = re.compile(r"/\.([^/]+)\.crc$")
 _OUR_ROOT = re.compile(r"(?:/[A-Za-z0-9_-]+){1,2}/[A-Za-z0-9_-]+-[0-9a-f]{8}")
 
 
@@ -59,7 +60,8 @@ def _collect(lake: Lake, foreign_grace: timedelta, now: datetime) -> tuple[int, 
     garbage = [
         (path, info)
         for path, info in listed.items()
-        if path not in referenced and _is_garbage(path, info, live, foreign_grace, now)
+        if _subject(path) not in referenced
+        and _is_garbage(path, info, live, foreign_grace, now)
     ]
     deleted = size = 0
     for path, info in garbage:
@@ -90,6 +92,11 @@ def _listed(lake: Lake) -> dict[str, FileInfo]:
             elsewhere = warehouse.listing(root)
             found.update((path, info) for path, info in elsewhere.items() if _STAGE_ID.search(path))
     return found
+
+
+def _subject(path: str) -> str:
+    """The file that a path is about: Hadoop keeps the checksum of `f` in `.f.crc`."""
+    return _CHECKSUM.sub(r"/\1", path)
 
 
 def _is_garbage(path: str, info: FileInfo, live: set[str], grace: timedelta, now: datetime) -> bool:

@@ -10,6 +10,7 @@ from pyiceberg.table.snapshots import MetadataLogEntry
 from sqlalchemy import Connection, delete, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
+from sqlalchemy.exc import IntegrityError
 
 from anabranch.catalog import cuts, stages, tables
 from anabranch.errors import AnabranchError, InternalError, PublishConflict
@@ -20,11 +21,11 @@ from anabranch.lake.version import TableVersion
 from anabranch.names import TableName
 
 PREVIOUS_METADATA = 100  # Iceberg's default length of the metadata log
-Rows = Callable[[Connection, int], None]
+Rows = Callable[[Connection, int | None], None]
 
 
-def publish(stage: Stage, kind: str, rows: Rows | None = None) -> int:
-    """Make a stage visible; return the new cut.
+def publish(stage: Stage, kind: str, rows: Rows | None = None) -> int | None:
+    """Make a stage visible; return the new cut, or None if no table changed and so none was made.
 
     The cut's counter is advanced first, which makes publishes queue up: cuts follow each other
     without gaps in the order of commit.  Any pointer that is not where the stage found it means a
@@ -47,6 +48,11 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None) -> int:
                 rows(c, cut_id)
             steps.at_step(steps.IN_TRANSACTION)
             committing = True
+    except IntegrityError as error:  # somebody wrote the same row of ours first
+        stage.abort()
+        raise PublishConflict(
+            "another process made the same thing at the same time", hint="run it again"
+        ) from error
     except BaseException:
         if committing:
             stage.close()  # nobody knows whether the commit arrived: the files must stay
@@ -64,8 +70,10 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None) -> int:
 
 def _in_transaction(
     c: Connection, stage: Stage, changes: dict[TableName, Staged], kind: str
-) -> int:
-    cut_id = cuts.advance(c)
+) -> int | None:
+    cut_id = cuts.advance(c) if changes else None
+    if cut_id is None:
+        cuts.hold(c)
     if not stages.remove(c, stage.id):
         raise PublishConflict(
             "the staged work was given up for dead and collected", hint="run it again"
@@ -80,7 +88,8 @@ def _in_transaction(
             staged.version.location if staged.version else None,
             staged.version.snapshot_id if staged.version else None,
         )
-    cuts.add(c, cut_id, kind, others.values())
+    if cut_id is not None:
+        cuts.add(c, cut_id, kind, others.values())
     return cut_id
 
 

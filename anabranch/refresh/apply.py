@@ -40,7 +40,7 @@ class Outcome:
     def action(self) -> Action:
         return self.choice.action
 
-    def line(self, cut_id: int, initiated_by: str) -> Refresh:
+    def line(self, cut_id: int | None, initiated_by: str) -> Refresh:
         """The line of history."""
         return Refresh(
             table=self.table,

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection
-
 from anabranch.catalog import streams
+from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
 from anabranch.errors import AlreadyExists, InvalidValue, NotIncremental, Refused
 from anabranch.graph.order import Cycle, closure, dependants, topological
@@ -100,7 +99,7 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
             made[each.name] = _stream(each, definition)
             reads[each.name] = tuple(sorted(definition.sources | definition.views))
 
-        def rows(c: Connection, cut_id: int) -> None:
+        def rows(c: Connection, cut_id: int | None) -> None:
             streams.add(c, made.values())
             streams.set_dependencies(c, reads)
 
@@ -166,7 +165,7 @@ def fill(
     if failure is not None:
         raise failure.error
 
-    def rows(c: Connection, cut_id: int) -> None:
+    def rows(c: Connection, cut_id: int | None) -> None:
         write_lines(c, cut_id, tx, done, initiated_by)
 
     tx.later(rows)
@@ -213,7 +212,7 @@ def requery(
     check_no_cycle(seen, name, reads)
     fit_columns(tx, name, definition)
 
-    def rows(c: Connection, cut_id: int) -> None:
+    def rows(c: Connection, cut_id: int | None) -> None:
         streams.change(c, name, options=options)
         streams.set_dependencies(c, {name: reads})
 

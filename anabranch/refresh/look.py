@@ -6,10 +6,9 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
-
 from anabranch.catalog import streams
 from anabranch.catalog import views as view_rows
+from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.graph.order import closure, topological
 from anabranch.lake.lake import Lake

@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection
-
 from anabranch.catalog import history, streams, tables
 from anabranch.catalog.history import COMPLETED, FAILED, SKIPPED, Refresh
+from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
 from anabranch.errors import AnabranchError, InternalError, PublishConflict, Refused, UnknownName
 from anabranch.graph.order import closure, connected, dependants
@@ -223,7 +222,7 @@ def publish_part(
 ) -> list[Refresh]:
     lines: list[Refresh] = []
 
-    def rows(c: Connection, cut_id: int) -> None:
+    def rows(c: Connection, cut_id: int | None) -> None:
         lines[:] = write_lines(c, cut_id, tx, done, initiated_by)
 
     tx.later(rows)
@@ -233,7 +232,7 @@ def publish_part(
 
 
 def write_lines(
-    c: Connection, cut_id: int, tx: Transaction, done: Sequence[Outcome], initiated_by: str
+    c: Connection, cut_id: int | None, tx: Transaction, done: Sequence[Outcome], initiated_by: str
 ) -> list[Refresh]:
     """Every outcome into the catalog, inside the transaction that publishes it."""
     lines = []

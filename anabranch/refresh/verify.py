@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Any
 
 from anabranch.engine.compare import bag_difference
 from anabranch.engine.query import Inputs, run_sql
@@ -18,6 +16,9 @@ from anabranch.refresh.run import alike
 from anabranch.runtime import Runtime
 from anabranch.sql.tables import rebind, tables_of
 from anabranch.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 SHOWN = 20  # differing rows that are named
 
@@ -36,7 +37,7 @@ def verify(runtime: Runtime, name: TableName) -> dict[str, Any]:
     name, stream = found, seen.streams[found]
     if not stream.populated:
         raise Refused(f"{name} has not been filled yet", hint=f"REFRESH STREAM TABLE {name}")
-    frontier = seen.frontiers[name]
+    frontier = seen.frontiers.get(name, {})  # a query may read no table at all
     stored = world.table(name)
     with Inputs(runtime.spark.session) as inputs, runtime.spark.tuned(10_000_000):
         expected = _recompute(world, seen, inputs, stream.query, frontier)

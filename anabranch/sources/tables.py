@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection
-
 from anabranch.catalog import streams
 from anabranch.catalog import views as view_rows
+from anabranch.catalog.store import Connection
 from anabranch.engine.types import columns_of
 from anabranch.errors import Refused, UnknownName
 from anabranch.lake.schemas import SchemaChange
@@ -98,7 +97,7 @@ def create_view(
         tx.world.sql(text)  # Spark's analyser says what is wrong with it
         tx.world.views = {**tx.world.views, target: text}
 
-        def rows(c: Connection, cut_id: int) -> None:
+        def rows(c: Connection, cut_id: int | None) -> None:
             view_rows.remove(c, target)
             view_rows.add(c, target, text)
 

@@ -12,11 +12,13 @@ from pyspark.sql import DataFrame
 
 from anabranch.engine.groups import Groups, State, combine_groups, replace_groups
 from anabranch.engine.query import Inputs, run_sql
+from anabranch.engine.scan import frame
 from anabranch.engine.session import Spark
 from anabranch.engine.types import WEIGHT, struct
+from anabranch.engine.write import write
 from anabranch.errors import InternalError
-from anabranch.model import Column, Columns
-from tests.unit.engine.stores import Table, numbered
+from anabranch.model import Column, Columns, Reading
+from tests.unit.engine.stores import Table, numbered, plan_of
 
 SOURCE = (Column("g", "string"), Column("x", "int"))
 COLUMNS = numbered(
@@ -154,22 +156,32 @@ def test_an_inserted_and_deleted_extremum_is_not_believed(spark: Spark, tmp_path
     assert world.table.bag(VISIBLE) == {("a", 5, 5): 1, ("b", 3, 3): 1}
 
 
-def test_rescan_reads_nothing_when_no_extremum_went(spark: Spark, tmp_path: Path) -> None:
-    """The source is a table that raises when a row of it is read."""
+@pytest.mark.parametrize("deleted", [5, 6], ids=["extremum", "other"])
+def test_the_source_is_read_only_if_an_extremum_went(
+    spark: Spark, tmp_path: Path, deleted: int
+) -> None:
+    """Judged by the plan that was run in the end, which names the columns of every scan."""
     world = World(spark, tmp_path, [("a", 5), ("a", 6)])
-    trap = "(SELECT raise_error(concat('read ', id)) AS g, 1 AS x FROM range(5)) AS src"
-    sql = FULL.replace("FROM src", f"FROM {trap} LEFT SEMI JOIN keys ON src.g <=> keys.g")
+    change = world.change([], [("a", deleted)])
+    columns = numbered(*SOURCE, Column("only_in_source", "int"))
+    df = world.rows_frame(world.rows, SOURCE).selectExpr("*", "1 AS only_in_source")
+    files = write(df, str(tmp_path / "source"), columns, 1).add
+    sql = FULL.replace(
+        "FROM src",
+        "FROM stored_src AS src LEFT SEMI JOIN keys ON src.g <=> keys.g WHERE only_in_source = 1",
+    )
 
     def rescan(keys: DataFrame) -> DataFrame:
-        return world.query(sql, keys=keys)
+        return world.query(sql, keys=keys, stored_src=frame(spark.session, Reading(files), columns))
 
-    change = world.change([], [("a", 6)])
     with spark.tuned(10, adaptive=True):
         rows = combine_groups(
             world.table.stored, change, COLUMNS, GROUPS, rewrite=False, rescan=rescan
         )
-        world.table.put(rows)
-    assert world.table.bag(VISIBLE) == {("a", 5, 5): 1}
+        rows.collect()
+        run = plan_of(rows).split("== Initial Plan ==")[0]
+    assert "isFinalPlan=true" in run
+    assert ("only_in_source" in run) is (deleted == 5)
 
 
 GLOBAL_COLUMNS = numbered(

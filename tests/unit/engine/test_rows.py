@@ -16,7 +16,7 @@ from anabranch.engine.session import Spark
 from anabranch.engine.types import WEIGHT, struct
 from anabranch.errors import InternalError
 from anabranch.model import Column
-from tests.unit.engine.stores import Table, bag, frozen, numbered
+from tests.unit.engine.stores import Table, bag, frozen, numbered, plan_of
 
 ALL = numbered(Column("a", "int"), Column("b", "string"), Column("op", "double"), *HASHES)
 VISIBLE = ALL[:3]
@@ -141,16 +141,6 @@ def test_positive_and_negative_zero_are_one_value(spark: Spark) -> None:
         "_ab_h1", "_ab_h2"
     )
     assert len(bag(hashes)) == 1
-
-
-def plan_of(df: Any) -> str:
-    import contextlib
-    import io
-
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text):
-        df.explain()
-    return text.getvalue()
 
 
 def test_an_empty_delta_frame_has_the_right_columns(spark: Spark) -> None:

@@ -1,0 +1,71 @@
+"""kill -9 of a real process in the middle of a refresh: the old state or the new, nothing between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import anabranch
+from anabranch.engine.session import Spark
+from anabranch.lake.steps import STEPS
+
+REFRESH = """
+import sys, anabranch
+ab = anabranch.connect(sys.argv[1], **{"spark.conf.spark.driver.memory": "1g"})
+ab.refresh()
+"""
+QUERIES = {
+    "shop.by_region": "SELECT region, sum(amount) AS total FROM shop.sales GROUP BY region",
+    "shop.total": "SELECT sum(total) AS total FROM shop.by_region",
+}
+
+
+def files(home: Path) -> set[str]:
+    return {str(path) for path in (home / "warehouse").rglob("*") if path.is_file()}
+
+
+def totals(ab: anabranch.Anabranch) -> tuple[int, int]:
+    with ab.at() as world:
+        by_region = world.sql("SELECT sum(total) AS t FROM shop.by_region").first()
+        total = world.table("shop.total").first()
+    assert by_region is not None
+    assert total is not None
+    return by_region[0], total[0]
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_refresh_leaves_the_old_or_the_new_state(tmp_path: Path, spark: Spark) -> None:
+    ab = anabranch.connect(tmp_path, spark=spark.session)
+    ab.sql("CREATE TABLE shop.sales (id BIGINT, region STRING, amount BIGINT)")
+    ab.sql("INSERT INTO shop.sales VALUES (1, 'eu', 10), (2, 'us', 5)")
+    ab.create_stream_tables(QUERIES, refresh_mode="DIFFERENTIAL", schedule=None)
+    expected = 15
+    for step in STEPS:
+        ab.maintain()
+        ab.sql("INSERT INTO shop.sales VALUES (3, 'ap', 100)")
+        before, clean = expected, files(tmp_path)
+        expected += 100
+        killed = subprocess.run(
+            [sys.executable, "-c", REFRESH, str(tmp_path)],
+            env={**os.environ, "ANABRANCH_KILL_AT": step},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            check=False,
+        )
+        assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+        published = step == STEPS[-1]
+        assert totals(ab) == ((expected, expected) if published else (before, before)), step
+        left = files(tmp_path) - clean
+        assert left, "the killed process wrote files"
+        if not published:  # what it left is garbage, and the only garbage
+            ab.maintain()
+            assert files(tmp_path) == clean, step
+        ab.refresh()  # the next run goes on
+        assert totals(ab) == (expected, expected), step
+    for name in QUERIES:
+        assert ab.verify(name)["equal"]

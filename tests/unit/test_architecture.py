@@ -1,0 +1,103 @@
+"""The house in order: who may import whom, and that no table ever comes to the driver."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from anabranch.graph.order import topological
+
+PACKAGE = Path(__file__).parents[2] / "anabranch"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# Layers from the bottom up: a layer may import itself and those below.
+LAYERS = (
+    ("errors", "names", "model", "durations"),
+    ("values", "places", "schedules", "settings", "graph", "plan"),
+    ("delta", "sql"),
+    ("catalog", "engine"),
+    ("lake",),
+    ("world", "listing"),
+    ("runtime",),
+    ("refresh",),
+    ("sources", "upkeep"),
+    ("statements", "open", "api"),
+    ("demo", "cli", "__main__", "__init__"),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+# Libraries that only some folders know.
+ONLY = {
+    "pyspark": {"engine"},
+    "pyiceberg": {"lake"},
+    "sqlalchemy": {"catalog", "lake"},
+    "sqlglot": {"sql", "plan", "delta"},
+    "click": {"cli"},
+    "rich": {"cli", "demo"},
+    "prompt_toolkit": {"cli"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Modules imported when the file is loaded; lazy and type-only imports do not count."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def module(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+
+
+def layer(name: str) -> str:
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module)
+def test_imports_go_downwards(path: Path) -> None:
+    own = RANK[layer(module(path))]
+    upwards = {
+        name
+        for name in imports(path)
+        if name.startswith("anabranch.") and RANK.get(layer(name), 0) > own
+    }
+    assert not upwards
+
+
+@pytest.mark.parametrize("path", FILES, ids=module)
+def test_libraries_stay_in_their_rooms(path: Path) -> None:
+    strangers = {
+        name
+        for name in imports(path)
+        if layer(module(path)) not in ONLY.get(name.split(".")[0], {layer(module(path))})
+    }
+    assert not strangers
+
+
+def test_no_import_circle() -> None:
+    known = {module(path): path for path in FILES}
+    topological(
+        {name: sorted(imports(path) & (known.keys() - {name})) for name, path in known.items()}
+    )
+
+
+def test_rows_never_come_to_the_driver() -> None:
+    """Only a handful of differing rows of verify, and what a person asked to see."""
+    allowed = {"engine/compare.py", "cli/statements.py", "demo/show.py"}
+    calls = {"collect", "toPandas", "toLocalIterator", "toArrow", "to_pandas", "read_table"}
+    for path in FILES:
+        used = {
+            node.attr
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Attribute)
+        }
+        if used & calls:
+            assert path.relative_to(PACKAGE).as_posix() in allowed, path
