@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from anabranch.engine.errors import INTERNAL
 from anabranch.engine.identity import canonical, same_key
 from anabranch.engine.merge import Stored, difference, kept, names, quoted
+from anabranch.engine.scan import Among
 from anabranch.engine.types import FILE, POSITION, parse_type
 from anabranch.engine.write import OP
 from anabranch.model import Columns, Op
@@ -69,9 +70,9 @@ def combine_groups(
     A group without rows disappears; one with fewer than none is a bug and stops the job.  Where a
     deleted value reaches the extremum, the state of `rescan(keys)` counts.
     """
-    old = stored(names(columns))
-    if not rewrite:  # a table that is rewritten goes through whole; others only where touched
-        old, _ = split(old, change, groups.keys, broadcast)
+    # A table that is rewritten goes through whole; others only where touched.
+    among = None if rewrite else having(change, groups.keys, broadcast)
+    old = stored(names(columns), among)
     merged = combine(old, change, columns, groups)
     if rescan is not None and groups.extrema:
         merged = rescanned(merged, groups, rescan)
@@ -89,26 +90,26 @@ def replace_groups(
     broadcast: bool = True,
 ) -> DataFrame:
     """Rows of the touched keys are exchanged for `recompute(touched)`; equal ones stay."""
-    old, untouched = split(stored(names(columns)), touched, keys, broadcast)
+    old = stored(names(columns), having(touched, keys, broadcast))
     changed = difference(old, recompute(touched), columns, rewrite=rewrite)
-    if not rewrite or untouched is None:
+    if not rewrite or not keys:
         return changed
-    return changed.unionByName(kept(untouched, names(columns)))
+    others = stored(names(columns), having(touched, keys, broadcast, "left_anti"))
+    return changed.unionByName(kept(others, names(columns)))
 
 
-def split(
-    stored: DataFrame, change: DataFrame, keys: Sequence[str], broadcast: bool
-) -> tuple[DataFrame, DataFrame | None]:
-    """Stored rows whose key is in the change, and the others (None: there can be none)."""
+def having(
+    change: DataFrame, keys: Sequence[str], broadcast: bool, how: str = "left_semi"
+) -> Among | None:
+    """Leaves the rows whose key is in the change (or is not: left_anti); without keys, all."""
     if not keys:
-        return stored, None
+        return None
     aliases = [f"_ab_t{at}" for at in range(len(keys))]
-    touched = change.select(
-        *(F.col(quote(key)).alias(name) for key, name in zip(keys, aliases, strict=True))
-    )
+    pairs = zip(keys, aliases, strict=True)
+    touched = change.select(*(F.col(quote(key)).alias(name) for key, name in pairs))
     touched = F.broadcast(touched) if broadcast else touched
     met = same_key([F.col(quote(key)) for key in keys], [F.col(name) for name in aliases])
-    return stored.join(touched, met, "left_semi"), stored.join(touched, met, "left_anti")
+    return lambda rows: rows.join(touched, met, how)
 
 
 def combine(touched: DataFrame, change: DataFrame, columns: Columns, groups: Groups) -> DataFrame:

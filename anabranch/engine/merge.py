@@ -5,8 +5,9 @@ Nothing runs here: `write` runs the frame, once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
@@ -14,13 +15,21 @@ from pyspark.sql import functions as F
 
 from anabranch.engine.errors import INTERNAL
 from anabranch.engine.identity import HASHES, KEY, hashable, row_hash, row_key, typed
+from anabranch.engine.scan import Among
 from anabranch.engine.types import FILE, POSITION, WEIGHT
 from anabranch.engine.write import OP
 from anabranch.model import Columns, Op
 from anabranch.names import quote
 
-Stored = Callable[[Sequence[str]], DataFrame]
-"""The stored rows with the named columns, `_ab_file` and `_ab_pos`: only what is asked is read."""
+
+class Stored(Protocol):
+    """The stored rows with the named columns, `_ab_file` and `_ab_pos`: only what is asked is read.
+
+    `among` leaves out rows on the way, before the marks of deleted rows are looked up.
+    """
+
+    def __call__(self, names: Sequence[str], among: Among | None = None) -> DataFrame: ...
+
 
 ROW = "_ab_row"
 
@@ -101,9 +110,12 @@ def apply_rows(
     change = consolidate(delta, identity)
     gone = change.filter(F.col(WEIGHT.name) < 0).select(*identity.names)
     gone = F.broadcast(gone) if broadcast else gone
-    candidates = identity.of_stored(stored(identity.reads))
-    supply = candidates.join(gone, identity.equal(candidates, gone), "left_semi")
-    return settle(supply, change, identity)
+
+    def wanted(rows: DataFrame) -> DataFrame:
+        candidates = identity.of_stored(rows)
+        return candidates.join(gone, identity.equal(candidates, gone), "left_semi")
+
+    return settle(identity.of_stored(stored(identity.reads, wanted)), change, identity)
 
 
 def rewritten(stored: Stored, delta: DataFrame, identity: Identity) -> DataFrame:

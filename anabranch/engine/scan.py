@@ -5,7 +5,7 @@ frame(files, skip, only) = { r ∈ files : (file, pos) ∉ skip  ∧  (file, pos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -29,17 +29,32 @@ _MARKS = (
 )
 
 
+Among = Callable[[DataFrame], DataFrame]
+
+
 def frame(
-    session: SparkSession, reading: Reading, columns: Columns, *, positions: bool = False
+    session: SparkSession,
+    reading: Reading,
+    columns: Columns,
+    *,
+    positions: bool = False,
+    among: Among | None = None,
 ) -> DataFrame:
-    """The rows of a reading; `positions` adds where each row lies, as `_ab_file` and `_ab_pos`."""
+    """The rows of a reading; `positions` adds where each row lies, as `_ab_file` and `_ab_pos`.
+
+    `among` leaves out rows, before marks are looked up: that costs more than most filters.
+    """
     if not reading.files:
         return empty(session, (*columns, FILE, POSITION) if positions else columns)
     marks = [(reading.skip, "left_anti"), (reading.only, "left_semi")]
     used = [(paths, how) for paths, how in marks if paths]
     with translated():
-        parts = [part(session, paths, columns, used, positions) for paths in by_form(reading.files)]
-        return union(parts)
+        return union(
+            [
+                part(session, paths, columns, used, positions, among)
+                for paths in by_form(reading.files)
+            ]
+        )
 
 
 def delta_frame(session: SparkSession, delta: Delta, columns: Columns) -> DataFrame:
@@ -67,10 +82,11 @@ def part(
     columns: Columns,
     marks: Sequence[tuple[tuple[str, ...], str]],
     positions: bool,
+    among: Among | None,
 ) -> DataFrame:
     data = read(session, paths.files, columns)
     if not marks and not positions:
-        return data
+        return data if among is None else among(data)
     names = [quote(column.name) for column in columns]
     place_of = data.metadataColumn("_metadata")  # also when a column has that name
     uri = place_of.getField("file_path")
@@ -81,6 +97,8 @@ def part(
         *([name.alias("_ab_name")] if marks else []),
         place_of.getField("row_index").alias(POSITION.name),
     )
+    if among is not None:
+        rows = among(rows)
     listed = paths.listed(F.col("_ab_uri"))
     for files, how in marks:
         rows = at_marks(session, rows, files, how, listed)

@@ -60,8 +60,7 @@ def _collect(lake: Lake, foreign_grace: timedelta, now: datetime) -> tuple[int, 
     garbage = [
         (path, info)
         for path, info in listed.items()
-        if _subject(path) not in referenced
-        and _is_garbage(path, info, live, foreign_grace, now)
+        if _subject(path) not in referenced and _is_garbage(path, info, live, foreign_grace, now)
     ]
     deleted = size = 0
     for path, info in garbage:

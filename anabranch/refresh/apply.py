@@ -11,11 +11,11 @@ from anabranch.catalog.streams import Input, StreamTable
 from anabranch.errors import BaseExpired, DataError, SchemaError, UnknownName, UserError
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
-from anabranch.model import Action, Delta, RefreshMode
+from anabranch.model import Action, Columns, Delta, RefreshMode
 from anabranch.names import TableName
 from anabranch.refresh.choose import Choice, Situation, choose
 from anabranch.refresh.definition import Definition, check_columns, define
-from anabranch.refresh.jobs import Sources, full_job, incremental_job
+from anabranch.refresh.jobs import Sources, full_job, hidden_of, incremental_job
 from anabranch.refresh.look import Look, view_mark
 from anabranch.runtime import Runtime, Transaction
 
@@ -183,7 +183,7 @@ def situation(
         populated=stream.populated,
         redefined=stream.fingerprint != definition.fingerprint
         or set(sources.before) != set(sources.versions),
-        tampered=tampered(tx.world.version(stream.name), definition, own),
+        tampered=tampered(tx.world.version(stream.name), hidden_of(stream, definition), own),
         obstacles=tuple(dict.fromkeys(obstacle.code for obstacle in definition.obstacles)),
         expired=sources.expired,
         always=bool(stream.options.get("always")),
@@ -194,16 +194,14 @@ def situation(
     )
 
 
-def tampered(stored: TableVersion, definition: Definition, own: Input | None) -> str | None:
+def tampered(stored: TableVersion, hidden: Columns, own: Input | None) -> str | None:
     """Whether somebody else wrote to the stream table since our last refresh."""
     if not stored.ours or not same_rows(stored, own):
         return "another program wrote to the table"
-    if not stored.hidden_complete:
+    if hidden and not stored.hidden_complete:
         return "files of another program lack the hidden columns"
-    if definition.kept is not None and stored.snapshot_id is not None:
-        have = {column.name for column in stored.hidden}
-        if not have >= {column.name for column in definition.hidden}:
-            return "the stored rows lack the hidden columns"
+    if stored.snapshot_id is not None and not {*stored.hidden} >= {*hidden}:
+        return "the stored rows lack the hidden columns"
     return None
 
 

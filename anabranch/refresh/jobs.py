@@ -11,10 +11,10 @@ from anabranch.delta.maintenance import ByRows, Combine, Replace
 from anabranch.engine.groups import Groups, State, combine_groups, replace_groups
 from anabranch.engine.merge import Stored, add_all, apply_rows, replace_all
 from anabranch.engine.query import Inputs, run_sql
-from anabranch.engine.scan import delta_frame, frame
+from anabranch.engine.scan import Among, delta_frame, frame
 from anabranch.engine.write import write
 from anabranch.lake.version import TableVersion
-from anabranch.model import Action, Columns, Delta, Reading
+from anabranch.model import Action, Columns, Delta, Reading, RefreshMode
 from anabranch.names import TableName
 from anabranch.plan.nodes import Given, Join, Node, Scan, Version
 from anabranch.plan.walk import walk
@@ -104,7 +104,7 @@ def full_job(
     """All rows from scratch.  A small table that was filled before gets only the difference."""
     session, name = runtime.spark.session, stream.name
     stored = tx.world.version(name)
-    visible, hidden = stored.columns, definition.hidden
+    visible, hidden = stored.columns, hidden_of(stream, definition)
     compare = (
         summary["anabranch.mode"] == Action.FULL.value
         and stream.populated
@@ -117,7 +117,7 @@ def full_job(
         rows = scans.run(kept.full) if kept is not None else tx.world.sql(definition.query)
         if compare:
             rows = replace_all(reader(session, stored, hidden), rows, visible, rewrite=True)
-        elif isinstance(kept, (Combine, Replace)):
+        elif hidden and isinstance(kept, (Combine, Replace)):
             rows = add_all(rows, (*visible, *hidden), hashed=False)
         else:
             rows = add_all(rows, visible, hashed=bool(hidden))
@@ -126,6 +126,11 @@ def full_job(
     return tx.stage.commit_rows(
         name, written, rewrite=compare, replace_all=not compare, hidden=hidden, summary=summary
     )
+
+
+def hidden_of(stream: StreamTable, definition: Definition) -> Columns:
+    """A table that is always recomputed needs no state."""
+    return () if stream.refresh_mode is RefreshMode.FULL else definition.hidden
 
 
 def incremental_job(
@@ -177,9 +182,9 @@ def rescan_needed(definition: Definition, sources: Sources) -> bool:
 def reader(session: SparkSession, stored: TableVersion, hidden: Columns) -> Stored:
     by_name = {column.name: column for column in (*stored.columns, *hidden)}
 
-    def read(names: Sequence[str]) -> DataFrame:
+    def read(names: Sequence[str], among: Among | None = None) -> DataFrame:
         columns = tuple(by_name[name] for name in names)
-        return frame(session, stored.reading(), columns, positions=True)
+        return frame(session, stored.reading(), columns, positions=True, among=among)
 
     return read
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from anabranch.engine.scan import delta_frame, frame
+from anabranch.engine.scan import Among, delta_frame, frame
 from anabranch.engine.session import Spark
 from anabranch.engine.write import write
 from anabranch.model import Column, Columns, Delta, Reading, Written
@@ -39,9 +39,9 @@ class Table:
         self.stages = 0
         self.last = Written()
 
-    def stored(self, names: Sequence[str]) -> DataFrame:
+    def stored(self, names: Sequence[str], among: Among | None = None) -> DataFrame:
         chosen = tuple(column for name in names for column in self.columns if column.name == name)
-        return frame(self.spark.session, self.reading, chosen, positions=True)
+        return frame(self.spark.session, self.reading, chosen, positions=True, among=among)
 
     def whole(self) -> DataFrame:
         return self.stored([column.name for column in self.columns])
