@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from anabranch import listing
+import anabranch.listing as listing
 from anabranch.catalog.store import Store
 from anabranch.errors import Unsupported
 from anabranch.model import RefreshMode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from anabranch import listing
+import anabranch.listing as listing
 from anabranch.catalog.store import Store
 from anabranch.engine.rows import rows_frame
 from anabranch.engine.session import Spark

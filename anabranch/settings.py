@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anabranch import places, values
+import anabranch.places as places
+import anabranch.values as values
 from anabranch.errors import InvalidValue, UnknownName
 
 PREFIX = "ANABRANCH_"

@@ -217,7 +217,7 @@ def _options(rows: Sequence[int]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, nargs="+", default=list(rows))
     parser.add_argument("--changed", type=float, nargs="+", default=[0.0001, 0.01, 0.1])
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--memory", default="6g", help="driver memory of Spark")
     parser.add_argument("--dir", default=None, help="where the bench writes its tables")
     parser.add_argument("--out", default="benchmarks/results")

@@ -135,6 +135,8 @@ def without_effect(choice: Choice, sources: Sources) -> Choice:
 def redefine(tx: Transaction, stream: StreamTable) -> Definition:
     """The definition over the sources as they are now, for the columns that the table has."""
     definition = understood(tx, stream)
+    if not tx.stage.exists(stream.name):  # dropped by another program
+        tx.stage.create(stream.name, definition.columns)
     check_columns(stream.name, tx.world.version(stream.name).columns, definition.columns)
     return definition
 

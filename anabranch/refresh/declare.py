@@ -290,7 +290,8 @@ def drop(
             listed = ", ".join(str(reader) for reader in sorted(readers))
             raise Refused(f"{name} is read by {listed}", hint="CASCADE drops those too")
         for each in sorted({name, *readers}):
-            tx.stage.drop(each)
+            if tx.stage.exists(each):  # another program may have dropped it
+                tx.stage.drop(each)
             tx.later(lambda c, cut_id, each=each: (streams.remove(c, each), None)[1])  # type: ignore[misc]
 
     runtime.write("drop stream table", act)

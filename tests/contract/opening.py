@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from anabranch.catalog import Store
+from anabranch.catalog.store import Store
 
 if __name__ == "__main__":
     store = Store.open(sys.argv[1])

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from anabranch.catalog import Store
+from anabranch.catalog.store import Store
 from anabranch.lake.lake import Lake
 from anabranch.lake.places import local_path
 from anabranch.lake.publish import publish

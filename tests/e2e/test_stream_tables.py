@@ -6,11 +6,16 @@ import re
 import time
 from collections.abc import Iterable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.expressions import EqualTo
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
 
 from anabranch import Anabranch
 from anabranch.errors import (
@@ -21,6 +26,7 @@ from anabranch.errors import (
     Refused,
     SchemaError,
     UnknownName,
+    Unsupported,
 )
 from tests.e2e.world import Outside, bag, nothing_changes, refused, rows
 
@@ -358,6 +364,78 @@ def test_other_writers_of_a_stream_table(shop: Anabranch, outside: Outside) -> N
     assert not shop.verify("shop.big")["equal"]
     assert refreshed(shop)["shop.big"][0] == "REINITIALIZE"
     check(shop)
+
+
+def test_a_stream_table_that_another_program_drops(shop: Anabranch, outside: Outside) -> None:
+    before = bag(shop.table("shop.by_region"))
+    outside.catalog.drop_table("shop.by_region")
+    assert refreshed(shop)["shop.by_region"][0] == "REINITIALIZE"
+    assert bag(shop.table("shop.by_region")) == outside.bag("shop.by_region") == before
+    check(shop)
+    outside.catalog.drop_table("shop.total")
+    shop.drop_stream_table("shop.total")
+    assert "shop.total" not in {row["name"] for row in shop.status()}
+
+
+def test_sources_of_other_programs(ab: Anabranch, outside: Outside, tmp_path: Path) -> None:
+    """Any writer of the same catalog will do: appends, deletes, overwrites, partitions."""
+    outside.catalog.create_namespace("ext")
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "g", StringType()))
+    by_g = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "g"))
+    for name, spec in (("plain", PartitionSpec()), ("parted", by_g)):
+        location = f"file://{tmp_path}/elsewhere/{name}"
+        table = outside.catalog.create_table(f"ext.{name}", schema, location, partition_spec=spec)
+        table.append(pa.table({"id": [1, 2, 3, 4], "g": ["a", "b", "b", None]}))
+    ab.create_stream_tables(
+        {
+            "s.groups": "SELECT g, count(*) AS n, max(id) AS top FROM ext.plain GROUP BY g",
+            "s.pairs": "SELECT p.id, q.g FROM ext.plain p JOIN ext.parted q ON p.g = q.g",
+        }
+    )
+    for name in ("ext.plain", "ext.parted"):
+        table = outside.table(name)
+        table.append(pa.table({"id": [5, 6], "g": ["a", "c"]}))
+        table.delete(EqualTo("g", "b"))
+        table.overwrite(pa.table({"id": [9], "g": ["a"]}), overwrite_filter=EqualTo("id", 5))
+    assert set(refreshed(ab).values()) == {("DIFFERENTIAL", 2, 2), ("DIFFERENTIAL", 4, 4)}
+    check(ab)
+    outside.table("ext.plain").append(pa.table({"id": [7], "g": ["c"]}))
+    ab.sql("UPDATE ext.plain SET g = 'c' WHERE g IS NULL; INSERT INTO ext.plain VALUES (8, 'd')")
+    ab.refresh()
+    check(ab)
+    assert outside.bag("ext.plain") == rows(
+        (1, "a"), (6, "c"), (9, "a"), (7, "c"), (4, "c"), (8, "d")
+    )
+    with refused(ab, outside, Unsupported, "ext.parted is partitioned"):
+        ab.sql("INSERT INTO ext.parted VALUES (1, 'x')")
+
+
+def test_upkeep_changes_no_row(ab: Anabranch, outside: Outside) -> None:
+    ab.set("small_table_rows", 1)
+    ab.sql("CREATE TABLE lake.t (id BIGINT, g STRING)")
+    ab.sql(
+        "INSERT INTO lake.t SELECT /*+ REPARTITION(24) */ id, concat('g', id % 7) FROM range(100)"
+    )
+    ab.create_stream_table("lake.copy", "SELECT id, g FROM lake.t")
+    ab.create_stream_table("lake.groups", "SELECT g, count(*) AS n FROM lake.t GROUP BY g")
+    ab.sql("DELETE FROM lake.t WHERE id < 25")
+    ab.refresh()
+    assert len(outside.table("lake.copy").inspect.delete_files()) == 1
+    before = {name: bag(ab.table(name)) for name in ("lake.t", "lake.copy", "lake.groups")}
+    cut = ab.cuts()[0]["cut_id"]
+    assert ab.maintain()["tables_compacted"] == ["lake.copy", "lake.groups", "lake.t"]
+    assert not len(outside.table("lake.copy").inspect.delete_files())
+    assert len(outside.table("lake.t").inspect.files()) < 24
+    actions = ab.spark_actions
+    assert set(refreshed(ab).values()) == {("NO_DATA", 0, 0)}
+    assert ab.spark_actions == actions
+    for name, rows_before in before.items():
+        assert bag(ab.table(name)) == outside.bag(name) == rows_before
+    with ab.at(cut) as world:
+        assert bag(world.table("lake.t")) == before["lake.t"]
+    ab.sql("UPDATE lake.t SET g = 'g0' WHERE id IN (30, 31)")
+    assert refreshed(ab)["lake.copy"][0] == "DIFFERENTIAL"
+    check(ab)
 
 
 def test_data_that_breaks_a_query(shop: Anabranch, outside: Outside) -> None:

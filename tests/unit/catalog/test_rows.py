@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.catalog import Store, cuts, history, streams, tables, views
+from anabranch.catalog import cuts, history, streams, tables, views
 from anabranch.catalog.cuts import Version
 from anabranch.catalog.history import COMPLETED, Refresh
+from anabranch.catalog.store import Store
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.model import Action, RefreshMode, Status
 from anabranch.names import TableName

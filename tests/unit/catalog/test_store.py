@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from anabranch.catalog import Store, cuts, tables
-from anabranch.catalog.store import parse_url
+from anabranch.catalog import cuts, tables
+from anabranch.catalog.store import Store, parse_url
 from anabranch.errors import InvalidValue, Unreachable
 
 
