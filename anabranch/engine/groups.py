@@ -188,7 +188,9 @@ def doubt(groups: Groups) -> SparkColumn:
         for state in groups.extrema
         if state.deleted
     ]
-    return reduce(SparkColumn.__or__, reached) & (F.col(ROWS) > 0)
+    found = reduce(SparkColumn.__or__, reached)
+    # A group without rows goes, so its state is of no interest; without keys its row stays.
+    return found & (F.col(ROWS) > 0) if groups.keys else found
 
 
 def emit(merged: DataFrame, columns: Columns, groups: Groups, rewrite: bool) -> DataFrame:

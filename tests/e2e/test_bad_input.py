@@ -263,7 +263,7 @@ def quoted(name: str) -> str:
 def test_odd_names(ab: Anabranch, outside: Outside) -> None:
     """Tables and columns of any name, through every statement."""
     table, stream, joined = '`my shop`.`sales.2024 "ü"`', "`my shop`.`by ``name```", "x.`группа`"
-    ab.set("small_table_rows", 1)
+    ab.set("small_table_rows", 0)
     columns = ", ".join(f"{quoted(name)} STRING" for name in ODD)
     ab.sql(f"CREATE TABLE {table} (id BIGINT, {columns})")
     values = ", ".join(f"concat('{name[0]}', id % 3)" for name in ODD)
@@ -307,7 +307,7 @@ def test_odd_names(ab: Anabranch, outside: Outside) -> None:
 
 def test_columns_named_like_those_of_delete_files(ab: Anabranch, outside: Outside) -> None:
     """Beside a nested column other readers go by names, so the names in files must be known."""
-    ab.set("small_table_rows", 1)
+    ab.set("small_table_rows", 0)
     ab.sql("CREATE TABLE odd.t (pos INT, File_Path STRING, list ARRAY<INT>, _metadata STRING)")
     ab.sql("INSERT INTO odd.t SELECT id, 'f', array(id), 'm' FROM range(20)")
     ab.create_stream_table("odd.s", "SELECT pos, file_path, list FROM odd.t WHERE pos < 15")

@@ -411,7 +411,7 @@ def test_sources_of_other_programs(ab: Anabranch, outside: Outside, tmp_path: Pa
 
 
 def test_upkeep_changes_no_row(ab: Anabranch, outside: Outside) -> None:
-    ab.set("small_table_rows", 1)
+    ab.set("small_table_rows", 0)
     ab.sql("CREATE TABLE lake.t (id BIGINT, g STRING)")
     ab.sql(
         "INSERT INTO lake.t SELECT /*+ REPARTITION(24) */ id, concat('g', id % 7) FROM range(100)"
