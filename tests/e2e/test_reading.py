@@ -68,6 +68,7 @@ def test_a_held_cut_does_not_move(bank: Anabranch) -> None:
         assert not failed
         assert tuple(first.sql(BOTH).first()) == (100, 100, 200)
         assert bag(first.table("bank.sum_a")) == rows((Decimal(100),))
+    assert seen, "no reader came in while money was moved"
     assert seen <= {(100, 100), (90, 110), (80, 120)}
     assert tuple(bank.sql(BOTH).first()) == (80, 120, 200)
 
