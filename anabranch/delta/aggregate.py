@@ -1,30 +1,15 @@
 """Δγ(R) = γ(R₁ ⋉ K) − γ(R₀ ⋉ K)      K: the keys in ΔR
 
-An aggregate without keys has one row before and one after.
+An aggregate without keys has one row before and one after, and no delta if they are equal.
 """
 
 from __future__ import annotations
 
-from anabranch.delta.rule import Changed, Rule, at, weighted
-from anabranch.plan.nodes import Aggregate, Node, UnionAll, Version
-from anabranch.plan.push_keys import semi
+from anabranch.delta.rule import Changed, Rule, net
+from anabranch.delta.touched import by_keys
+from anabranch.plan.nodes import Aggregate, Node
 
 
 def aggregate(node: Aggregate, changed: Changed, delta: Rule) -> Node | None:
-    change = delta(node.input, changed)
-    if change is None:
-        return None
-    after = at(node.input, Version.AFTER, changed)
-    before = at(node.input, Version.BEFORE, changed)
-    if node.keys:
-        keys = touched(node, change)
-        on = tuple((key.expr, name) for key, name in zip(node.keys, keys.columns, strict=True))
-        after, before = semi(after, keys, on), semi(before, keys, on)
-    plus = Aggregate(after, node.keys, node.calls)
-    minus = Aggregate(before, node.keys, node.calls)
-    return UnionAll((weighted(plus, 1), weighted(minus, -1)))
-
-
-def touched(node: Aggregate, change: Node) -> Aggregate:
-    """The keys of the groups that a change of the input touches, each once."""
-    return Aggregate(change, node.keys)
+    change = by_keys(node, [key.expr for key in node.keys], changed, delta)
+    return net(change) if change is not None and not node.keys else change

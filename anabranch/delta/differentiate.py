@@ -2,7 +2,7 @@
 
     after = before + Δ        as bags: the weights of equal rows add up, and zero is no row
 
-Weights are exactly +1 or -1; nothing is consolidated inside a delta plan.
+Weights are exactly +1 or -1; only one-row deltas are consolidated inside a delta plan.
 """
 
 from __future__ import annotations
@@ -12,21 +12,29 @@ from typing import Any
 
 from anabranch.delta.aggregate import aggregate
 from anabranch.delta.filter import filter_
+from anabranch.delta.generate import generate
 from anabranch.delta.join import join
+from anabranch.delta.partners import outer, partners
 from anabranch.delta.project import project
 from anabranch.delta.rule import Changed, Rule
 from anabranch.delta.scan import constant, scan
 from anabranch.delta.union_all import union_all
+from anabranch.delta.windows import top, windows
 from anabranch.plan.nodes import (
     Aggregate,
     Filter,
+    Generate,
     Given,
     Join,
+    Match,
     Node,
     OneRow,
+    Outer,
     Project,
     Scan,
+    Top,
     UnionAll,
+    Windows,
 )
 from anabranch.plan.walk import tables
 
@@ -39,6 +47,11 @@ RULES: Mapping[type[Node], Callable[[Any, Changed, Rule], Node | None]] = {
     Join: join,
     Aggregate: aggregate,
     UnionAll: union_all,
+    Outer: outer,
+    Match: partners,
+    Windows: windows,
+    Top: top,
+    Generate: generate,
 }
 
 

@@ -20,16 +20,22 @@ from anabranch.plan.nodes import (
     Aggregate,
     Call,
     Filter,
+    Generate,
     Given,
     Item,
+    Join,
     Node,
     OneRow,
     Project,
+    Scan,
+    UnionAll,
     Version,
     same_columns,
 )
 from anabranch.plan.push_keys import semi
 from anabranch.plan.walk import walk
+
+_MONOTONE = (Scan, OneRow, Filter, Project, Join, UnionAll, Generate)
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class ByRows:
     @property
     def monotone(self) -> bool:
         """Rows that only come make rows that only come."""
-        return not any(isinstance(node, Aggregate) for node in walk(self.full))
+        return all(isinstance(node, _MONOTONE) for node in walk(self.full))
 
 
 @dataclass(frozen=True)

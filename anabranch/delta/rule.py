@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from sqlglot import exp
+
 from anabranch.names import TableName
-from anabranch.plan.exprs import weight
-from anabranch.plan.nodes import WEIGHT, Item, Node, Project, Scan, Version, same_columns
+from anabranch.plan.exprs import binary, call, column, literal, weight
+from anabranch.plan.nodes import (
+    WEIGHT,
+    Aggregate,
+    Call,
+    Filter,
+    Item,
+    Node,
+    Project,
+    Scan,
+    Version,
+    same_columns,
+)
 from anabranch.plan.walk import transform
 
 Changed = frozenset[TableName]
@@ -27,6 +40,15 @@ def at(node: Node, version: Version, changed: Changed | None = None) -> Node:
         return replace(part, version=Version.AFTER if same else version)
 
     return transform(node, move)
+
+
+def net(change: Node) -> Node:
+    """The weights of equal rows added up, for a delta of at most one row that comes and one that
+    goes: if they are equal nothing has changed."""
+    names = [name for name in change.columns if name != WEIGHT]
+    total = Call(WEIGHT, call("SUM", column(WEIGHT)))
+    rows = Aggregate(change, tuple(Item(name, column(name)) for name in names), (total,))
+    return Filter(rows, binary(exp.NEQ, column(WEIGHT), literal(0)))
 
 
 def weighted(node: Node, sign: int) -> Node:

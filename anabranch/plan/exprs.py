@@ -146,6 +146,10 @@ def when(condition: Expr, then: Expr, otherwise: Expr | None = None) -> Expr:
     return Expr.of(case)
 
 
+def is_null(expr: Expr) -> Expr:
+    return Expr.of(exp.Is(this=operand(expr.tree.copy()), expression=exp.Null()))
+
+
 def is_not_null(expr: Expr) -> Expr:
     return Expr.of(exp.Not(this=exp.Is(this=operand(expr.tree.copy()), expression=exp.Null())))
 

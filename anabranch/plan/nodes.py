@@ -1,8 +1,9 @@
 """The nodes of a plan: frozen and checked when made, so that a wrong plan cannot be built.
 
-Scan · OneRow · Given                  leaves
-Filter · Project · Aggregate · Semi    one input (Semi: and the keys)
-Join · UnionAll                        many inputs
+Scan · OneRow · Given                                    leaves
+Filter · Project · Aggregate · Windows · Top · Generate  one input
+Outer · Match · Semi                                     two inputs: the second completes or judges
+Join · UnionAll                                          many inputs
 
 Names of columns are unique inside a node; a node's expressions name columns of its inputs.
 """
@@ -241,6 +242,161 @@ class UnionAll(Node):
 
     def with_inputs(self, inputs: Sequence[Node]) -> Node:
         return replace(self, parts=tuple(inputs))
+
+
+@dataclass(frozen=True)
+class Outer(Node):
+    """The rows of a join, and every left row without a partner, completed with NULLs.
+
+    `full`: every right row without a partner too.
+    """
+
+    left: Node
+    right: Node
+    condition: Expr | None = None
+    full: bool = False
+
+    def __post_init__(self) -> None:
+        _unique(self.columns)
+        if self.condition is not None:
+            _known(self.condition, self.left, self.right)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.left.columns, *self.right.columns)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
+class Partner(Enum):
+    """What becomes of a left row that has, or has not, a partner on the right."""
+
+    WANTED = "wanted"  # rows with a partner stay
+    UNWANTED = "unwanted"  # rows without one stay
+    MARKED = "marked"  # every row stays; a column says whether it has one
+
+
+@dataclass(frozen=True)
+class Match(Node):
+    """Left rows, each once, judged by whether the condition is true for some right row."""
+
+    left: Node
+    right: Node
+    condition: Expr | None
+    partner: Partner
+    mark: str = ""  # the name of the column, for MARKED
+
+    def __post_init__(self) -> None:
+        _unique((*self.columns, *self.right.columns))
+        if bool(self.mark) != (self.partner is Partner.MARKED):
+            raise InternalError("a match has a column exactly when it marks")
+        if self.condition is not None:
+            _known(self.condition, self.left, self.right)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.left.columns, self.mark) if self.mark else self.left.columns
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
+@dataclass(frozen=True)
+class Windows(Node):
+    """The rows with a column per window call; all calls have the same partitions.
+
+    An item's expression is the whole call, `SUM(x) OVER (PARTITION BY … ORDER BY …)`.
+    """
+
+    input: Node
+    partition: tuple[Expr, ...]
+    calls: tuple[Item, ...]
+
+    def __post_init__(self) -> None:
+        _unique(self.columns)
+        for expr in (*self.partition, *(call.expr for call in self.calls)):
+            _known(expr, self.input)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.input.columns, *(call.name for call in self.calls))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True)
+class Order:
+    expr: Expr
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class Top(Node):
+    """The first rows of every partition, after skipping some; `order` leaves no ties that show."""
+
+    input: Node
+    order: tuple[Order, ...]
+    limit: int | None
+    offset: int = 0
+    partition: tuple[Expr, ...] = ()
+
+    def __post_init__(self) -> None:
+        for expr in (*self.partition, *(each.expr for each in self.order)):
+            _known(expr, self.input)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.input.columns
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True)
+class Generate(Node):
+    """Each row with every row that its generator, such as explode(a), makes of it.
+
+    `outer`: a row for which it makes none stays, with NULLs.
+    """
+
+    input: Node
+    generator: Expr
+    names: tuple[str, ...]
+    outer: bool = False
+
+    def __post_init__(self) -> None:
+        _unique(self.columns)
+        _known(self.generator, self.input)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.input.columns, *self.names)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0])
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from anabranch.plan.exprs import column
+from anabranch.plan.exprs import Expr, column
 from anabranch.plan.nodes import (
     Aggregate,
     Filter,
+    Generate,
     Item,
     Join,
+    Match,
     Node,
+    Outer,
     Project,
     Scan,
     Semi,
+    Top,
     UnionAll,
+    Windows,
 )
 
 
@@ -41,11 +46,32 @@ def _prune(node: Node, needed: frozenset[str]) -> Node:
             used = _used(node.keys).union(*(call.expr.columns for call in calls))
             return Aggregate(_prune(node.input, used), node.keys, calls)
         case Join():
-            wanted = needed | (node.condition.columns if node.condition else frozenset())
+            wanted = needed | _of(node.condition)
             return node.with_inputs([_prune(part, wanted) for part in node.parts])
         case Semi():
             wanted = needed.union(*(expr.columns for expr, _ in node.on))
             return replace(node, input=_prune(node.input, wanted))
+        case Outer():
+            wanted = needed | _of(node.condition)
+            return node.with_inputs([_prune(part, wanted) for part in node.inputs])
+        case Match():
+            wanted = needed | _of(node.condition)
+            right = _prune(node.right, _of(node.condition))
+            return replace(node, left=_prune(node.left, wanted), right=right)
+        case Windows():
+            asked = tuple(item for item in node.calls if item.name in needed)
+            if not asked:
+                return _prune(node.input, needed)
+            wanted = needed.union(*(expr.columns for expr in node.partition)) | _used(asked)
+            return replace(node, input=_prune(node.input, wanted), calls=asked)
+        case Top():
+            wanted = needed.union(
+                *(expr.columns for expr in node.partition),
+                *(order.expr.columns for order in node.order),
+            )
+            return replace(node, input=_prune(node.input, wanted))
+        case Generate():
+            return replace(node, input=_prune(node.input, needed | node.generator.columns))
         case UnionAll():
             kept = _kept(node.columns, needed)
             return UnionAll(tuple(_exactly(_prune(p, frozenset(kept)), kept) for p in node.parts))
@@ -56,6 +82,10 @@ def _kept(names: Iterable[str], needed: frozenset[str]) -> tuple[str, ...]:
     """A relation keeps one column even when only its rows are counted."""
     every = tuple(names)
     return tuple(name for name in every if name in needed) or every[:1]
+
+
+def _of(condition: Expr | None) -> frozenset[str]:
+    return condition.columns if condition is not None else frozenset()
 
 
 def _used(items: Iterable[Item]) -> frozenset[str]:

@@ -11,7 +11,21 @@ from dataclasses import replace
 from sqlglot import exp
 
 from anabranch.plan.exprs import Expr, column, conjuncts
-from anabranch.plan.nodes import Aggregate, Filter, Item, Join, Node, Project, Semi, UnionAll
+from anabranch.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Item,
+    Join,
+    Match,
+    Node,
+    Outer,
+    Project,
+    Semi,
+    Top,
+    UnionAll,
+    Windows,
+)
 
 On = tuple[tuple[Expr, str], ...]
 
@@ -29,7 +43,29 @@ def semi(node: Node, keys: Node, on: On) -> Node:
             return replace(node, input=semi(node.input, keys, _below(on, names)))
         case Join():
             return _into_join(node, keys, on)
+        case Outer() if not node.full and _reads_only(on, node.left.columns):
+            return _into_left(node, keys, on)
+        case Match() if _reads_only(on, node.left.columns):
+            return _into_left(node, keys, on)
+        case Generate() if _reads_only(on, node.input.columns):
+            return replace(node, input=semi(node.input, keys, on))
+        case Windows() | Top() if node.partition and _among(on, node.partition):
+            return replace(node, input=semi(node.input, keys, on))
     return Semi(node, keys, on)
+
+
+def _into_left(node: Outer | Match, keys: Node, on: On) -> Node:
+    """A right row matters only to left rows that it equals."""
+    right = _through_equality(node, node.right, on)
+    return replace(
+        node,
+        left=semi(node.left, keys, on),
+        right=semi(node.right, keys, right) if right else node.right,
+    )
+
+
+def _among(on: On, partition: Sequence[Expr]) -> bool:
+    return all(expr in partition for expr, _ in on)
 
 
 def _into_join(node: Join, keys: Node, on: On) -> Node:
@@ -43,7 +79,7 @@ def _into_join(node: Join, keys: Node, on: On) -> Node:
     return node.with_inputs(parts)
 
 
-def _through_equality(join: Join, part: Node, on: On) -> On:
+def _through_equality(join: Join | Outer | Match, part: Node, on: On) -> On:
     """`on` in the words of another input, as far as the join condition makes them equal."""
     equal: dict[str, str] = {}
     for condition in conjuncts(join.condition):

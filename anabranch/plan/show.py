@@ -6,16 +6,23 @@ from anabranch.plan.nodes import (
     Aggregate,
     Call,
     Filter,
+    Generate,
     Given,
     Item,
     Join,
+    Match,
     Node,
     OneRow,
+    Order,
+    Outer,
+    Partner,
     Project,
     Scan,
     Semi,
+    Top,
     UnionAll,
     Version,
+    Windows,
 )
 
 
@@ -52,7 +59,36 @@ def line_of(node: Node) -> str:
         case Semi():
             pairs = " and ".join(f"{expr} is {key}" for expr, key in node.on)
             return f"Semi where {pairs}"
+        case Outer():
+            return f"{'Full' if node.full else 'Left'} join{_on(node.condition)}"
+        case Match():
+            name = {Partner.WANTED: "Semi join", Partner.UNWANTED: "Anti join"}
+            return f"{name.get(node.partner, f'Mark {node.mark}')}{_on(node.condition)}"
+        case Windows():
+            return f"Windows {', '.join(map(_item, node.calls))}"
+        case Top():
+            return _top(node)
+        case Generate():
+            outer = "outer " if node.outer else ""
+            return f"Generate {outer}{node.generator} as {', '.join(node.names)}"
     return type(node).__name__
+
+
+def _on(condition: object) -> str:
+    return f" on {condition}" if condition is not None else " (all pairs)"
+
+
+def _top(node: Top) -> str:
+    parts = ["Top"]
+    parts += [] if node.limit is None else [str(node.limit)]
+    parts += [f"after {node.offset}"] if node.offset else []
+    parts += [f"by {', '.join(map(_order, node.order))}"] if node.order else []
+    parts += [f"per {', '.join(map(str, node.partition))}"] if node.partition else []
+    return " ".join(parts)
+
+
+def _order(order: Order) -> str:
+    return f"{order.expr} desc" if order.descending else str(order.expr)
 
 
 def _item(item: Item | Call) -> str:

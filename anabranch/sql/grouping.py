@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Expr, Tree, column_tree, meaning, unwrapped
-from anabranch.plan.nodes import Aggregate, Call, Filter, Item, Node
+from anabranch.plan.nodes import Aggregate, Call, Item, Node
 from anabranch.sql import functions
+from anabranch.sql.grouping_sets import TooManySets, expand, grouping_sets
 from anabranch.sql.obstacles import is_aggregate, name_of_call
 from anabranch.sql.relation import Names, Selected, Stop, TypesOf
-from anabranch.sql.resolve import Resolver, resolve_having
+from anabranch.sql.resolve import Resolver, resolve_having, resolved
 from anabranch.sql.source_text import SourceText
 from anabranch.sql.support import Obstacle
 
@@ -21,11 +22,11 @@ _LONGEST_NAME = 60
 _ADD_UP_EXACTLY = ("tinyint", "smallint", "int", "bigint", "decimal")  # int: intervals too
 
 
-def is_grouped(select: exp.Select, items: Sequence[Selected]) -> bool:
+def is_grouped(select: exp.Select, trees: Iterable[Tree]) -> bool:
     return bool(
         select.args.get("group")
         or select.args.get("having")
-        or any(is_aggregate(node) for item in items for node in item.tree.walk())
+        or any(is_aggregate(node) for tree in trees for node in tree.walk())
     )
 
 
@@ -38,6 +39,7 @@ class Grouping:
     keys: dict[str, Item] = field(default_factory=dict)
     calls: dict[str, tuple[Call, Tree]] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
+    later: frozenset[str] = frozenset()  # columns that stand for subqueries over the groups
 
     def add_key(self, tree: Tree) -> None:
         tree = unwrapped(tree)
@@ -53,10 +55,10 @@ class Grouping:
     def _lift(self, node: Tree) -> Tree:
         found = self.keys.get(meaning(node))
         if found is not None:
-            return column_tree(found.name)
+            return resolved(found.name)
         if is_aggregate(node):
-            return column_tree(self._call(node).name)
-        if isinstance(node, exp.Column):
+            return resolved(self._call(node).name)
+        if isinstance(node, exp.Column) and node.name not in self.later:
             raise Stop(self.source.obstacle("GROUP_EXPRESSION", node, what=node.name))
         return node
 
@@ -126,19 +128,39 @@ def _typed(call: Call, arg_type: str) -> Call:
     return replace(call, arg_type=arg_type, exact=exact)
 
 
-def group_keys(select: exp.Select, resolver: Resolver, items: Sequence[Selected]) -> list[Tree]:
+@dataclass
+class Groups:
+    """GROUP BY as written: lists of keys, each list one grouping set."""
+
+    keys: list[Tree]
+    sets: list[list[Tree]]
+
+    @property
+    def plain(self) -> bool:
+        return len(self.sets) == 1
+
+
+def groups(select: exp.Select, resolver: Resolver, items: Sequence[Selected]) -> Groups:
     """The expressions of GROUP BY: ordinals, columns of FROM, then aliases; ALL is everything plain."""
     group = select.args.get("group")
     if group is None:
-        return []
+        return Groups([], [[]])
     if group.args.get("all"):
-        return [item.tree for item in items if not any(map(is_aggregate, item.tree.walk()))]
-    keys: list[Tree] = []
-    for tree in group.expressions:
-        if isinstance(tree, exp.Tuple) and not tree.expressions:
-            continue  # GROUP BY (): everything is one group
-        keys.append(_ordinal(tree, items) or _by_name(resolver, items).resolve(tree))
-    return keys
+        plain = [item.tree for item in items if not any(map(is_aggregate, item.tree.walk()))]
+        return Groups(plain, [plain])
+    aliased = _by_name(resolver, items)
+
+    def key(tree: Tree) -> Tree:
+        return _ordinal(tree, items) or aliased.resolve(tree.copy())
+
+    try:
+        sets = grouping_sets(group, key)
+    except TooManySets as many:
+        raise Stop(
+            resolver.source.obstacle("GROUPING_SETS", group, "GROUP", what=str(many))
+        ) from None
+    unique = {meaning(tree): tree for each in sets for tree in each}
+    return Groups(list(unique.values()), sets)
 
 
 def _ordinal(tree: Tree, items: Sequence[Selected]) -> Tree | None:
@@ -154,22 +176,71 @@ def _by_name(resolver: Resolver, items: Sequence[Selected]) -> Resolver:
     aliases: dict[str, list[Tree]] = {}
     for item in items:
         aliases.setdefault(item.output.name.lower(), [item.tree])  # the first one, as Spark does
-    return Resolver(resolver.source, resolver.scope, aliases)
+    return replace(resolver, aliases=aliases)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """The groups, and the expressions over them."""
+
+    aggregate: Aggregate
+    trees: list[Tree]
+    having: Tree | None
+    inexact: dict[Expr, Obstacle]
+    keys: dict[str, str]  # column of the input → the key that is it
+    absent: tuple[Expr, ...] | None  # the expressions over no rows, without GROUP BY
 
 
 def grouped(
-    select: exp.Select, resolver: Resolver, items: Sequence[Selected], node: Node, types: TypesOf
-) -> tuple[Node, list[Selected], dict[Expr, Obstacle]]:
-    """Aggregate, filtered by HAVING; the SELECT list over it; the calls that are not exact."""
-    grouping = Grouping(resolver.source, node)
-    for key in group_keys(select, resolver, items):
-        grouping.add_key(key)
-    lifted = [replace(item, tree=grouping.lift(item.tree)) for item in items]
+    select: exp.Select,
+    resolver: Resolver,
+    by: Groups,
+    trees: Sequence[Tree],
+    node: Node,
+    types: TypesOf,
+    *,
+    carried: Sequence[str] = (),
+    later: frozenset[str] = frozenset(),
+) -> Grouped:
+    """The aggregate, and `trees` and HAVING as expressions over it.
+
+    Columns of `carried` are keys of every group; those of `later` stand for what is applied to the
+    groups.
+    """
+    grouping = Grouping(resolver.source, node, later=later)
     having = select.args.get("having")
     condition = None
     if having is not None:
-        resolved = resolve_having(resolver, having.this, grouping.keys)
-        condition = Expr.of(grouping.lift(resolved))
+        known = {meaning(key): key for key in by.keys}
+        condition = resolve_having(resolver, having.this, known)
+    trees = list(trees)
+    if by.plain:
+        for key in by.keys:
+            grouping.add_key(key)
+    else:
+        trees, condition = expand(grouping, by.keys, by.sets, trees, condition, types)
+    for name in carried:
+        grouping.add_key(column_tree(name))
+    lifted = [grouping.lift(tree) for tree in trees]
+    if condition is not None:
+        condition = grouping.lift(condition)
     result = grouping.aggregate(types)
-    node = Filter(result, condition) if condition else result
-    return node, lifted, grouping.inexact(result)
+    always = by.plain and not by.keys
+    return Grouped(
+        result,
+        lifted,
+        condition,
+        grouping.inexact(result),
+        {key.expr.column: key.name for key in result.keys if key.expr.column},
+        tuple(_over_nothing(tree, result) for tree in lifted) if always else None,
+    )
+
+
+def _over_nothing(tree: Tree, aggregate: Aggregate) -> Expr:
+    """The value of an expression over a group without rows: counts are 0, all else is NULL."""
+    values = {call.name: Expr("0") if _counts(call) else Expr("NULL") for call in aggregate.calls}
+    return Expr.of(tree).substitute(values)
+
+
+def _counts(call: Call) -> bool:
+    return (name_of_call(call.expr.tree) or "") in ("count", "count_if", "regr_count")

@@ -8,14 +8,14 @@ root's columns carry the names that Spark gives the query's output.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from anabranch.errors import UserError
 from anabranch.model import Columns
 from anabranch.names import RESERVED_PREFIX, TableName, shown
-from anabranch.plan.exprs import Expr, Tree, cast, column, column_tree, conjunction
+from anabranch.plan.exprs import Expr, Tree, cast, column
 from anabranch.plan.nodes import (
     Aggregate,
     Filter,
@@ -29,13 +29,19 @@ from anabranch.plan.nodes import (
 )
 from anabranch.plan.rewrites import simplify
 from anabranch.plan.walk import walk
-from anabranch.sql.grouping import grouped, is_grouped
+from anabranch.sql.generators import generated
+from anabranch.sql.joins import joined
 from anabranch.sql.obstacles import find_obstacles
+from anabranch.sql.ordering import ordered
+from anabranch.sql.pivot import pivoted
 from anabranch.sql.reach import Reach
-from anabranch.sql.relation import Names, Output, Relation, Stop, TypesOf, exposed
+from anabranch.sql.relation import Cte, Names, Output, Place, Relation, Stop, TypesOf, exposed
 from anabranch.sql.resolve import Resolver
-from anabranch.sql.scope import Scope, common_names, using
+from anabranch.sql.scope import Field, Scope
+from anabranch.sql.select import select
+from anabranch.sql.set_operations import except_, intersect
 from anabranch.sql.source_text import SourceText
+from anabranch.sql.subqueries import Around, lowered, with_lateral
 from anabranch.sql.support import Obstacle
 
 
@@ -65,7 +71,7 @@ def lower(
         return Lowered(None, names, reach.sources, tuple(obstacles))
     lowering = _Lowering(reach, types)
     try:
-        relation = lowering.query(reach.texts[0].tree, _Place(reach.texts[0]))
+        relation = lowering.query(reach.texts[0].tree, Place(reach.texts[0]))
     except Stop as stop:
         return Lowered(None, names, reach.sources, (stop.found,))
     names = names or tuple(each.name for each in relation.outputs)
@@ -91,65 +97,67 @@ def _root(relation: Relation, names: Sequence[str]) -> Node:
     return Project(relation.node, tuple(Item(name, column(inner)) for name, inner in pairs))
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where lowering is: in which text, and which CTEs are in scope there."""
-
-    source: SourceText
-    ctes: Mapping[str, _Cte] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Cte:
-    tree: exp.CTE
-    place: _Place
-
-
 @dataclass
 class _Lowering:
     reach: Reach
     types: TypesOf
     inexact: dict[Expr, Obstacle] = field(default_factory=dict)
+    made: int = 0  # names given out so far
 
-    def query(self, tree: Tree, place: _Place) -> Relation:
+    def fresh(self, name: str) -> str:
+        """A name that no other column of the plan has."""
+        self.made += 1
+        return f"{name}{self.made}"
+
+    def note_inexact(self, found: Mapping[Expr, Obstacle]) -> None:
+        self.inexact.update(found)
+
+    def rehearse(self, tree: Tree, place: Place) -> None:
+        """Lower a query only to see which names it asks for."""
+        _Lowering(self.reach, _any_type, made=self.made).query(tree, place)
+
+    def query(self, tree: Tree, place: Place) -> Relation:
         place = _with_ctes(tree, place)
         match tree:
             case exp.Subquery():
-                return self.query(tree.this, place)
+                return ordered(self.query(tree.this, place), tree, place, self.types)
             case exp.Select():
-                return self.select(tree, place)
-            case exp.Union():
-                return self.union(tree, place)
+                return select(self, tree, place)
+            case exp.SetOperation():
+                return ordered(self.set_operation(tree, place), tree, place, self.types)
             case exp.Values():
-                return self.values(tree, place)
+                return self.around(self.values(tree, place), place)
             case exp.Table():
-                return self.everything(tree, place)
+                return self.around(self.everything(tree, place), place)
         raise Stop(place.source.obstacle("UNSUPPORTED_SYNTAX", tree))
 
-    def select(self, tree: exp.Select, place: _Place) -> Relation:
-        node, scope = self.from_clause(tree, place, Names())
-        resolver = Resolver(place.source, scope)
-        if where := tree.args.get("where"):
-            node = Filter(node, Expr.of(resolver.resolve(where.this)))
-        items = list(resolver.select(tree.expressions))
-        if is_grouped(tree, items):
-            node, items, found = grouped(tree, resolver, items, node, self.types)
-            self.inexact.update(found)
-        names = Names()
-        trees = [Item(names.fresh(item.output.name.lower()), Expr.of(item.tree)) for item in items]
-        node = Project(node, tuple(trees))
-        if tree.args.get("distinct"):
-            node = _distinct(node)
-        return Relation(node, tuple(item.output for item in items))
+    def around(self, relation: Relation, place: Place) -> Relation:
+        """A relation that sees nothing of the rows around it, for each of them."""
+        if place.domain is None:
+            return relation
+        node = Join((relation.node, place.domain.values()))
+        return replace(relation, node=node, domain=place.carried)
 
-    def union(self, tree: exp.Union, place: _Place) -> Relation:
+    def set_operation(self, tree: exp.SetOperation, place: Place) -> Relation:
         sides = [self.query(side, place) for side in (tree.this, tree.expression)]
-        node = self.union_all([side.node for side in sides])
-        if tree.args.get("distinct", True):
-            node = _distinct(node)
-        return Relation(node, sides[0].outputs)
+        if place.carried and any(side.absent is not None for side in sides):
+            raise Stop(place.source.obstacle("CORRELATION", tree.expression))
+        if tree.args.get("by_name"):
+            sides[1] = _by_name(sides[0], sides[1], tree, place)
+        distinct = bool(tree.args.get("distinct", True))
+        left, right = self.alike([side.node for side in sides])
+        match tree:
+            case exp.Intersect():
+                node = intersect(left, right, distinct=distinct)
+            case exp.Except():
+                node = except_(left, right, distinct=distinct)
+            case _ if distinct:
+                node = _distinct(UnionAll((left, right)))
+            case _:
+                node = UnionAll((left, right))
+        return Relation(node, sides[0].outputs, place.carried)
 
-    def union_all(self, parts: Sequence[Node]) -> Node:
+    def alike(self, parts: Sequence[Node]) -> list[Node]:
         """Every branch gets the names of the first and the types of the whole, so that the delta
         of one branch alone has them too."""
         names = parts[0].columns
@@ -160,10 +168,10 @@ class _Lowering:
         own = [tuple(self.types(part, every)) for part in renamed]
         if len(set(own)) > 1:
             whole = self.types(UnionAll(tuple(renamed)), every)
-            renamed = [_typed(part, mine, whole) for part, mine in zip(renamed, own, strict=True)]
-        return UnionAll(tuple(renamed))
+            return [_typed(part, mine, whole) for part, mine in zip(renamed, own, strict=True)]
+        return renamed
 
-    def values(self, tree: exp.Values, place: _Place) -> Relation:
+    def values(self, tree: exp.Values, place: Place) -> Relation:
         resolver = Resolver(place.source, Scope())
         rows: list[Node] = []
         for row in tree.expressions:
@@ -173,47 +181,69 @@ class _Lowering:
             exprs = [Expr.of(resolver.resolve(cell)) for cell in cells]
             named = tuple(Item(f"col{i + 1}", expr) for i, expr in enumerate(exprs))
             rows.append(Project(OneRow(), named))
-        node = self.union_all(rows) if len(rows) > 1 else rows[0]
+        node = UnionAll(tuple(self.alike(rows))) if len(rows) > 1 else rows[0]
         return Relation(node, tuple(Output(name) for name in node.columns))
 
-    def everything(self, tree: exp.Table, place: _Place) -> Relation:
+    def everything(self, tree: exp.Table, place: Place) -> Relation:
         """A FROM item in parentheses: all its columns."""
         node, scope = self.table_and_joins(tree, place, Names())
         fields = scope.star()
         items = tuple(Item(each.column, column(each.column)) for each in fields)
         return Relation(Project(node, items), tuple(Output(f.name, f.named) for f in fields))
 
-    def from_clause(self, tree: exp.Select, place: _Place, names: Names) -> tuple[Node, Scope]:
+    def from_clause(self, tree: exp.Select, place: Place, names: Names) -> tuple[Node, Scope]:
         clause = tree.args.get("from_")
-        if clause is None:
-            return OneRow(), Scope()
-        first = self.from_item(clause.this, place, names)
-        return self.joined(first, tree.args.get("joins") or (), place, names)
+        joins, views = tree.args.get("joins") or (), tree.args.get("laterals") or ()
+        found: tuple[Node, Scope] = (OneRow(), Scope())
+        if clause is not None:
+            first = self.from_item(clause.this, place.alone, names)
+            found = self.joined(first, joins, place.alone, names)
+        for view in views:
+            node, scope = found
+            resolver = Resolver(place.source, scope)
+            found = generated(node, scope, view, resolver, self, names, place)
+        return found
 
     def joined(
-        self, left: tuple[Node, Scope], joins: Sequence[exp.Join], place: _Place, names: Names
+        self, left: tuple[Node, Scope], joins: Sequence[exp.Join], place: Place, names: Names
     ) -> tuple[Node, Scope]:
         for join in joins:
             left = self.join(left, join, place, names)
         return left
 
     def join(
-        self, left: tuple[Node, Scope], join: exp.Join, place: _Place, names: Names
+        self, left: tuple[Node, Scope], join: exp.Join, place: Place, names: Names
     ) -> tuple[Node, Scope]:
+        if isinstance(join.this, exp.Lateral):
+            return self.lateral(left, join, place, names)
         right = self.from_item(join.this, place, names)
-        keys = [each.name for each in join.args.get("using") or ()]
-        if join.method.upper() == "NATURAL":
-            keys = common_names(left[1], right[1])
-        scope, pairs = using(left[1], right[1], keys)
-        conditions = [
-            Expr.of(exp.EQ(this=column_tree(mine), expression=column_tree(theirs)))
-            for mine, theirs in pairs
-        ]
-        if on := join.args.get("on"):
-            conditions.append(Expr.of(Resolver(place.source, scope).resolve(on)))
-        return Join((left[0], right[0]), conjunction(conditions)), scope
+        return joined(self, left, right, join, place, names)
 
-    def from_item(self, tree: Tree, place: _Place, names: Names) -> tuple[Node, Scope]:
+    def lateral(
+        self, left: tuple[Node, Scope], join: exp.Join, place: Place, names: Names
+    ) -> tuple[Node, Scope]:
+        (node, scope), tree = left, join.this
+        outer = join.side.upper() == "LEFT"
+        if not isinstance(tree.this, exp.Subquery):
+            resolver = Resolver(place.source, scope)
+            return generated(node, scope, tree, resolver, self, names, place, outer=outer)
+        around = Around(node, (scope,), place)
+        found = lowered(self, tree.this.this, around)
+        alias = tree.args.get("alias")
+        given = [each.name for each in alias.columns] if alias is not None else []
+        qualifier = (alias.name.lower(),) if alias is not None and alias.name else ()
+        outputs = [Output(name) for name in given] or list(found.relation.outputs)
+        fields = tuple(
+            Field(qualifier, output.name, value, named=output.named)
+            for output, value in zip(outputs, found.values, strict=True)
+        )
+        both = scope + Scope(fields)
+        on = join.args.get("on")
+        condition = Expr.of(Resolver(place.source, both).resolve(on)) if on is not None else None
+        joined = with_lateral(self, found, around, condition, left=outer)
+        return joined, both
+
+    def from_item(self, tree: Tree, place: Place, names: Names) -> tuple[Node, Scope]:
         match tree:
             case exp.Table():
                 return self.table_and_joins(tree, place, names)
@@ -223,18 +253,38 @@ class _Lowering:
             case exp.Subquery() | exp.Values():
                 relation = self.query(tree, place)
                 qualifier = (tree.alias.lower(),) if tree.alias else ()
-                first = exposed(relation, qualifier, _column_aliases(tree, relation), names)
+                first = self.named(relation, qualifier, tree, place, names)
                 return self.joined(first, tree.args.get("joins") or (), place, names)
+            case exp.Lateral():
+                return self.lateral((OneRow(), Scope()), exp.Join(this=tree), place, names)
         raise Stop(place.source.obstacle("UNSUPPORTED_SYNTAX", tree))
 
-    def table_and_joins(self, tree: exp.Table, place: _Place, names: Names) -> tuple[Node, Scope]:
+    def table_and_joins(self, tree: exp.Table, place: Place, names: Names) -> tuple[Node, Scope]:
         relation, qualifier = self.table(tree, place)
         if tree.alias:
             qualifier = (tree.alias.lower(),)
-        first = exposed(relation, qualifier, _column_aliases(tree, relation), names)
+        first = self.named(relation, qualifier, tree, place, names)
         return self.joined(first, tree.args.get("joins") or (), place, names)
 
-    def table(self, tree: exp.Table, place: _Place) -> tuple[Relation, tuple[str, ...]]:
+    def named(
+        self,
+        relation: Relation,
+        qualifier: tuple[str, ...],
+        tree: Tree,
+        place: Place,
+        names: Names,
+    ) -> tuple[Node, Scope]:
+        """A FROM item under its alias; PIVOT makes another relation of it."""
+        pivots = tree.args.get("pivots") or ()
+        if not pivots:
+            return exposed(relation, qualifier, _column_aliases(tree, relation), names)
+        for pivot in pivots:
+            node, scope = exposed(relation, qualifier, (), Names())
+            relation = pivoted(node, scope, pivot, self, place)
+            qualifier = (pivot.alias.lower(),) if pivot.alias else ()
+        return exposed(relation, qualifier, (), names)
+
+    def table(self, tree: exp.Table, place: Place) -> tuple[Relation, tuple[str, ...]]:
         cte = None if tree.args.get("db") else place.ctes.get(tree.name.lower())
         if cte is not None:
             relation = self.query(cte.tree.this, cte.place)
@@ -245,7 +295,7 @@ class _Lowering:
         qualifier = tuple(part.lower() for part in name.parts)
         view = self.reach.view(name)
         if view is not None:
-            return self.query(view.tree, _Place(view)), qualifier
+            return self.query(view.tree, Place(view)), qualifier
         columns = tuple(each.name for each in self.reach.tables[name])
         return Relation(Scan(name, columns), tuple(map(Output, columns))), qualifier
 
@@ -265,12 +315,27 @@ class _Lowering:
         ]
 
 
-def _with_ctes(tree: Tree, place: _Place) -> _Place:
+def _any_type(_node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
+    return ["int" for _ in exprs]
+
+
+def _with_ctes(tree: Tree, place: Place) -> Place:
     """A CTE sees those before it, and a table of its own name."""
     clause = tree.args.get("with_")
     for cte in clause.expressions if clause is not None else ():
-        place = _Place(place.source, {**place.ctes, cte.alias.lower(): _Cte(cte, place)})
+        place = replace(place, ctes={**place.ctes, cte.alias.lower(): Cte(cte, place.alone)})
     return place
+
+
+def _by_name(left: Relation, right: Relation, tree: exp.SetOperation, place: Place) -> Relation:
+    """UNION BY NAME: the right side's columns in the order of the left's."""
+    mine = [output.name.lower() for output in left.outputs]
+    theirs = {o.name.lower(): c for o, c in zip(right.outputs, right.columns, strict=True)}
+    if sorted(mine) != sorted(theirs):
+        raise Stop(place.source.obstacle("SET_OPERATION", tree.expression, "UNION"))
+    names = [*(theirs[name] for name in mine), *right.domain]
+    node = Project(right.node, tuple(Item(name, column(name)) for name in names))
+    return replace(right, node=node, outputs=left.outputs)
 
 
 def _column_aliases(tree: Tree, relation: Relation) -> list[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
 
 from anabranch.plan.exprs import Expr, Tree, column
-from anabranch.plan.nodes import Item, Node, Project
-from anabranch.sql.scope import Field, Scope
+from anabranch.plan.nodes import Aggregate, Item, Node, Project
+from anabranch.sql.scope import Field, Found, Scope
+from anabranch.sql.source_text import SourceText
 from anabranch.sql.support import Obstacle
 
 TypesOf = Callable[[Node, Sequence[Expr]], Sequence[str]]
@@ -31,10 +34,90 @@ class Output:
 
 @dataclass(frozen=True)
 class Relation:
-    """`outputs` name the node's columns, by position; they may repeat a name."""
+    """`outputs` name the node's columns, by position; they may repeat a name.
+
+    After them a correlated query has the columns `domain`: for which rows around it a row is.
+    `absent` are the outputs where there is no row, of a query that always has one: an aggregate
+    without GROUP BY.
+    """
 
     node: Node
     outputs: tuple[Output, ...]
+    domain: tuple[str, ...] = ()
+    absent: tuple[Expr, ...] | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.node.columns[: len(self.outputs)]
+
+
+@dataclass
+class Domain:
+    """What a correlated query sees of the query around it: columns of `node`, by name.
+
+    Inside, a column has another name, for both queries may read the same table.  `joined`: some
+    part of the query could not do without the values themselves.
+    """
+
+    node: Node
+    scopes: tuple[Scope, ...]  # nearest first
+    names: Mapping[str, str]  # column of `node` → its name inside
+    captured: set[str] = field(default_factory=set)
+    joined: bool = False
+
+    def find(self, parts: Sequence[str]) -> Found | None:
+        for scope in self.scopes:
+            found = scope.find(parts)
+            if found is not None:
+                if found.column not in self.names:
+                    return None
+                self.captured.add(found.column)
+                return replace(found, column=self.names[found.column])
+        return None
+
+    def capture(self, asked: Collection[str]) -> None:
+        """A query inside this one asks for columns by the names they have here."""
+        self.captured |= {outer for outer, inner in self.names.items() if inner in asked}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.names.values())
+
+    @property
+    def inside(self) -> tuple[Scope, ...]:
+        """The same scopes with the names that columns have inside."""
+        return tuple(scope.renamed(self.names) for scope in self.scopes)
+
+    def values(self) -> Node:
+        """The values themselves, each combination once; from now on NULL is one of them."""
+        self.joined = True
+        pairs = self.names.items()
+        return Aggregate(self.node, tuple(Item(inner, column(outer)) for outer, inner in pairs))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where lowering is: in which text, which CTEs are in scope there, what lies around it."""
+
+    source: SourceText
+    ctes: Mapping[str, Cte] = field(default_factory=dict)
+    domain: Domain | None = None
+
+    @property
+    def alone(self) -> Place:
+        """The same place for a query that sees nothing of what lies around it."""
+        return replace(self, domain=None)
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """Columns that every relation lowered here has to carry."""
+        return self.domain.columns if self.domain else ()
+
+
+@dataclass(frozen=True)
+class Cte:
+    tree: exp.CTE
+    place: Place
 
 
 @dataclass(frozen=True)
@@ -62,12 +145,13 @@ class Names:
 def exposed(
     relation: Relation, qualifier: tuple[str, ...], columns: Sequence[str], names: Names
 ) -> tuple[Node, Scope]:
-    """A FROM item: every column becomes `alias.column`."""
+    """A FROM item: every column becomes `alias.column`; those of the domain stay as they are."""
     fields: list[Field] = []
     items: list[Item] = []
-    for position, inner in enumerate(relation.node.columns):
+    for position, inner in enumerate(relation.columns):
         output = Output(columns[position]) if columns else relation.outputs[position]
         own = names.fresh(".".join((*qualifier[-1:], output.name)).lower())
         fields.append(Field(qualifier, output.name, own, named=output.named))
         items.append(Item(own, column(inner)))
+    items += [Item(name, column(name)) for name in relation.domain]
     return Project(relation.node, tuple(items)), Scope(tuple(fields))

@@ -28,15 +28,22 @@ from anabranch.plan.exprs import (
 from anabranch.plan.nodes import (
     Aggregate,
     Filter,
+    Generate,
     Given,
     Item,
     Join,
+    Match,
     Node,
     OneRow,
+    Order,
+    Outer,
+    Partner,
     Project,
     Scan,
     Semi,
+    Top,
     UnionAll,
+    Windows,
     same_columns,
 )
 from anabranch.plan.walk import walk
@@ -72,8 +79,9 @@ def _shared(root: Node) -> frozenset[Node]:
 
 
 def _is_work(node: Node) -> bool:
-    return isinstance(node, (Project, Aggregate, UnionAll)) and any(
-        isinstance(part, (Aggregate, Join, UnionAll, Semi)) for part in walk(node)
+    named = (Project, Aggregate, UnionAll, Outer, Match, Windows, Top)
+    return isinstance(node, named) and any(
+        isinstance(part, (*named[1:], Join, Semi)) for part in walk(node)
     )
 
 
@@ -113,6 +121,14 @@ class _Rendering:
                 return reduce(lambda a, b: exp.union(a, b, distinct=False, copy=False), parts)
             case UnionAll():
                 return self.relation(node.parts[0])
+            case Match() if node.partner is Partner.MARKED:
+                return self.marked(node)
+            case Windows():
+                return self.select(node.input, (*same_columns(node.input), *node.calls))
+            case Top():
+                return self.ranked(node) if node.partition else self.first_rows(node)
+            case Generate():
+                return self.generated(node)
             case OneRow():
                 return exp.select(exp.alias_(exp.Literal.number(1), identifier("_ab_one")))
         return self.select(node, same_columns(node))
@@ -127,6 +143,11 @@ class _Rendering:
             conditions = [*self.join(query, source), *conditions]
         elif isinstance(source, Semi):
             self.semi(query, source)
+        elif isinstance(source, Outer):
+            self.pair(query, source, "full" if source.full else "left")
+        elif isinstance(source, Match) and source.partner is not Partner.MARKED:
+            wanted = source.partner is Partner.WANTED
+            self.pair(query, source, "left semi" if wanted else "left anti")
         elif not isinstance(source, OneRow):
             query.from_(self.source(source)[0], copy=False)
         condition = conjunction(conditions)
@@ -187,6 +208,62 @@ class _Rendering:
         if node.broadcast:
             self.hint(query, alias)
 
+    def pair(self, query: exp.Select, node: Outer | Match, kind: str) -> None:
+        query.from_(self.source(node.left)[0], copy=False)
+        on = node.condition.tree.copy() if node.condition else exp.true()
+        query.join(self.source(node.right)[0], on=on, join_type=kind, copy=False)
+
+    def marked(self, node: Match) -> exp.Select:
+        """Columns of the two inputs differ in name, so the inner query can see both."""
+        inner = exp.select(exp.Literal.number(1), copy=False)
+        inner = inner.from_(self.source(node.right)[0], copy=False)
+        if node.condition is not None:
+            inner = inner.where(node.condition.tree.copy(), copy=False)
+        mark = exp.alias_(exp.Exists(this=inner), identifier(node.mark), copy=False)
+        query = exp.select(*(column_tree(name) for name in node.left.columns), mark, copy=False)
+        return query.from_(self.source(node.left)[0], copy=False)
+
+    def first_rows(self, node: Top) -> exp.Select:
+        query = self.select(node.input, same_columns(node.input))
+        query = query.order_by(*map(ordered, node.order), copy=False)
+        if node.limit is not None:
+            query = query.limit(node.limit, copy=False)
+        return query.offset(node.offset, copy=False) if node.offset else query
+
+    def ranked(self, node: Top) -> exp.Select:
+        """The first rows of every partition, by their number in it."""
+        window = exp.Window(
+            this=exp.Anonymous(this="ROW_NUMBER"),
+            partition_by=[expr.tree.copy() for expr in node.partition],
+            order=exp.Order(expressions=[ordered(order) for order in node.order]),
+        )
+        number = Item("_ab_rank", Expr.of(window))
+        numbered, _ = self.aliased(self.select(node.input, (*same_columns(node.input), number)))
+        rank = column_tree(number.name)
+        query = exp.select(*(column_tree(name) for name in node.columns), copy=False)
+        query = query.from_(numbered, copy=False)
+        if node.limit is not None:
+            last = exp.Literal.number(node.limit + node.offset)
+            query = query.where(exp.LTE(this=rank.copy(), expression=last), copy=False)
+        if node.offset:
+            skipped = exp.Literal.number(node.offset)
+            query = query.where(exp.GT(this=rank.copy(), expression=skipped), copy=False)
+        return query
+
+    def generated(self, node: Generate) -> exp.Select:
+        query = exp.select(*(column_tree(name) for name in node.columns), copy=False)
+        query = query.from_(self.source(node.input)[0], copy=False)
+        view = exp.Lateral(
+            this=node.generator.tree.copy(),
+            view=True,
+            outer=node.outer,
+            alias=exp.TableAlias(
+                this=identifier(self.alias()), columns=[identifier(name) for name in node.names]
+            ),
+        )
+        query.append("laterals", view)
+        return query
+
     def source(self, node: Node) -> tuple[Tree, str]:
         """The node as a FROM item, and its alias."""
         if isinstance(node, (Scan, Given)):
@@ -220,3 +297,9 @@ class _Rendering:
         if not names:
             raise InternalError("a relation without columns cannot be shared")
         return [column_tree(name) for name in names]
+
+
+def ordered(order: Order) -> exp.Ordered:
+    return exp.Ordered(
+        this=order.expr.tree.copy(), desc=order.descending, nulls_first=order.nulls_first
+    )

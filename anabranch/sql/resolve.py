@@ -12,8 +12,8 @@ from anabranch.errors import UserError
 from anabranch.plan.exprs import Tree, column_tree, meaning, operand
 from anabranch.sql import functions
 from anabranch.sql.obstacles import is_aggregate
-from anabranch.sql.relation import Output, Selected, Stop
-from anabranch.sql.scope import Field, Scope
+from anabranch.sql.relation import Domain, Output, Selected, Stop
+from anabranch.sql.scope import Field, Found, Scope
 from anabranch.sql.source_text import SourceText
 
 _RESOLVED = "resolved"  # marks a column that already is one of the plan
@@ -22,11 +22,13 @@ _WITHOUT_PARENTHESES = functions.TIME_DEPENDENT | functions.NONDETERMINISTIC
 
 @dataclass
 class Resolver:
-    """Resolves over one FROM clause; `aliases` are the items of the SELECT list so far."""
+    """Resolves over one FROM clause; `aliases` are the items of the SELECT list so far, `around`
+    is what a correlated query sees of the query around it."""
 
     source: SourceText
     scope: Scope
     aliases: dict[str, list[Tree]] = field(default_factory=dict)
+    around: Domain | None = None
 
     def resolve(self, tree: Tree) -> Tree:
         return tree.transform(self._replace)
@@ -36,7 +38,7 @@ class Resolver:
         for item in items:
             if star := _star(item):
                 for found in self._star_fields(*star):
-                    yield Selected(Output(found.name, found.named), column_tree(found.column))
+                    yield Selected(Output(found.name, found.named), resolved(found.column))
                 continue
             tree = self.resolve(item.this if isinstance(item, exp.Alias) else item)
             output = Output(item.alias) if isinstance(item, exp.Alias) else _implied(item)
@@ -47,7 +49,7 @@ class Resolver:
     def _replace(self, node: Tree) -> Tree:
         match node:
             case exp.Column():
-                return node if _RESOLVED in node.meta else self.column(node)
+                return node if is_resolved(node) else self.column(node)
             case exp.Anonymous():
                 return self._call(node)
             case exp.Placeholder() | exp.Parameter() | exp.SessionParameter():
@@ -57,11 +59,7 @@ class Resolver:
     def column(self, node: exp.Column) -> Tree:
         parts = [part.name for part in node.parts]
         found = self.scope.find(parts)
-        if found is None:
-            return self._alias(node, parts)
-        start: Tree = column_tree(found.column)
-        names = node.parts[len(parts) - len(found.fields) :]
-        return reduce(lambda left, name: exp.Dot(this=left, expression=name.copy()), names, start)
+        return self._alias(node, parts) if found is None else _taken(node, found)
 
     def _alias(self, node: exp.Column, parts: list[str]) -> Tree:
         """A lateral alias; columns of FROM come first."""
@@ -72,6 +70,8 @@ class Resolver:
             start = operand(trees[0].copy())
             names = node.parts[1:]
             return reduce(lambda a, name: exp.Dot(this=a, expression=name.copy()), names, start)
+        if self.around and (found := self.around.find(parts)):
+            return _taken(node, found)
         name = parts[-1].lower()
         if len(parts) == 1 and name in _WITHOUT_PARENTHESES:
             timely = name in functions.TIME_DEPENDENT
@@ -98,13 +98,29 @@ class Resolver:
             yield arg
         else:
             for found in self._star_fields(*star):
-                own = column_tree(found.column)
-                own.meta[_RESOLVED] = True
-                yield own
+                yield resolved(found.column)
 
     def _star_fields(self, qualifier: tuple[str, ...], without: tuple[str, ...]) -> list[Field]:
         dropped = {name.lower() for name in without}
         return [f for f in self.scope.star(qualifier) if f.name.lower() not in dropped]
+
+
+def _taken(node: exp.Column, found: Found) -> Tree:
+    """The column, and the fields that are taken out of it."""
+    start: Tree = resolved(found.column)
+    names = node.parts[len(node.parts) - len(found.fields) :]
+    return reduce(lambda left, name: exp.Dot(this=left, expression=name.copy()), names, start)
+
+
+def resolved(name: str) -> exp.Column:
+    """A column of the plan, which is not looked up any more."""
+    own = column_tree(name)
+    own.meta[_RESOLVED] = True
+    return own
+
+
+def is_resolved(node: exp.Column) -> bool:
+    return _RESOLVED in node.meta
 
 
 def _star(tree: Tree) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
@@ -134,8 +150,8 @@ def resolve_having(resolver: Resolver, tree: Tree, keys: Mapping[str, object]) -
 
     def replace(node: Tree) -> Tree:
         if is_aggregate(node):
-            return Resolver(resolver.source, resolver.scope).resolve(node)
-        if not isinstance(node, exp.Column):
+            return Resolver(resolver.source, resolver.scope, around=resolver.around).resolve(node)
+        if not isinstance(node, exp.Column) or is_resolved(node):
             return node
         parts = [part.name for part in node.parts]
         outputs = resolver.aliases.get(parts[0].lower(), []) if len(parts) == 1 else []

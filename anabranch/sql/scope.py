@@ -6,8 +6,9 @@ else column a and its field b.c.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from anabranch.errors import UnknownName, UserError
 from anabranch.names import shown
@@ -71,6 +72,16 @@ class Scope:
         known = [field.name for field in self.fields if field.named]
         return UnknownName(f"column {_text(parts)} does not exist", name=parts[-1], known=known)
 
+    def renamed(self, names: Mapping[str, str]) -> Scope:
+        """Only the columns that have a new name, under it."""
+        return Scope(
+            tuple(
+                replace(field, column=names[field.column])
+                for field in self.fields
+                if field.column in names
+            )
+        )
+
     @property
     def has_unnamed(self) -> bool:
         return any(not field.named for field in self.fields)
@@ -85,22 +96,51 @@ def common_names(left: Scope, right: Scope) -> list[str]:
     return [field.name for field in left.star() if field.name.lower() in names]
 
 
-def using(left: Scope, right: Scope, names: Sequence[str]) -> tuple[Scope, list[tuple[str, str]]]:
-    """The scope of `left JOIN right USING (names)`, and the pairs of columns that must be equal.
+class Side(Enum):
+    """Whose rows are all in the result of a join."""
 
-    The keys come first and are the left side's; the right side's keys need their table's name.
-    """
+    NONE = ""
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+    FULL = "FULL"
+
+
+@dataclass(frozen=True)
+class Using:
+    """The scope of a join, the pairs of columns that must be equal, and for a full join the columns
+    (name, left, right) that hold the key of whichever side has one."""
+
+    scope: Scope
+    pairs: tuple[tuple[str, str], ...]
+    merged: tuple[tuple[str, str, str], ...] = ()
+
+
+def using(
+    left: Scope, right: Scope, names: Sequence[str], side: Side, fresh: Callable[[str], str]
+) -> Using:
+    """`left JOIN right USING (names)`: the keys come first, and are those of the side that has all
+    its rows; the keys of the other need their table's name."""
     keys: list[Field] = []
     pairs: list[tuple[str, str]] = []
+    merged: list[tuple[str, str, str]] = []
     hidden: dict[str, Field] = {}
     for name in names:
         mine, theirs = _only(left, name), _only(right, name)
-        keys.append(mine)
         pairs.append((mine.column, theirs.column))
-        hidden[theirs.column] = replace(theirs, qualified_only=True)
-    rest = [field for field in left.fields if field not in keys]
-    rest += [hidden.get(field.column, field) for field in right.fields]
-    return Scope((*keys, *rest)), pairs
+        if side is Side.FULL:
+            merged.append((fresh(mine.name.lower()), mine.column, theirs.column))
+            keys.append(Field((), mine.name, merged[-1][0]))
+            covered: tuple[Field, ...] = (mine, theirs)
+        else:
+            keys.append(theirs if side is Side.RIGHT else mine)
+            covered = (mine,) if side is Side.RIGHT else (theirs,)
+        hidden |= {each.column: replace(each, qualified_only=True) for each in covered}
+    rest = [
+        hidden.get(field.column, field)
+        for field in (*left.fields, *right.fields)
+        if field not in keys
+    ]
+    return Using(Scope((*keys, *rest)), tuple(pairs), tuple(merged))
 
 
 def _only(scope: Scope, name: str) -> Field:

@@ -39,35 +39,49 @@ class Obstacle:
 _WHOLE = "use refresh mode FULL or AUTO"
 
 CODES: dict[str, Code] = {
-    "OUTER_JOIN": Code(
-        "outer join",
-        "LEFT, RIGHT and FULL joins are not incremental",
-        "use an inner join if every row has a partner, or refresh mode FULL or AUTO",
-    ),
-    "SEMI_JOIN": Code(
-        "semi or anti join",
-        "SEMI and ANTI joins are not incremental",
-        "join with SELECT DISTINCT keys",
-    ),
     "SUBQUERY_PREDICATE": Code(
-        "subquery in a condition",
-        "EXISTS, IN, ANY and ALL with a subquery are not incremental",
-        "join with a SELECT DISTINCT of the subquery's keys",
+        "comparison with all rows of a subquery",
+        "ANY and ALL with a subquery are not incremental",
+        "write it as EXISTS or NOT EXISTS",
+    ),
+    "SUBQUERY_IN_JOIN": Code(
+        "subquery in a join condition",
+        "a subquery in ON is not incremental",
+        "move it to WHERE, or join with a query in FROM",
     ),
     "SCALAR_SUBQUERY": Code(
-        "scalar subquery",
-        "a subquery used as a value is not incremental",
-        "join with the subquery instead",
+        "scalar subquery", "a subquery used as a value has one column", "select one column"
     ),
-    "WINDOW": Code("window function", "window functions are not incremental", _WHOLE),
-    "LIMIT": Code("limit", "LIMIT and OFFSET are not incremental", _WHOLE),
+    "CORRELATION": Code(
+        "correlated subquery",
+        "this form of a query that looks at the rows around it is not incremental",
+        "join with the subquery in FROM instead",
+    ),
+    "LIMIT_WITHOUT_ORDER": Code(
+        "limit without order",
+        "without ORDER BY any rows may be the first ones",
+        "say with ORDER BY which rows come first",
+    ),
+    "TIES": Code(
+        "ties in an order",
+        "rows that tie differ in a column that has no order, so any of them may come first",
+        "leave out the column, or order by something that tells the rows apart",
+    ),
+    "ORDER_DEPENDENT_WINDOW": Code(
+        "order-dependent window function",
+        "among rows that tie any one may be taken",
+        "use a ROWS frame, MIN or MAX, or order by the value itself",
+    ),
+    "WINDOW": Code("window function", "the function needs OVER (…)", "write OVER (ORDER BY …)"),
     "SET_OPERATION": Code(
-        "set operation", "INTERSECT and EXCEPT are not incremental", "use UNION, or a join"
+        "set operation",
+        "the sides of a UNION BY NAME must have the same columns",
+        "name all columns on both sides",
     ),
     "GROUPING_SETS": Code(
         "grouping sets",
-        "GROUPING SETS, ROLLUP and CUBE are not incremental",
-        "write one stream table per set of keys, or UNION ALL of GROUP BYs",
+        "so many sets of keys are not incremental",
+        "use fewer keys, or GROUPING SETS with the sets that are needed",
     ),
     "NONDETERMINISTIC_FUNCTION": Code(
         "non-deterministic function",
@@ -100,15 +114,18 @@ CODES: dict[str, Code] = {
         "use Spark's own functions, or refresh mode FULL or AUTO",
     ),
     "GENERATOR": Code(
-        "generator function", "functions that turn one row into many are not incremental", _WHOLE
+        "generator function",
+        "this form of a function that makes rows is not incremental",
+        "give it a FROM item of its own: LATERAL VIEW explode(…)",
     ),
     "TIME_WINDOW": Code(
         "time window", "window() and session_window() are not incremental", "group by date_trunc(…)"
     ),
     "TABLE_FUNCTION": Code("table function", "table functions are not incremental", _WHOLE),
-    "LATERAL": Code("lateral join", "LATERAL is not incremental", _WHOLE),
     "PIVOT": Code(
-        "pivot", "PIVOT and UNPIVOT are not incremental", "write SUM(x) FILTER (WHERE …) per column"
+        "pivot",
+        "PIVOT and UNPIVOT over several columns at once are not incremental",
+        "write SUM(x) FILTER (WHERE …) per column",
     ),
     "RECURSION": Code("recursion", "WITH RECURSIVE is not incremental", _WHOLE),
     "SAMPLE": Code("sample", "TABLESAMPLE reads other rows each time", _WHOLE),

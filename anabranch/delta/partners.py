@@ -1,0 +1,123 @@
+"""Left joins, semi joins, anti joins and marks: Q(L, R) gives each left row what its partners in R say.
+
+ΔQ = Q(ΔL, R₁) + Q(L₀ ⋉ ΔR, R₁) − Q(L₀ ⋉ ΔR, R₀)
+
+Q is linear in L; a change of R touches the left rows that it is, or was, a partner of.  Where the
+condition has equalities, R is read for the keys in question only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from anabranch.delta.rule import Changed, Rule, at, weighted
+from anabranch.delta.touched import among, keys_of
+from anabranch.plan.equalities import Equality, equalities
+from anabranch.plan.exprs import Expr, binary, column, literal
+from anabranch.plan.nodes import (
+    WEIGHT,
+    Aggregate,
+    Call,
+    Filter,
+    Item,
+    Join,
+    Match,
+    Node,
+    Outer,
+    Partner,
+    Project,
+    UnionAll,
+    Version,
+)
+
+
+def outer(node: Outer, changed: Changed, delta: Rule) -> Node | None:
+    return _full(node, changed, delta) if node.full else partners(node, changed, delta)
+
+
+def partners(node: Outer | Match, changed: Changed, delta: Rule) -> Node | None:
+    pairs = equalities(node.condition, node.left.columns, node.right.columns)
+    terms: list[Node] = []
+    left, right = delta(node.left, changed), delta(node.right, changed)
+    if left is not None:
+        terms.append(_of_left(node, left, pairs, changed))
+    if right is not None:
+        terms += _of_right(node, right, pairs, changed)
+    return UnionAll(tuple(terms)) if len(terms) > 1 else next(iter(terms), None)
+
+
+def _of_left(
+    node: Outer | Match, change: Node, pairs: tuple[Equality, ...], changed: Changed
+) -> Node:
+    """Q(ΔL, R₁)"""
+    after = at(node.right, Version.AFTER, changed)
+    if pairs:
+        keys = keys_of(change, [pair.left for pair in pairs])
+        after = among(after, [pair.right for pair in pairs], keys)
+    judged = replace(node, left=change, right=after)
+    return Project(judged, tuple(Item(name, column(name)) for name in (*node.columns, WEIGHT)))
+
+
+def _of_right(
+    node: Outer | Match, change: Node, pairs: tuple[Equality, ...], changed: Changed
+) -> list[Node]:
+    """Q(L₀ ⋉ ΔR, R₁) − Q(L₀ ⋉ ΔR, R₀)"""
+    left = at(node.left, Version.BEFORE, changed)
+    after = at(node.right, Version.AFTER, changed)
+    before = at(node.right, Version.BEFORE, changed)
+    if pairs:
+        keys = keys_of(change, [pair.right for pair in pairs])
+        left = among(left, [pair.left for pair in pairs], keys)
+        after, before = (
+            among(state, [pair.right for pair in pairs], keys) for state in (after, before)
+        )
+    elif node.condition is not None:
+        left = Match(left, _without_weight(change), node.condition, Partner.WANTED)
+    elif isinstance(node, Match):
+        left = Match(left, _turned(after, before), None, Partner.WANTED)
+    return [
+        weighted(replace(node, left=left, right=after), 1),
+        weighted(replace(node, left=left, right=before), -1),
+    ]
+
+
+def _without_weight(change: Node) -> Node:
+    names = [name for name in change.columns if name != WEIGHT]
+    return Project(change, tuple(Item(name, column(name)) for name in names))
+
+
+def _turned(after: Node, before: Node) -> Node:
+    """One row if R has become empty or is no longer, else none: all left rows see the same R."""
+    counts = tuple(
+        Project(
+            Aggregate(state, (), (Call("n", Expr("COUNT(*)"), "count"),)),
+            (Item(name, binary(exp.GT, column("n"), literal(0))),),
+        )
+        for state, name in ((after, "_ab_after"), (before, "_ab_before"))
+    )
+    return Filter(Join(counts), binary(exp.NEQ, column("_ab_after"), column("_ab_before")))
+
+
+def _full(node: Outer, changed: Changed, delta: Rule) -> Node | None:
+    """ΔQ = Q(L₁ ⋉ K, R₁ ⋉ K) − Q(L₀ ⋉ K, R₀ ⋉ K)      K: the keys in ΔL and in ΔR"""
+    pairs = equalities(node.condition, node.left.columns, node.right.columns)
+    sides = (node.left, [pair.left for pair in pairs]), (node.right, [pair.right for pair in pairs])
+    changes = [(delta(side, changed), exprs) for side, exprs in sides]
+    touched = [keys_of(change, exprs) for change, exprs in changes if change is not None and exprs]
+    states = []
+    for version in (Version.AFTER, Version.BEFORE):
+        inputs = [at(side, version, changed) for side, _ in sides]
+        if pairs:
+            keys = touched[0] if len(touched) == 1 else _all_keys(touched)
+            inputs = [
+                among(state, exprs, keys) for state, (_, exprs) in zip(inputs, sides, strict=True)
+            ]
+        states.append(node.with_inputs(inputs))
+    return UnionAll((weighted(states[0], 1), weighted(states[1], -1)))
+
+
+def _all_keys(parts: list[Aggregate]) -> Aggregate:
+    union = UnionAll(tuple(parts))
+    return Aggregate(union, tuple(Item(name, column(name)) for name in union.columns))

@@ -1,0 +1,16 @@
+"""ΔW(R) = W(R₁ ⋉ P) − W(R₀ ⋉ P)      P: the partitions that ΔR touches"""
+
+from __future__ import annotations
+
+from anabranch.delta.rule import Changed, Rule
+from anabranch.delta.touched import by_keys
+from anabranch.plan.nodes import Node, Top, Windows
+
+
+def windows(node: Windows, changed: Changed, delta: Rule) -> Node | None:
+    return by_keys(node, node.partition, changed, delta)
+
+
+def top(node: Top, changed: Changed, delta: Rule) -> Node | None:
+    """The first rows of a partition follow from the partition, too."""
+    return by_keys(node, node.partition, changed, delta)

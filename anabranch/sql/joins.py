@@ -1,0 +1,85 @@
+"""JOIN of two FROM items: which rows, and which names the result has."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from anabranch.plan.equalities import equalities
+from anabranch.plan.exprs import Expr, call, cast, column, column_tree, conjunction
+from anabranch.plan.nodes import (
+    Item,
+    Join,
+    Match,
+    Node,
+    Outer,
+    Partner,
+    Project,
+    UnionAll,
+    same_columns,
+)
+from anabranch.sql.relation import Names, Place, Stop
+from anabranch.sql.resolve import Resolver
+from anabranch.sql.scope import Scope, Side, common_names, using
+from anabranch.sql.subqueries import Lowering, is_subquery
+
+FromItem = tuple[Node, Scope]
+
+
+def joined(
+    lowering: Lowering,
+    left: FromItem,
+    right: FromItem,
+    join: exp.Join,
+    place: Place,
+    names: Names,
+) -> FromItem:
+    side, kind = join.side.upper(), join.kind.upper()
+    keys = [each.name for each in join.args.get("using") or ()]
+    if join.method.upper() == "NATURAL":
+        keys = common_names(left[1], right[1])
+    found = using(left[1], right[1], keys, Side(side), names.fresh)
+    conditions = [
+        Expr.of(exp.EQ(this=column_tree(mine), expression=column_tree(theirs)))
+        for mine, theirs in found.pairs
+    ]
+    if on := join.args.get("on"):
+        if any(map(is_subquery, on.walk())):
+            raise Stop(place.source.obstacle("SUBQUERY_IN_JOIN", on, "ON"))
+        both = found.scope if keys else left[1] + right[1]
+        conditions.append(Expr.of(Resolver(place.source, both).resolve(on)))
+    condition = conjunction(conditions)
+    if kind in ("SEMI", "ANTI"):
+        partner = Partner.WANTED if kind == "SEMI" else Partner.UNWANTED
+        return Match(left[0], right[0], condition, partner), left[1]
+    node = _node(lowering, left[0], right[0], condition, side)
+    if found.merged:
+        merged = tuple(
+            Item(name, call("COALESCE", column(mine), column(theirs)))
+            for name, mine, theirs in found.merged
+        )
+        node = Project(node, (*same_columns(node), *merged))
+    return node, found.scope
+
+
+def _node(lowering: Lowering, left: Node, right: Node, on: Expr | None, side: str) -> Node:
+    match side:
+        case "LEFT":
+            return Outer(left, right, on)
+        case "RIGHT":
+            return Outer(right, left, on)
+        case "FULL":
+            return _full(lowering, left, right, on)
+    return Join((left, right), on)
+
+
+def _full(lowering: Lowering, left: Node, right: Node, on: Expr | None) -> Node:
+    """Without equalities: a left join, and the right rows without a partner."""
+    if equalities(on, left.columns, right.columns):
+        return Outer(left, right, on, full=True)
+    types = lowering.types(left, [column(name) for name in left.columns])
+    nulls = (
+        Item(name, cast(Expr("NULL"), type_))
+        for name, type_ in zip(left.columns, types, strict=True)
+    )
+    alone = Match(right, left, on, Partner.UNWANTED)
+    return UnionAll((Outer(left, right, on), Project(alone, (*nulls, *same_columns(right)))))
