@@ -1,9 +1,10 @@
 # `make help` lists the targets. Only Python 3.10+ and Java 17+ are needed; the rest is fetched once.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format docs bench bench-large clean runtime dev postgres
+.PHONY: help demo test test-all lint format docs bench bench-large bench-tpch clean runtime dev postgres
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
+SCALE ?= 1
 export PYTHON
 
 help: ## list the targets
@@ -16,7 +17,7 @@ test: lint postgres ## check style and types, then run the tests
 	@$(PYTEST)
 
 test-all: lint postgres ## also run the slow tests
-	@$(PYTEST) -m "slow or not slow"
+	@ANABRANCH_ORACLE_CASES=100000 $(PYTEST) -m "slow or not slow"
 
 lint: dev ## ruff and mypy
 	@$(BIN)/ruff check --quiet .
@@ -35,6 +36,9 @@ bench: dev ## measure incremental refresh against recomputing
 
 bench-large: dev ## the same on large tables
 	@$(BIN)/python -m benchmarks.refresh --rows 1000000 10000000
+
+bench-tpch: dev ## the 22 queries of TPC-H: make bench-tpch SCALE=1
+	@$(BIN)/python -m benchmarks.tpch --scale $(SCALE)
 
 clean: ## remove the environment, caches and the demo
 	@rm -rf .venv .anabranch-demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

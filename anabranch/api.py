@@ -274,6 +274,10 @@ class Anabranch:
         """Refreshes, newest first; a dropped table keeps its history."""
         return listing.history(self._store, TableName.parse(name) if name else None, limit)
 
+    def events(self, name: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
+        """What users should know of, such as a table that is refreshed another way; newest first."""
+        return listing.events(self._store, TableName.parse(name) if name else None, limit)
+
     def cuts(self, limit: int | None = None) -> list[dict[str, Any]]:
         return listing.cuts(self._store, limit)
 

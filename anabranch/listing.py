@@ -7,9 +7,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from anabranch.catalog import cuts as cut_rows
+from anabranch.catalog import events as event_rows
 from anabranch.catalog import history as history_rows
 from anabranch.catalog import streams
-from anabranch.catalog.store import Store
+from anabranch.catalog.store import Connection, Store
 from anabranch.catalog.streams import StreamTable
 from anabranch.errors import UnknownName
 from anabranch.names import TableName
@@ -54,10 +55,25 @@ def history(store: Store, name: TableName | None, limit: int | None = None) -> R
     """Refreshes, newest first."""
     with store.reading() as c:
         found = history_rows.listing(c, name, limit)
-        if name is not None and not found and streams.get(c, name) is None:
-            known = [str(each) for each in streams.all_streams(c)]
-            raise UnknownName(f"there is no stream table {name}", name=str(name), known=known)
+        if name is not None and not found:
+            _check_known(c, name)
     return found
+
+
+def events(store: Store, name: TableName | None = None, limit: int | None = None) -> Rows:
+    """What users should know of, newest first."""
+    with store.reading() as c:
+        found = event_rows.listing(c, name, limit)
+        if name is not None and not found:
+            _check_known(c, name)
+    return found
+
+
+def _check_known(c: Connection, name: TableName) -> None:
+    known = streams.all_streams(c)
+    if name not in known:
+        shown = [str(each) for each in known]
+        raise UnknownName(f"there is no stream table {name}", name=str(name), known=shown)
 
 
 def cuts(store: Store, limit: int | None = None) -> Rows:
@@ -96,6 +112,7 @@ SYSTEM_VIEWS: dict[str, Callable[[Store], Rows]] = {
     "refresh_history": lambda store: history(store, None),
     "dependencies": dependencies,
     "cuts": cuts,
+    "events": events,
 }
 
 _TIME, _INT, _TEXT = "timestamp", "bigint", "string"
@@ -133,8 +150,19 @@ COLUMNS: dict[str, dict[str, str]] = {
         "initiated_by": _TEXT,
         "error": _TEXT,
         "started_at": _TIME,
+        "source_rows": _INT,
+        "scanned_rows": _INT,
+        "predicted_ms": _INT,
+        "alternative_ms": _INT,
     },
     "dependencies": {"table": _TEXT, "upstream": _TEXT},
     "cuts": {"cut_id": _INT, "published_at": _TIME, "kind": _TEXT, "tables": _TEXT},
+    "events": {
+        "event_id": _INT,
+        "at": _TIME,
+        "table": _TEXT,
+        "kind": _TEXT,
+        "message": _TEXT,
+    },
     "settings": {"name": _TEXT, "value": _TEXT, "default": _TEXT, "meaning": _TEXT},
 }

@@ -160,11 +160,11 @@ class Settings(Mapping[str, Any]):
         "3",
         "Failed refreshes in a row after which a stream table is suspended.",
     )
-    full_refresh_threshold: float = row(
+    full_refresh_threshold: float | None = row(
         "full_refresh_threshold",
-        values.FRACTION,
-        "0.5",
-        "Share of changed source rows above which AUTO recomputes instead of applying the delta.",
+        values.BOUND,
+        "none",
+        "Share of changed source rows above which AUTO recomputes whatever it predicts.",
     )
     parallelism: int = row(
         "parallelism",

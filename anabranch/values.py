@@ -56,6 +56,10 @@ def _fraction(value: object) -> float:
     return number
 
 
+def _bound(value: object) -> float | None:
+    return None if str(value).strip().lower() == "none" else _fraction(value)
+
+
 def _interval(value: object) -> float:
     seconds = parse_duration(value)
     if seconds == 0:
@@ -102,7 +106,7 @@ def without_password(url: str) -> str:
 BOOLEAN = Kind("boolean", "true", _boolean, lambda value: "true" if value else "false")
 INTEGER = Kind("integer", "4", _integer)
 COUNT = Kind("count", "100000", _count)
-FRACTION = Kind("fraction", "0.5", _fraction)
+BOUND = Kind("fraction", "0.5", _bound, lambda value: "none" if value is None else str(value))
 DURATION = Kind("duration", "7d", parse_duration, show_duration)
 INTERVAL = Kind("duration", "1s", _interval, show_duration)
 FOLDER = Kind("folder", "./warehouse", _text)

@@ -35,6 +35,10 @@ class Refresh:
     initiated_by: str = "manual"
     error: str | None = None
     started_at: datetime = field(default_factory=tables.now)
+    source_rows: int | None = None
+    scanned_rows: int | None = None  # rows that were read besides the delta
+    predicted_ms: int | None = None
+    alternative_ms: int | None = None  # of the way not taken, where there was a choice
 
 
 def add(c: Connection, refreshes: Iterable[Refresh]) -> None:
@@ -59,6 +63,19 @@ def listing(
     return [_shown(dict(row)) for row in c.execute(statement).mappings()]
 
 
+def last_runs(c: Connection, table: TableName, action: Action, limit: int) -> list[Refresh]:
+    """The last refreshes of a table that did the given thing to the end, newest first."""
+    found = tables.history.c
+    statement = (
+        select(tables.history)
+        .where(found.table_name == str(table), found.action == action.value)
+        .where(found.status == COMPLETED)
+        .order_by(found.refresh_id.desc())
+        .limit(limit)
+    )
+    return [_refresh(dict(row)) for row in c.execute(statement).mappings()]
+
+
 def latest(c: Connection) -> dict[TableName, dict[str, Any]]:
     """The last line of every table."""
     last = select(func.max(tables.history.c.refresh_id)).group_by(tables.history.c.table_name)
@@ -68,6 +85,12 @@ def latest(c: Connection) -> dict[TableName, dict[str, Any]]:
 
 def forget(c: Connection, before: datetime) -> int:
     return c.execute(delete(tables.history).where(tables.history.c.started_at < before)).rowcount
+
+
+def _refresh(row: dict[Any, Any]) -> Refresh:
+    values = {key: value for key, value in row.items() if key not in ("refresh_id", "table_name")}
+    values["action"] = Action(values["action"])
+    return Refresh(table=TableName.parse(row["table_name"]), **values)
 
 
 def _shown(row: dict[Any, Any]) -> dict[str, Any]:

@@ -214,6 +214,7 @@ def _make_tables(connection: Connection, shown: str) -> str:
                 return str(row.catalog_uuid)
     if "iceberg_tables" in there:
         _add_type_column(connection)
+    _add_columns(connection, there)
     tables.metadata.create_all(connection)
     known = connection.execute(select(tables.meta.c.catalog_uuid)).scalar_one_or_none()
     if known is not None:
@@ -236,6 +237,25 @@ def _add_type_column(connection: Connection) -> None:
     columns = {column["name"] for column in inspect(connection).get_columns("iceberg_tables")}
     if "iceberg_type" not in columns:
         connection.execute(text("ALTER TABLE iceberg_tables ADD COLUMN iceberg_type VARCHAR(5)"))
+
+
+def _add_columns(connection: Connection, there: set[str]) -> None:
+    """Catalogs made before a table of ours had all its columns get the rest, empty."""
+    preparer = connection.dialect.identifier_preparer
+    for table in tables.metadata.sorted_tables:
+        if table.name not in there or not table.name.startswith("ab_"):
+            continue
+        found = inspect(connection)
+        known = {column["name"] for column in found.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in known:
+                kind = column.type.compile(connection.dialect)
+                name = preparer.format_column(column)
+                connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {name} {kind}"))
+        indexed = {index["name"] for index in found.get_indexes(table.name)}
+        for index in table.indexes:
+            if index.name not in indexed:
+                index.create(connection)
 
 
 def _patiently(act: Callable[[], T]) -> T:

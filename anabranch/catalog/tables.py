@@ -172,7 +172,23 @@ history = Table(
     Column("initiated_by", Text),
     Column("error", Text),
     Column("started_at", Moment, nullable=False),
+    Column("source_rows", BigInteger),
+    Column("scanned_rows", BigInteger),
+    Column("predicted_ms", BigInteger),
+    Column("alternative_ms", BigInteger),
     Index("ab_history_table", "table_name", "refresh_id"),
+    Index("ab_history_action", "table_name", "action", "refresh_id"),
+)
+# What somebody should know who was not looking: a table that changed its way, was rebuilt, stopped.
+events = Table(
+    "ab_events",
+    metadata,
+    Column("event_id", Serial, primary_key=True),
+    Column("at", Moment, nullable=False),
+    Column("table_name", Text),
+    Column("kind", String(32), nullable=False),
+    Column("message", Text, nullable=False),
+    Index("ab_events_table", "table_name", "event_id"),
 )
 # Work under way: files that carry a stage's id are not garbage while its row and its owner live.
 stages = Table(

@@ -17,9 +17,10 @@ STATUS_COLUMNS = (
 )  # fmt: skip
 REFRESH_COLUMNS = (
     "table", "cut_id", "action", "status", "rows_inserted", "rows_deleted", "duration_ms",
-    "reason", "error",
+    "predicted_ms", "reason", "error",
 )  # fmt: skip
 VERIFY_COLUMNS = ("table", "equal", "missing_rows", "unexpected_rows")
+EVENT_COLUMNS = ("at", "table", "kind", "message")
 CUT_COLUMNS = ("cut_id", "published_at", "kind", "tables")
 
 REFUSED = 2
@@ -63,6 +64,15 @@ def status(session: CliSession, out: Output) -> None:
 def history(session: CliSession, out: Output, name: str | None, limit: int) -> None:
     """List the refreshes of a stream table, or of all, newest first."""
     out.rows(session.ab.history(name, limit), REFRESH_COLUMNS, "no refreshes yet")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--limit", default=50, show_default=True, help="Events to show, newest first.")
+@command
+def events(session: CliSession, out: Output, name: str | None, limit: int) -> None:
+    """List what to know of: tables refreshed another way, or built anew."""
+    out.rows(session.ab.events(name, limit), EVENT_COLUMNS, "no events yet")
 
 
 @click.command()
@@ -151,4 +161,4 @@ def demo(session: CliSession) -> int:
     return 0 if Stage(session).play() else REFUSED
 
 
-COMMANDS = (init, demo, sql, status, history, explain, refresh, verify, cuts, maintain)
+COMMANDS = (init, demo, sql, status, history, events, explain, refresh, verify, cuts, maintain)

@@ -8,6 +8,7 @@ Weights are exactly +1 or -1; only one-row deltas are consolidated inside a delt
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from anabranch.delta.aggregate import aggregate
@@ -16,11 +17,13 @@ from anabranch.delta.generate import generate
 from anabranch.delta.join import join
 from anabranch.delta.partners import outer, partners
 from anabranch.delta.project import project
+from anabranch.delta.recursive import recursive
 from anabranch.delta.rule import Changed, Rule
 from anabranch.delta.scan import constant, scan
 from anabranch.delta.union_all import union_all
 from anabranch.delta.windows import top, windows
 from anabranch.plan.nodes import (
+    Again,
     Aggregate,
     Filter,
     Generate,
@@ -31,17 +34,20 @@ from anabranch.plan.nodes import (
     OneRow,
     Outer,
     Project,
+    Recursive,
     Scan,
     Top,
     UnionAll,
     Windows,
 )
-from anabranch.plan.walk import tables
+from anabranch.plan.walk import reads_now
 
 RULES: Mapping[type[Node], Callable[[Any, Changed, Rule], Node | None]] = {
     Scan: scan,
     OneRow: constant,
     Given: constant,
+    Again: constant,
+    Recursive: recursive,
     Filter: filter_,
     Project: project,
     Join: join,
@@ -55,8 +61,9 @@ RULES: Mapping[type[Node], Callable[[Any, Changed, Rule], Node | None]] = {
 }
 
 
+@lru_cache(maxsize=10_000)
 def delta(node: Node, changed: Changed) -> Node | None:
     """The node's columns and `_ab_w`; None when nothing below it has changed."""
-    if not tables(node) & changed:
+    if not reads_now(node) & changed:
         return None
     return RULES[type(node)](node, changed, delta)

@@ -2,7 +2,7 @@
 
 ByRows     stored rows come and go with the row delta
 Combine    one stored row per group, with partial results that a change is combined with
-Replace    one stored row per group (none if HAVING says so), recomputed for touched groups
+Replace    the stored rows of a key (a group, a partition of a window) are recomputed when it is touched
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from anabranch.plan.nodes import (
     OneRow,
     Project,
     Scan,
+    Top,
     UnionAll,
     Version,
+    Windows,
     same_columns,
 )
 from anabranch.plan.push_keys import semi
@@ -67,13 +69,13 @@ class ByRows:
 
 @dataclass(frozen=True)
 class ByGroups:
-    """`keys` is empty for an aggregate without GROUP BY."""
+    """`keys` is empty for an aggregate without GROUP BY, a window without PARTITION BY, a limit."""
 
     full: Node  # visible and hidden columns
     keys: tuple[Key, ...]
     hidden: Columns
     why: str
-    input: Node  # of the aggregate
+    input: Node  # of the operator at the root
 
     def groups(self, node: Node, calls: tuple[Call, ...] = ()) -> Aggregate:
         """The aggregate over some rows of its input, keys under their stored names."""
@@ -108,9 +110,9 @@ class Combine(ByGroups):
 
 @dataclass(frozen=True)
 class Replace(ByGroups):
-    items: tuple[Item, ...]  # visible and hidden columns over the aggregate with stored key names
-    condition: Expr | None  # HAVING, likewise
-    calls: tuple[Call, ...]
+    operator: Node
+    items: tuple[Item, ...]  # visible and hidden columns over the operator
+    condition: Expr | None  # HAVING, QUALIFY
 
     def touched(self, changed: Changed) -> Node | None:
         """The stored key columns of touched groups, each once; without keys: one empty row."""
@@ -125,7 +127,7 @@ class Replace(ByGroups):
         return self.result(rows)
 
     def result(self, rows: Node) -> Node:
-        node: Node = self.groups(rows, self.calls)
+        node = self.operator.with_inputs([rows])
         return Project(Filter(node, self.condition) if self.condition else node, self.items)
 
 
@@ -136,11 +138,10 @@ def maintenance(plan: Node) -> Maintenance:
     peeled = _peel(plan)
     if peeled is None:
         return ByRows(plan)
-    items, condition, aggregate = peeled
-    keys = _keys(items, aggregate)
-    stored = {key.column: column(key.name) for key in keys}
-    items = tuple(Item(item.name, item.expr.substitute(stored), item.type) for item in items)
-    condition = condition.substitute(stored) if condition else None
+    items, condition, operator = peeled
+    if not isinstance(operator, Aggregate):
+        return _by_partition(operator, items, condition)
+    aggregate, keys = operator, _keys(items, operator)
     states = States()
     results = {call.name: states.output(call) for call in aggregate.calls}
     unkept = [call for call in aggregate.calls if results[call.name] is None]
@@ -149,15 +150,21 @@ def maintenance(plan: Node) -> Maintenance:
     if unkept:
         why = f"{unkept[0].expr} cannot be kept from changes alone"
         return _replace(aggregate, keys, items, None, why)
+    stored = {key.column: column(key.name) for key in keys}
+    items = tuple(Item(item.name, item.expr.substitute(stored), item.type) for item in items)
     kept = {name: result for name, result in results.items() if result is not None}
     outputs = tuple(Item(item.name, item.expr.substitute(kept), item.type) for item in items)
     return _combine(aggregate, keys, outputs, tuple(states.columns.values()))
 
 
-def _peel(plan: Node) -> tuple[tuple[Item, ...], Expr | None, Aggregate] | None:
-    """The root as a projection and a condition over one aggregate, if it is that."""
+Root: TypeAlias = Aggregate | Windows | Top
+
+
+def _peel(plan: Node) -> tuple[tuple[Item, ...], Expr | None, Root] | None:
+    """The root as a projection and a condition over one operator that works key by key, if it is
+    that."""
     items, conditions, node = same_columns(plan), list[Expr](), plan
-    while not isinstance(node, Aggregate):
+    while not isinstance(node, (Aggregate, Windows, Top)):
         if isinstance(node, Project):
             exprs = {item.name: item.expr for item in node.items}
             items = tuple(Item(i.name, i.expr.substitute(exprs), i.type) for i in items)
@@ -177,6 +184,21 @@ def _keys(items: tuple[Item, ...], aggregate: Aggregate) -> tuple[Key, ...]:
         Key(shown.get(key.name, f"_ab_k{i}"), key.name, key.expr, key.type, key.name in shown)
         for i, key in enumerate(aggregate.keys)
     )
+
+
+def _by_partition(
+    operator: Windows | Top, items: tuple[Item, ...], condition: Expr | None
+) -> Replace:
+    shown = {item.expr: item.name for item in reversed(items)}
+    types = operator.types if isinstance(operator, Windows) else ()
+    keys = tuple(
+        Key(shown.get(expr, f"_ab_k{i}"), "", expr, type_, expr in shown)
+        for i, (expr, type_) in enumerate(zip(operator.partition, types, strict=True))
+    )
+    why = "a change may touch every row of its partition"
+    if not keys:
+        why = "without partitions a change may touch every row"
+    return _replace(operator, keys, items, condition, why)
 
 
 def _hidden_keys(keys: tuple[Key, ...]) -> tuple[Column, ...]:
@@ -212,21 +234,26 @@ def _combine(
 
 
 def _replace(
-    aggregate: Aggregate,
+    operator: Root,
     keys: tuple[Key, ...],
     items: tuple[Item, ...],
     condition: Expr | None,
     why: str,
 ) -> Replace:
-    hidden = _hidden_keys(keys)
-    made = Replace(
-        full=aggregate.input,
-        keys=keys,
-        hidden=hidden,
-        why=why,
-        input=aggregate.input,
-        items=(*items, *_passed(hidden)),
-        condition=condition,
-        calls=aggregate.calls,
+    """Keys are stored as they are: a group's as the aggregate gives it, a partition's from the row."""
+    kept = (
+        Item(key.name, column(key.column) if key.column else key.expr, key.type)
+        for key in keys
+        if not key.visible
     )
-    return dataclasses.replace(made, full=made.result(aggregate.input))
+    made = Replace(
+        full=operator.input,
+        keys=keys,
+        hidden=_hidden_keys(keys),
+        why=why,
+        input=operator.input,
+        operator=operator,
+        items=(*items, *kept),
+        condition=condition,
+    )
+    return dataclasses.replace(made, full=made.result(operator.input))

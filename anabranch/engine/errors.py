@@ -31,6 +31,8 @@ _WRAPPERS = frozenset({"TASK_WRITE_FAILED", "WRITING_JOB_ABORTED", "JOB_ABORTED"
 
 _UNKNOWN = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "FIELD_NOT_FOUND", "UNRESOLVED_ROUTINE")
 _DATA = (
+    "RECURSION_LEVEL_LIMIT_EXCEEDED",
+    "USER_RAISED_EXCEPTION",
     "DIVIDE_BY_ZERO",
     "CAST_INVALID_INPUT",
     "CAST_OVERFLOW",
@@ -64,6 +66,7 @@ _HINTS = {
     "ARITHMETIC_OVERFLOW": "cast to a wider type first",
     "BINARY_ARITHMETIC_OVERFLOW": "cast to a wider type first",
     "NUMERIC_VALUE_OUT_OF_RANGE": "use a wider type",
+    "RECURSION_LEVEL_LIMIT_EXCEEDED": "a cycle in the data, or values that grow, never end",
     "SCALAR_SUBQUERY_TOO_MANY_ROWS": "a subquery used as a value may return one row only",
 }
 _MISSING = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "CANNOT_READ_FILE", "FILE_NOT_FOUND")
@@ -169,7 +172,8 @@ def short(text: str, condition: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    line = next((line for line in text.strip().splitlines() if line.strip()), "Spark failed")
+    text = re.sub(r"^An error occurred while calling [\w.]+\.\s*:?\s*", "", text.strip())
+    line = next((line for line in text.splitlines() if line.strip()), "Spark failed")
     return re.sub(
         r"\s*SQLSTATE: \w+", "", re.sub(r"^[\w.$]+(?:Exception|Error): ", "", line)
     ).strip()

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.engine.errors import translated
 from anabranch.engine.scan import empty
-from anabranch.engine.types import columns_of
+from anabranch.engine.types import type_text
 from anabranch.model import Columns
 from anabranch.names import quote
 
@@ -59,14 +59,14 @@ def run_sql(session: SparkSession, sql: str, labels: Mapping[str, str] | None = 
         return found
 
 
-def analyze(
+def types_of(
     session: SparkSession,
     sql: str,
     views: Mapping[str, Columns],
     labels: Mapping[str, str] | None = None,
-) -> Columns:
-    """The columns a query gives, told by Spark over empty tables."""
+) -> list[str]:
+    """The types of a query's columns; `void` where there is nothing but NULL."""
     with Inputs(session) as inputs:
         for name, columns in views.items():
             inputs.bind(name, empty(session, columns))
-        return columns_of(run_sql(session, sql, labels).schema)
+        return [type_text(field.dataType) for field in run_sql(session, sql, labels).schema]

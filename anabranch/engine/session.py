@@ -37,6 +37,11 @@ RUNTIME = {
     "spark.sql.caseSensitive": "false",
     # listing files must never start a job
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+    # it takes the columns that EXISTS (…) in a SELECT list looks at for columns of the union below
+    "spark.sql.optimizer.excludedRules": (
+        "org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughUnion"
+    ),
+    "spark.sql.cteRecursionRowLimit": "-1",  # the level limit ends what does not end by itself
 }
 
 # What a session of our own starts with; `spark.conf.*` may say otherwise.
@@ -88,6 +93,10 @@ class Spark:
                     session.conf.set(name, value)
                 self._session = session
             return self._session
+
+    @property
+    def time_zone(self) -> str:
+        return self.session.conf.get("spark.sql.session.timeZone") or "UTC"
 
     @property
     def jobs(self) -> int:

@@ -119,16 +119,23 @@ def altered(
 
 
 def with_columns(metadata: TableMetadata, columns: Columns) -> TableMetadata:
-    """Metadata with other columns altogether; those of the same name and type keep their ids."""
+    """Metadata with other columns altogether; those of the same name and type, or of a type that is
+    only wider, keep their ids."""
     check_names([column.name for column in columns])
     known = {each.name.lower(): each for each in metadata.schema().fields}
     ids = itertools.count(metadata.last_column_id + 1)
     fields = []
     for column in columns:
         old = known.get(column.name.lower())
-        if old is not None and to_text(old.field_type) == to_text(to_iceberg(column.type)):
-            same = {"name": column.name, "required": not column.nullable}
-            fields.append(old.model_copy(update=same))
+        wide = to_iceberg(column.type)
+        same = old is not None and to_text(old.field_type) == to_text(wide)
+        if old is not None and (same or _widens(old.field_type, wide)):
+            changed = {
+                "name": column.name,
+                "required": not column.nullable,
+                "field_type": old.field_type if same else wide,
+            }
+            fields.append(old.model_copy(update=changed))
         else:
             fields.append(field_of(column, ids))
     return _with_schema(metadata, fields)

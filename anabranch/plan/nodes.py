@@ -1,9 +1,10 @@
 """The nodes of a plan: frozen and checked when made, so that a wrong plan cannot be built.
 
-Scan · OneRow · Given                                    leaves
+Scan · OneRow · Given · Again                            leaves
 Filter · Project · Aggregate · Windows · Top · Generate  one input
 Outer · Match · Semi                                     two inputs: the second completes or judges
 Join · UnionAll                                          many inputs
+Recursive                                                a first relation, and a step that repeats
 
 Names of columns are unique inside a node; a node's expressions name columns of its inputs.
 """
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from typing import TypeVar
 
 from anabranch.errors import InternalError
 from anabranch.names import TableName
@@ -29,6 +31,32 @@ class Version(Enum):
     BEFORE = "before"
     AFTER = "after"
     DELTA = "delta"  # the rows that came and went, with their weight
+
+
+_Node = TypeVar("_Node", bound="Node")
+
+
+def remembered(kind: type[_Node]) -> type[_Node]:
+    """Plans share parts, and are keys of many tables: a node computes its hash once, and looks at its
+    parts only when another node might be equal."""
+    compute, compare = kind.__hash__, kind.__eq__
+
+    def known(self: _Node) -> int:
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:
+            found = self.__dict__["_hash"] = compute(self)
+        return found
+
+    def same(self: _Node, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other) or hash(self) != hash(other):
+            return False
+        return bool(compare(self, other))
+
+    kind.__hash__ = known  # type: ignore[assignment, method-assign]
+    kind.__eq__ = same  # type: ignore[assignment, method-assign]
+    return kind
 
 
 class Node:
@@ -76,6 +104,7 @@ class Call:
     exact: bool = True  # the same rows give the same bits, in whatever order they come
 
 
+@remembered
 @dataclass(frozen=True)
 class Scan(Node):
     """The rows of a table at one version."""
@@ -92,6 +121,7 @@ class Scan(Node):
         return (*self.names, WEIGHT) if self.version is Version.DELTA else self.names
 
 
+@remembered
 @dataclass(frozen=True)
 class OneRow(Node):
     """One row without columns: SELECT without FROM."""
@@ -101,6 +131,7 @@ class OneRow(Node):
         return ()
 
 
+@remembered
 @dataclass(frozen=True)
 class Given(Node):
     """A relation that whoever runs the plan will bind, such as the keys of touched groups."""
@@ -116,6 +147,7 @@ class Given(Node):
         return self.names
 
 
+@remembered
 @dataclass(frozen=True)
 class Filter(Node):
     """The rows for which the condition is true."""
@@ -138,6 +170,7 @@ class Filter(Node):
         return replace(self, input=inputs[0])
 
 
+@remembered
 @dataclass(frozen=True)
 class Project(Node):
     """One row per row: the items."""
@@ -162,6 +195,7 @@ class Project(Node):
         return replace(self, input=inputs[0])
 
 
+@remembered
 @dataclass(frozen=True)
 class Join(Node):
     """Inner join of any number of inputs; no condition: all combinations.
@@ -192,6 +226,7 @@ class Join(Node):
         return replace(self, parts=tuple(inputs))
 
 
+@remembered
 @dataclass(frozen=True)
 class Aggregate(Node):
     """One row per group of equal keys (NULL equals NULL); without keys exactly one row.
@@ -222,6 +257,7 @@ class Aggregate(Node):
         return replace(self, input=inputs[0])
 
 
+@remembered
 @dataclass(frozen=True)
 class UnionAll(Node):
     """All rows of all inputs; the inputs name their columns alike."""
@@ -244,6 +280,7 @@ class UnionAll(Node):
         return replace(self, parts=tuple(inputs))
 
 
+@remembered
 @dataclass(frozen=True)
 class Outer(Node):
     """The rows of a join, and every left row without a partner, completed with NULLs.
@@ -281,6 +318,7 @@ class Partner(Enum):
     MARKED = "marked"  # every row stays; a column says whether it has one
 
 
+@remembered
 @dataclass(frozen=True)
 class Match(Node):
     """Left rows, each once, judged by whether the condition is true for some right row."""
@@ -310,6 +348,7 @@ class Match(Node):
         return replace(self, left=inputs[0], right=inputs[1])
 
 
+@remembered
 @dataclass(frozen=True)
 class Windows(Node):
     """The rows with a column per window call; all calls have the same partitions.
@@ -320,6 +359,7 @@ class Windows(Node):
     input: Node
     partition: tuple[Expr, ...]
     calls: tuple[Item, ...]
+    types: tuple[str, ...] = ()  # of the partition's values
 
     def __post_init__(self) -> None:
         _unique(self.columns)
@@ -345,6 +385,7 @@ class Order:
     nulls_first: bool = True
 
 
+@remembered
 @dataclass(frozen=True)
 class Top(Node):
     """The first rows of every partition, after skipping some; `order` leaves no ties that show."""
@@ -371,6 +412,7 @@ class Top(Node):
         return replace(self, input=inputs[0])
 
 
+@remembered
 @dataclass(frozen=True)
 class Generate(Node):
     """Each row with every row that its generator, such as explode(a), makes of it.
@@ -399,6 +441,48 @@ class Generate(Node):
         return replace(self, input=inputs[0])
 
 
+@remembered
+@dataclass(frozen=True)
+class Again(Node):
+    """Inside the step of a recursion: the rows that the last round found."""
+
+    name: str
+    names: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.names
+
+
+@remembered
+@dataclass(frozen=True)
+class Recursive(Node):
+    """R = seed + step(R): rows of the seed, of a step from them, of a step from those, and so on.
+
+    The step names the recursion with Again, once in each of its branches; it is linear in it.
+    """
+
+    name: str
+    seed: Node
+    step: Node
+
+    def __post_init__(self) -> None:
+        if self.seed.columns != self.step.columns:
+            raise InternalError("the step of a recursion must have the columns of its seed")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.seed.columns
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.seed, self.step)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, seed=inputs[0], step=inputs[1])
+
+
+@remembered
 @dataclass(frozen=True)
 class Semi(Node):
     """The rows of the input whose values are among the keys; NULL matches NULL.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from anabranch.plan.exprs import Expr, column
 from anabranch.plan.nodes import (
@@ -16,6 +17,7 @@ from anabranch.plan.nodes import (
     Node,
     Outer,
     Project,
+    Recursive,
     Scan,
     Semi,
     Top,
@@ -28,6 +30,7 @@ def prune(plan: Node) -> Node:
     return _exactly(_prune(plan, frozenset(plan.columns)), plan.columns)
 
 
+@lru_cache(maxsize=10_000)
 def _prune(node: Node, needed: frozenset[str]) -> Node:
     """The node with the needed columns and perhaps some others."""
     match node:
@@ -70,6 +73,11 @@ def _prune(node: Node, needed: frozenset[str]) -> Node:
                 *(order.expr.columns for order in node.order),
             )
             return replace(node, input=_prune(node.input, wanted))
+        case Recursive():
+            every = frozenset(node.columns)
+            return node.with_inputs(
+                [_exactly(_prune(part, every), node.columns) for part in node.inputs]
+            )
         case Generate():
             return replace(node, input=_prune(node.input, needed | node.generator.columns))
         case UnionAll():

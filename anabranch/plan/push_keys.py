@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from sqlglot import exp
 
@@ -30,6 +31,7 @@ from anabranch.plan.nodes import (
 On = tuple[tuple[Expr, str], ...]
 
 
+@lru_cache(maxsize=10_000)
 def semi(node: Node, keys: Node, on: On) -> Node:
     """The rows of `node` whose values are among the keys, filtered as low down as it goes."""
     match node:

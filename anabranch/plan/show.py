@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anabranch.plan.nodes import (
+    Again,
     Aggregate,
     Call,
     Filter,
@@ -17,6 +18,7 @@ from anabranch.plan.nodes import (
     Outer,
     Partner,
     Project,
+    Recursive,
     Scan,
     Semi,
     Top,
@@ -68,6 +70,10 @@ def line_of(node: Node) -> str:
             return f"Windows {', '.join(map(_item, node.calls))}"
         case Top():
             return _top(node)
+        case Recursive():
+            return f"Recursive {node.name} ({', '.join(node.columns)})"
+        case Again():
+            return f"Again {node.name} ({', '.join(node.columns)})"
         case Generate():
             outer = "outer " if node.outer else ""
             return f"Generate {outer}{node.generator} as {', '.join(node.names)}"

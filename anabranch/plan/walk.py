@@ -5,20 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from anabranch.names import TableName
-from anabranch.plan.nodes import Node, Scan
+from anabranch.plan.nodes import Node, Scan, Top, Version, Windows
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below it, inputs after their operator."""
-    yield node
-    for child in node.inputs:
-        yield from walk(child)
+    """The node and everything below it, inputs after their operator; a shared part comes once."""
+    seen: set[int] = set()
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        if id(found) not in seen:
+            seen.add(id(found))
+            yield found
+            waiting += reversed(found.inputs)
 
 
 def transform(node: Node, rule: Callable[[Node], Node]) -> Node:
-    """The plan with `rule` applied everywhere, from the leaves upwards."""
-    inputs = tuple(transform(child, rule) for child in node.inputs)
-    return rule(node if inputs == node.inputs else node.with_inputs(inputs))
+    """The plan with `rule` applied everywhere, from the leaves upwards, to a shared part once."""
+    done: dict[Node, Node] = {}
+
+    def visit(part: Node) -> Node:
+        if part not in done:
+            inputs = tuple(visit(child) for child in part.inputs)
+            unchanged = all(a is b for a, b in zip(inputs, part.inputs, strict=True))
+            done[part] = rule(part if unchanged else part.with_inputs(inputs))
+        return done[part]
+
+    return visit(node)
+
+
+def reads_now(node: Node) -> frozenset[TableName]:
+    """The tables that a plan reads as they are; those at a fixed version do not change."""
+    scans = (part for part in walk(node) if isinstance(part, Scan))
+    return frozenset(part.table for part in scans if part.version is Version.NOW)
+
+
+def settles_ties(node: Node) -> bool:
+    """Whether the plan chooses among rows that tie, where the query leaves it open."""
+    return any(isinstance(part, (Top, Windows)) for part in walk(node))
 
 
 def tables(node: Node) -> frozenset[TableName]:

@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
+from anabranch.catalog.events import Event
 from anabranch.catalog.history import COMPLETED, Refresh
 from anabranch.catalog.streams import Input, StreamTable
-from anabranch.errors import BaseExpired, DataError, SchemaError, UnknownName, UserError
+from anabranch.errors import DataError
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
-from anabranch.model import Action, Columns, Delta, RefreshMode
+from anabranch.model import Action, RefreshMode
 from anabranch.names import TableName
 from anabranch.refresh.choose import Choice, Situation, choose
-from anabranch.refresh.definition import Definition, check_columns, define
-from anabranch.refresh.jobs import Sources, full_job, hidden_of, incremental_job
+from anabranch.refresh.columns import exactly, fitted, same_columns
+from anabranch.refresh.cost import Work
+from anabranch.refresh.definition import Definition, check_mode, understood
+from anabranch.refresh.jobs import Sources, full_job, incremental_job
 from anabranch.refresh.look import Look, view_mark
+from anabranch.refresh.past import event_of
+from anabranch.refresh.redefined import redefined
+from anabranch.refresh.situation import gather, remember, situation
 from anabranch.runtime import Runtime, Transaction
 
 
@@ -30,11 +37,15 @@ class Outcome:
     reads: tuple[TableName, ...]
     inputs: Mapping[TableName, Input]
     frontier: Mapping[TableName, int | None]
+    options: Mapping[str, Any]
     rows_inserted: int = 0
     rows_deleted: int = 0
     delta_rows: int = 0
+    source_rows: int = 0
+    scanned_rows: int = 0
     duration_ms: int = 0
     changed: bool = False
+    event: Event | None = None
 
     @property
     def action(self) -> Action:
@@ -42,6 +53,7 @@ class Outcome:
 
     def line(self, cut_id: int | None, initiated_by: str) -> Refresh:
         """The line of history."""
+        measured = self.action is not Action.NO_DATA
         return Refresh(
             table=self.table,
             action=self.action,
@@ -53,6 +65,10 @@ class Outcome:
             delta_rows=self.delta_rows,
             duration_ms=self.duration_ms,
             initiated_by=initiated_by,
+            source_rows=self.source_rows if measured else None,
+            scanned_rows=self.scanned_rows if measured else None,
+            predicted_ms=self.choice.predicted_ms if measured else None,
+            alternative_ms=self.choice.alternative_ms if measured else None,
         )
 
 
@@ -64,10 +80,12 @@ def refresh_table(
     done: Mapping[TableName, Outcome],
 ) -> Outcome:
     """Stage one stream table; upstreams that were refreshed before it are read as staged."""
-    definition = redefine(tx, stream)
-    sources = gather(tx, seen, stream, definition)
-    own = seen.inputs.get(stream.name, {}).get(stream.name)
-    choice = choose(situation(runtime, tx, stream, definition, sources, own))
+    definition, why = redefine(tx, seen, stream)
+    sources = gather(tx.world, seen, stream, definition)
+    past = remember(runtime, stream)
+    now = situation(runtime, tx.world, seen, stream, definition, sources, past)
+    now = replace(now, redefined=why)
+    choice = choose(now)
     reads = tuple(sorted(definition.sources | definition.views))
     outcome = Outcome(
         table=stream.name,
@@ -76,15 +94,24 @@ def refresh_table(
         reads=reads,
         inputs=inputs_now(tx, stream.name, definition, sources),
         frontier=frontier_now(seen, done, sources),
+        options=definition.options,
         delta_rows=sources.delta_rows,
+        source_rows=sources.rows,
     )
     before = tx.world.version(stream.name)
-    after, choice = run(runtime, tx, stream, definition, sources, choice)
-    outcome = replace(outcome, choice=choice)
-    if after.snapshot_id == before.snapshot_id:
+    after, choice = run(runtime, tx, stream, definition, sources, choice, now.full_ms)
+    same = after.snapshot_id == before.snapshot_id
+    choice = without_effect(choice, sources) if same else choice
+    outcome = replace(
+        outcome,
+        choice=choice,
+        scanned_rows=work_of(now, choice).scanned_rows,
+        event=event_of(stream.name, past, now, choice),
+    )
+    if same:
         # Only our rows move: they must not overtake somebody who moved the table.
         tx.stage.expect(stream.name, seen.pointers.get(stream.name))
-        return replace(outcome, choice=without_effect(choice, sources))
+        return outcome
     inserted, deleted = net_rows(before, after)
     own = Input(after.location, after.snapshot_id)
     return replace(
@@ -103,6 +130,7 @@ def run(
     definition: Definition,
     sources: Sources,
     choice: Choice,
+    full_ms: int,
 ) -> tuple[TableVersion, Choice]:
     """The table after the chosen job, and the choice that held in the end.
 
@@ -119,7 +147,8 @@ def run(
         except DataError as error:
             if stream.refresh_mode is not RefreshMode.AUTO or sources.insert_only:
                 raise
-            choice = Choice(Action.FULL, f"the changes cannot be computed: {error.message}")
+            reason = f"the changes cannot be computed: {error.message}"
+            choice = Choice(Action.FULL, reason, full_ms)
     told = summary(definition, sources, choice)
     return full_job(runtime, tx, stream, definition, sources, told), choice
 
@@ -132,89 +161,28 @@ def without_effect(choice: Choice, sources: Sources) -> Choice:
     return Choice(Action.NO_DATA, reason)
 
 
-def redefine(tx: Transaction, stream: StreamTable) -> Definition:
-    """The definition over the sources as they are now, for the columns that the table has."""
-    definition = understood(tx, stream)
-    if not tx.stage.exists(stream.name):  # dropped by another program
-        tx.stage.create(stream.name, definition.columns)
-    check_columns(stream.name, tx.world.version(stream.name).columns, definition.columns)
-    return definition
+def redefine(tx: Transaction, seen: Look, stream: StreamTable) -> tuple[Definition, str | None]:
+    """The definition over the sources as they are now, and why the stored rows do not follow it.
+
+    The table gets the columns of its query, as far as they can be carried over.
+    """
+    name, world = stream.name, tx.world
+    definition = understood(world, name, stream.query)
+    check_mode(name, stream.refresh_mode, definition)
+    if not tx.stage.exists(name):  # dropped by another program
+        tx.stage.create(name, definition.columns)
+    why = redefined(world, stream, definition, seen.inputs.get(name, {}))
+    stored = world.version(name).columns
+    wanted = fitted(name, stored, definition.columns)
+    if not exactly(stored, wanted):
+        tx.stage.set_columns(name, wanted)
+    if not same_columns(stored, wanted):
+        why = why or "another program changed the columns of the table"
+    return definition, why
 
 
-def understood(tx: Transaction, stream: StreamTable) -> Definition:
-    """The definition over the sources as they are now; a source may no longer fit."""
-    try:
-        return define(tx.world, stream.query)
-    except (UnknownName, UserError) as error:
-        raise SchemaError(
-            f"{stream.name}: its query no longer fits its sources: {error.message}",
-            hint=error.hint or f"ALTER STREAM TABLE {stream.name} AS … gives it another query",
-        ) from error
-
-
-def gather(tx: Transaction, seen: Look, stream: StreamTable, definition: Definition) -> Sources:
-    known = seen.inputs.get(stream.name, {})
-    versions = {name: tx.world.version(name) for name in definition.sources}
-    before = {name: known[name].snapshot_id for name in versions if name in known}
-    deltas: dict[TableName, Delta] = {}
-    expired = None
-    for name, version in sorted(versions.items()):
-        if name not in before or version.snapshot_id == before[name]:
-            continue
-        try:
-            delta = version.delta(before[name])
-        except BaseExpired:
-            expired = str(name)
-            continue
-        if not delta.empty:
-            deltas[name] = delta
-    return Sources(versions, before, deltas, expired)
-
-
-def situation(
-    runtime: Runtime,
-    tx: Transaction,
-    stream: StreamTable,
-    definition: Definition,
-    sources: Sources,
-    own: Input | None,
-) -> Situation:
-    return Situation(
-        table=str(stream.name),
-        mode=stream.refresh_mode,
-        populated=stream.populated,
-        redefined=stream.fingerprint != definition.fingerprint
-        or set(sources.before) != set(sources.versions),
-        tampered=tampered(tx.world.version(stream.name), hidden_of(stream, definition), own),
-        obstacles=tuple(dict.fromkeys(obstacle.code for obstacle in definition.obstacles)),
-        expired=sources.expired,
-        always=bool(stream.options.get("always")),
-        delta_rows=sources.delta_rows,
-        changed=bool(sources.deltas),
-        source_rows=sources.rows,
-        threshold=runtime.settings.full_refresh_threshold,
-    )
-
-
-def tampered(stored: TableVersion, hidden: Columns, own: Input | None) -> str | None:
-    """Whether somebody else wrote to the stream table since our last refresh."""
-    if not stored.ours or not same_rows(stored, own):
-        return "another program wrote to the table"
-    if hidden and not stored.hidden_complete:
-        return "files of another program lack the hidden columns"
-    if stored.snapshot_id is not None and not {*stored.hidden} >= {*hidden}:
-        return "the stored rows lack the hidden columns"
-    return None
-
-
-def same_rows(stored: TableVersion, own: Input | None) -> bool:
-    """Whether nothing but upkeep happened since; a rollback shows an older snapshot of ours."""
-    if own is None or own.snapshot_id == stored.snapshot_id:
-        return True
-    try:
-        return stored.delta(own.snapshot_id).empty
-    except BaseExpired:
-        return False
+def work_of(now: Situation, choice: Choice) -> Work:
+    return now.from_changes if choice.action is Action.DIFFERENTIAL else now.in_full
 
 
 def inputs_now(
@@ -250,4 +218,5 @@ def summary(definition: Definition, sources: Sources, choice: Choice) -> dict[st
         "anabranch.fingerprint": definition.fingerprint,
         "anabranch.sources": json.dumps(snapshots, sort_keys=True),
         "anabranch.mode": choice.action.value,
+        **({"anabranch.moment": str(definition.moment)} if definition.moment else {}),
     }

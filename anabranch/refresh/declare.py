@@ -9,12 +9,12 @@ from typing import Any
 from anabranch.catalog import streams
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
-from anabranch.errors import AlreadyExists, InvalidValue, NotIncremental, Refused
+from anabranch.errors import AlreadyExists, InvalidValue, Refused
 from anabranch.graph.order import Cycle, closure, dependants, topological
 from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
-from anabranch.refresh.apply import understood
-from anabranch.refresh.definition import Definition, define, same_columns
+from anabranch.refresh.columns import exactly, relaxed
+from anabranch.refresh.definition import Definition, check_mode, define, understood
 from anabranch.refresh.look import Look
 from anabranch.refresh.run import (
     alike,
@@ -135,16 +135,8 @@ def _stream(declared: Declaration, definition: Definition) -> StreamTable:
         schedule=declared.schedule,
         diamond_consistency=declared.diamond_consistency,
         diamond_schedule_policy=declared.diamond_schedule_policy,
-        options=options_of(definition),
+        options=definition.options,
     )
-
-
-ALWAYS_STALE = frozenset({"TIME_DEPENDENT_FUNCTION", "NONDETERMINISTIC_FUNCTION"})
-
-
-def options_of(definition: Definition) -> dict[str, Any]:
-    always = any(obstacle.code in ALWAYS_STALE for obstacle in definition.obstacles)
-    return {"always": True} if always else {}
 
 
 def fill(
@@ -169,16 +161,6 @@ def fill(
         write_lines(c, cut_id, tx, done, initiated_by)
 
     tx.later(rows)
-
-
-def check_mode(name: TableName, mode: RefreshMode, definition: Definition) -> None:
-    """DIFFERENTIAL is strict: what is not incremental is refused, with every reason."""
-    if mode is RefreshMode.DIFFERENTIAL and definition.obstacles:
-        reasons = "\n".join(f"  {obstacle}" for obstacle in definition.obstacles)
-        raise NotIncremental(
-            f"{name} cannot be refreshed incrementally:\n{reasons}",
-            hint="change the query, or use REFRESH MODE AUTO to recompute it in full",
-        )
 
 
 def alter(runtime: Runtime, name: TableName, changes: Mapping[str, Any]) -> None:
@@ -207,7 +189,7 @@ def requery(
     runtime: Runtime, tx: Transaction, seen: Look, stream: StreamTable, definition: Definition
 ) -> None:
     """Another query: other columns perhaps, other sources, and all rows anew."""
-    name, options = stream.name, options_of(definition)
+    name, options = stream.name, definition.options
     reads = tuple(sorted(definition.sources | definition.views))
     check_no_cycle(seen, name, reads)
     fit_columns(tx, name, definition)
@@ -224,14 +206,16 @@ def requery(
     wanted = [name]
     for reader in seen.order():
         if reader in readers:
-            fit_columns(tx, reader, understood(tx, seen.streams[reader]))
+            fit_columns(tx, reader, understood(tx.world, reader, seen.streams[reader].query))
             wanted += [reader] if seen.streams[reader].populated else []
     fill(runtime, tx, {name: changed}, {name: reads}, wanted, ALTER)
 
 
 def fit_columns(tx: Transaction, name: TableName, definition: Definition) -> None:
-    if not same_columns(tx.world.version(name).columns, definition.columns):
-        tx.stage.set_columns(name, definition.columns)
+    stored = tx.world.version(name).columns
+    wanted = relaxed(stored, definition.columns)
+    if not exactly(stored, wanted):
+        tx.stage.set_columns(name, wanted)
 
 
 def check_no_cycle(seen: Look, name: TableName, reads: tuple[TableName, ...]) -> None:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from anabranch.delta.maintenance import ByRows, Maintenance, maintenance
 from anabranch.engine.identity import HASHES, hashable
-from anabranch.engine.query import analyze
+from anabranch.engine.query import types_of
 from anabranch.engine.types import columns_of
-from anabranch.errors import SchemaError, UserError
-from anabranch.model import FIRST_HIDDEN_ID, Columns
+from anabranch.errors import NotIncremental, SchemaError, UserError
+from anabranch.lake.types import to_iceberg, to_text
+from anabranch.model import FIRST_HIDDEN_ID, Column, Columns, RefreshMode
 from anabranch.names import RESERVED_PREFIX, TableName, shown
-from anabranch.plan.exprs import Expr
+from anabranch.plan.exprs import Expr, column
 from anabranch.plan.nodes import Given, Item, Node, Project, Scan
-from anabranch.sql.lower import lower
+from anabranch.refresh.fingerprint import fingerprint, texts
+from anabranch.sql.lower import Lowered, lower
+from anabranch.sql.moments import Moment, is_timely, pinned
+from anabranch.sql.relation import TypesOf
 from anabranch.sql.render import to_sql
+from anabranch.sql.subqueries import is_beyond_spark
 from anabranch.sql.support import Obstacle
 from anabranch.sql.tables import tables_of
 from anabranch.world import World
+
+ALWAYS_STALE = frozenset({"TIME_DEPENDENT_FUNCTION", "NONDETERMINISTIC_FUNCTION"})
 
 
 @dataclass(frozen=True)
@@ -34,34 +40,57 @@ class Definition:
     plan: Node | None
     obstacles: tuple[Obstacle, ...]
     kept: Maintenance | None
+    hidden: Columns  # hidden columns of the stored rows, with their field ids
     fingerprint: str
+    moment: Moment | None = None  # what functions of the current time stand for
 
     @property
-    def hidden(self) -> Columns:
-        """The hidden columns of the stored rows, with their field ids."""
-        if self.kept is None:
-            return ()
-        own = self.kept.hidden
-        if isinstance(self.kept, ByRows) and hashable(self.columns):
-            own = HASHES
-        return tuple(
-            replace(column, field_id=FIRST_HIDDEN_ID + at) for at, column in enumerate(own)
-        )
+    def options(self) -> dict[str, Any]:
+        """What the catalog must know to tell whether the table is out of date."""
+        if self.moment is not None:
+            return {"always": True, "moment": str(self.moment)}
+        always = any(obstacle.code in ALWAYS_STALE for obstacle in self.obstacles)
+        return {"always": True} if always else {}
 
 
-_cache: dict[tuple[str, str], Definition] = {}
+REMEMBERED = 1_000
+_cache: dict[object, Definition] = {}  # by all that defining looks at
 
 
-def define(world: World, query: str) -> Definition:
-    """Resolve a query; the answer is remembered as long as nothing it names changes."""
-    sources, views = reach(world, query)
-    columns = {name: world.version(name).columns for name in sources}
-    texts = {name: world.views[name] for name in views}
-    mark = _mark(query, columns, texts)
-    key = (mark, query)
-    if key not in _cache:
-        _cache[key] = _define(world, query, columns, texts, mark)
-    return _cache[key]
+def define(world: World, query: str, moment: Moment | None = None) -> Definition:
+    """Resolve a query; the answer is remembered as long as nothing it names changes.
+
+    `moment` is the current time for functions that ask for it; now if it is not given.
+    """
+    sources, through = reach(world, query)
+    columns = {name: world.version(name).columns for name in sorted(sources)}
+    views = {name: world.views[name] for name in sorted(through)}
+    if not any(map(is_timely, (query, *views.values()))):
+        moment = None
+    else:
+        moment = moment or Moment.now(world.spark.time_zone)
+        query = pinned(query, moment)
+        views = {name: pinned(text, moment) for name, text in views.items()}
+    key = (query, tuple(columns.items()), tuple(views.items()))
+    found = _cache.get(key)
+    if found is None:
+        found = _cache[key] = _define(world, query, columns, views)
+        if len(_cache) > REMEMBERED:  # a query of the current time is another one each time
+            _cache.pop(next(iter(_cache)), None)
+    return replace(found, moment=moment) if moment else found
+
+
+def understood(
+    world: World, name: TableName, query: str, moment: Moment | None = None
+) -> Definition:
+    """The definition of a stream table that exists; its sources may no longer fit."""
+    try:
+        return define(world, query, moment)
+    except UserError as error:
+        raise SchemaError(
+            f"{name}: its query no longer fits its sources: {error.message}",
+            hint=error.hint or f"ALTER STREAM TABLE {name} AS … gives it another query",
+        ) from error
 
 
 def reach(world: World, query: str) -> tuple[frozenset[TableName], frozenset[TableName]]:
@@ -83,10 +112,10 @@ def _define(
     world: World,
     query: str,
     columns: dict[TableName, Columns],
-    texts: dict[TableName, str],
-    mark: str,
+    views: dict[TableName, str],
 ) -> Definition:
-    output = _output(world, query)
+    # Spark itself cannot read x > ALL (SELECT …): there the plan says what the columns are.
+    output = None if is_beyond_spark(query) else _output(columns_of(world.sql(query).schema))
 
     def types(node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
         probe = Project(node, tuple(Item(f"e{i}", expr) for i, expr in enumerate(exprs)))
@@ -97,67 +126,70 @@ def _define(
             return names[scan.table]
 
         text = to_sql(probe, name_of, "spark")
-        found = analyze(world.spark.session, text, {names[name]: columns[name] for name in columns})
-        return [column.type for column in found]
+        return types_of(world.spark.session, text, {names[name]: columns[name] for name in columns})
 
-    lowered = lower(query, columns, texts, types, output=output)
+    lowered = lower(query, columns, views, types, output=output)
+    if output is None:
+        output = _output(_columns(lowered, types))
     kept = maintenance(lowered.plan) if lowered.plan is not None else None
+    hidden = _hidden(kept, output)
+    meaning = lowered.plan or texts(query, columns, views)
     return Definition(
         query=query,
         columns=output,
         sources=frozenset(columns),
-        views=frozenset(texts),
+        views=frozenset(views),
         plan=lowered.plan,
         obstacles=lowered.obstacles,
         kept=kept,
-        fingerprint=mark,
+        hidden=hidden,
+        fingerprint=fingerprint(meaning, output, hidden, columns),
     )
 
 
-def _output(world: World, query: str) -> Columns:
-    """The columns of the query, by Spark's own analyser."""
-    found = columns_of(world.sql(query).schema)
+def _hidden(kept: Maintenance | None, output: Columns) -> Columns:
+    if kept is None:
+        return ()
+    own = HASHES if isinstance(kept, ByRows) and hashable(output) else kept.hidden
+    return tuple(replace(column, field_id=FIRST_HIDDEN_ID + at) for at, column in enumerate(own))
+
+
+def _columns(lowered: Lowered, types: TypesOf) -> Columns:
+    if lowered.plan is None:
+        raise NotIncremental(
+            "Spark cannot compare with ANY or ALL rows of a query, and incrementally this one cannot "
+            "be kept either:\n" + "\n".join(f"  {obstacle}" for obstacle in lowered.obstacles)
+        )
+    found = types(lowered.plan, [column(name) for name in lowered.plan.columns])
+    return tuple(
+        Column(name, type_, True) for name, type_ in zip(lowered.plan.columns, found, strict=True)
+    )
+
+
+def _output(found: Columns) -> Columns:
+    """The columns of the query, which must have names and types of their own."""
     seen: set[str] = set()
-    for column in found:
-        if column.name.lower() in seen:
+    for each in found:
+        if each.name.lower() in seen:
             raise UserError(
-                f"the query gives the column {shown(column.name)} twice",
+                f"the query gives the column {shown(each.name)} twice",
                 hint="name one of them with AS",
             )
-        if column.name.lower().startswith(RESERVED_PREFIX):
-            raise UserError(f"column {column.name}: names that start with _ab_ are reserved")
-        if column.type == "void":
+        if each.name.lower().startswith(RESERVED_PREFIX):
+            raise UserError(f"column {each.name}: names that start with _ab_ are reserved")
+        if each.type == "void":
             raise UserError(
-                f"column {shown(column.name)} has no type", hint="CAST(NULL AS …) gives it one"
+                f"column {shown(each.name)} has no type", hint="CAST(NULL AS …) gives it one"
             )
-        seen.add(column.name.lower())
-    return found
+        seen.add(each.name.lower())
+    return tuple(replace(each, type=to_text(to_iceberg(each.type))) for each in found)
 
 
-def _mark(query: str, columns: dict[TableName, Columns], texts: dict[TableName, str]) -> str:
-    """Two equal marks mean: the same query over the same columns of the same views and tables."""
-    facts = {
-        "format": 1,
-        "query": query.strip(),
-        "views": sorted((str(name), text.strip()) for name, text in texts.items()),
-        "columns": sorted(
-            (str(name), [(c.name.lower(), c.field_id, c.type) for c in found])
-            for name, found in columns.items()
-        ),
-    }
-    return hashlib.sha256(json.dumps(facts, ensure_ascii=False).encode()).hexdigest()[:32]
-
-
-def same_columns(stored: Columns, wanted: Columns) -> bool:
-    return [(c.name, c.type) for c in stored] == [(c.name, c.type) for c in wanted]
-
-
-def check_columns(name: TableName, stored: Columns, wanted: Columns) -> None:
-    """The stored table and its query must still give the same columns."""
-    if not same_columns(stored, wanted):
-        have = ", ".join(f"{c.name} {c.type}" for c in stored)
-        want = ", ".join(f"{c.name} {c.type}" for c in wanted)
-        raise SchemaError(
-            f"{name} has the columns ({have}) but its query now gives ({want})",
-            hint=f"a source changed; ALTER STREAM TABLE {name} AS … takes the new columns over",
+def check_mode(name: TableName, mode: RefreshMode, definition: Definition) -> None:
+    """DIFFERENTIAL is strict: what is not incremental is refused, with every reason."""
+    if mode is RefreshMode.DIFFERENTIAL and definition.obstacles:
+        reasons = "\n".join(f"  {obstacle}" for obstacle in definition.obstacles)
+        raise NotIncremental(
+            f"{name} cannot be refreshed incrementally:\n{reasons}",
+            hint="change the query, or use REFRESH MODE AUTO to recompute it in full",
         )

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from anabranch.catalog.streams import StreamTable
 from anabranch.delta.explain import explain as explain_kept
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance
+from anabranch.errors import BaseExpired
+from anabranch.model import RefreshMode
 from anabranch.names import TableName
 from anabranch.plan.nodes import Given, Scan, Version
 from anabranch.plan.walk import tables
+from anabranch.refresh.choose import Situation, choose, seconds
 from anabranch.refresh.definition import Definition, define
+from anabranch.refresh.look import Look
+from anabranch.refresh.redefined import redefined
 from anabranch.refresh.run import look_now, resolve, world_of
+from anabranch.refresh.situation import gather, remember, situation
 from anabranch.runtime import Runtime
 from anabranch.sql.render import to_sql
+from anabranch.sql.support import Obstacle
+from anabranch.world import World
 
 
 def explain(runtime: Runtime, name: TableName) -> str:
-    """Query, plan, delta plan, Spark SQL, hidden columns, and what is not incremental and why."""
+    """Query, next refresh, plan, delta plan, Spark SQL, hidden columns; what is not incremental."""
     name = resolve(runtime, name)
     seen = look_now(runtime)
     stream = seen.streams[name]
-    definition = define(world_of(runtime, seen), stream.query)
+    world = world_of(runtime, seen)
+    definition = define(world, stream.query)
     columns = ", ".join(f"{column.name} {column.type}" for column in definition.columns)
     sections = [
         f"stream table {name} ({columns})",
@@ -26,8 +38,10 @@ def explain(runtime: Runtime, name: TableName) -> str:
         f"reads: {', '.join(str(source) for source in sorted(definition.sources))}",
         f"query:\n{_indented(stream.query)}",
     ]
+    if name in world.pointers:  # another program may have dropped it
+        sections.append(_next(foresee(runtime, world, seen, stream, definition)))
     if definition.obstacles:
-        sections.append(_obstacles(definition))
+        sections.append(_obstacles(definition, world))
     if definition.kept is not None:
         sections.append("incremental: yes")
         sections.append(explain_kept(definition.kept))
@@ -56,12 +70,41 @@ def _shown(leaf: Scan | Given) -> str:
     return str(leaf.table) if leaf.version is Version.NOW else f"{leaf.table}@{leaf.version.value}"
 
 
-def _obstacles(definition: Definition) -> str:
-    lines = [
-        f"{obstacle}\n  operator: {obstacle.operator}\n  hint: {obstacle.hint}"
-        for obstacle in definition.obstacles
-    ]
-    return "incremental: no, it is recomputed in full:\n" + _indented("\n".join(lines))
+def foresee(
+    runtime: Runtime, world: World, seen: Look, stream: StreamTable, definition: Definition
+) -> Situation:
+    """What a refresh would find if it began now."""
+    sources = gather(world, seen, stream, definition)
+    found = situation(runtime, world, seen, stream, definition, sources, remember(runtime, stream))
+    why = redefined(world, stream, definition, seen.inputs.get(stream.name, {}))
+    return replace(found, redefined=why)
+
+
+def _next(now: Situation) -> str:
+    try:
+        choice = choose(now)
+    except BaseExpired as error:
+        return f"next refresh: fails\n{_indented(str(error))}"
+    predicted = f"in full {seconds(now.full_ms)}"
+    if not now.obstacles and now.mode is not RefreshMode.FULL:
+        predicted += f", from changes {seconds(now.differential_ms)}"
+    return f"next refresh: {choice.action.value}, {choice.reason}\npredicted: {predicted}"
+
+
+def _obstacles(definition: Definition, world: World) -> str:
+    found = "\n".join(_obstacle(each, definition, world) for each in definition.obstacles)
+    return f"incremental: no, it is recomputed in full:\n{_indented(found)}"
+
+
+def _obstacle(found: Obstacle, definition: Definition, world: World) -> str:
+    """Reason code, place and meaning; the line itself; the operator; what to change."""
+    text = world.views[found.view] if found.view is not None else definition.query
+    line = text.split("\n")[found.line - 1]
+    mark = " " * (found.column - 1) + "^"
+    return (
+        f"{found}\n  | {line}\n  | {mark}\n"
+        f"  operator: {found.operator}\n  what to change: {found.hint}"
+    )
 
 
 def _indented(text: str) -> str:

@@ -12,6 +12,7 @@ from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.graph.order import closure, topological
 from anabranch.lake.lake import Lake
+from anabranch.model import Status
 from anabranch.names import TableName
 
 
@@ -44,6 +45,7 @@ class Look:
             known = self.inputs.get(name, {})
             if (
                 not self.streams[name].populated
+                or self.streams[name].status is Status.ERROR  # what was in the way may be gone
                 or self.streams[name].options.get("always")
                 or not known
                 or any(
@@ -56,11 +58,13 @@ class Look:
 
 
 def look(c: Connection, lake: Lake) -> Look:
+    known = streams.all_streams(c)
+    nothing: dict[TableName, tuple[TableName, ...]] = dict.fromkeys(known, ())
     return Look(
         pointers=lake.pointers(c),
         views=view_rows.all_views(c),
-        streams=streams.all_streams(c),
-        reads=streams.dependencies(c),
+        streams=known,
+        reads=nothing | streams.dependencies(c),  # a query may read no table at all
         inputs=streams.inputs(c),
         frontiers=streams.frontiers(c),
     )

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anabranch.catalog import history, streams, tables
+from anabranch.catalog import events, history, streams, tables
+from anabranch.catalog import views as view_rows
 from anabranch.catalog.history import COMPLETED, FAILED, SKIPPED, Refresh
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
@@ -159,6 +160,7 @@ def refresh_part(
     """Tables that belong together: computed on one look at the world, published once."""
     for attempt in range(ATTEMPTS):
         seen = look_now(runtime)
+        part = seen.order(part)  # a view that was replaced may have changed the order
         tx = Transaction(world_of(runtime, seen))
         try:
             done, failure = stage_part(runtime, tx, part, seen)
@@ -235,12 +237,25 @@ def write_lines(
     c: Connection, cut_id: int | None, tx: Transaction, done: Sequence[Outcome], initiated_by: str
 ) -> list[Refresh]:
     """Every outcome into the catalog, inside the transaction that publishes it."""
+    check_views(c, tx, done)
     lines = []
     for outcome in done:
         write_outcome(c, tx, outcome)
         lines.append(outcome.line(cut_id, initiated_by))
     history.add(c, lines)
+    events.add(c, [outcome.event for outcome in done if outcome.event is not None])
     return lines
+
+
+def check_views(c: Connection, tx: Transaction, done: Sequence[Outcome]) -> None:
+    """Views have no pointer to compare: one that was replaced meanwhile is noticed by its text."""
+    read = {name for outcome in done for name in outcome.reads if name in tx.world.views}
+    now = view_rows.all_views(c) if read else {}
+    for view in sorted(read):
+        if now.get(view) != tx.world.views[view]:
+            raise PublishConflict(
+                f"view {view} was changed by another process", hint="run it again"
+            )
 
 
 def write_outcome(c: Connection, tx: Transaction, outcome: Outcome) -> None:
@@ -257,6 +272,7 @@ def write_outcome(c: Connection, tx: Transaction, outcome: Outcome) -> None:
         populated=True,
         status=Status.SUSPENDED if stays else Status.ACTIVE,
         fingerprint=outcome.fingerprint,
+        options=outcome.options,
         consecutive_errors=0,
         last_error=None,
         last_refresh_at=tables.now(),

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from anabranch.catalog.streams import StreamTable
 from anabranch.engine.compare import bag_difference
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import frame
 from anabranch.errors import Refused, UnknownName, UserError
 from anabranch.model import Reading
 from anabranch.names import TableName
+from anabranch.plan.nodes import Given, Scan
+from anabranch.plan.walk import settles_ties
+from anabranch.refresh.definition import Definition, understood
 from anabranch.refresh.look import Look, look
 from anabranch.refresh.run import alike
 from anabranch.runtime import Runtime
+from anabranch.sql.moments import Moment, pinned
+from anabranch.sql.render import to_sql
+from anabranch.sql.subqueries import is_beyond_spark
 from anabranch.sql.tables import rebind, tables_of
 from anabranch.world import World
 
@@ -37,10 +45,12 @@ def verify(runtime: Runtime, name: TableName) -> dict[str, Any]:
     name, stream = found, seen.streams[found]
     if not stream.populated:
         raise Refused(f"{name} has not been filled yet", hint=f"REFRESH STREAM TABLE {name}")
+    for each in seen.order([name]):
+        check_current(world, seen.streams[each])
     frontier = seen.frontiers.get(name, {})  # a query may read no table at all
     stored = world.table(name)
     with Inputs(runtime.spark.session) as inputs, runtime.spark.tuned(10_000_000):
-        expected = _recompute(world, seen, inputs, stream.query, frontier)
+        expected = Recomputation(world, seen, inputs, frontier).stream(stream)
         columns = world.version(name).columns
         missing, unexpected = bag_difference(expected, stored, columns, SHOWN)
     return {
@@ -54,25 +64,64 @@ def verify(runtime: Runtime, name: TableName) -> dict[str, Any]:
     }
 
 
-def _recompute(
-    world: World,
-    seen: Look,
-    inputs: Inputs,
-    query: str,
-    frontier: Mapping[TableName, int | None],
-) -> DataFrame:
-    """The query from scratch: stream tables and views written out down to the base sources."""
-    names = {}
-    for reference in tables_of(query):
-        found = world.resolve(reference)
-        if found in seen.streams:
-            part = _recompute(world, seen, inputs, seen.streams[found].query, frontier)
-        elif found in world.views:
-            part = _recompute(world, seen, inputs, world.views[found], frontier)
-        else:
-            part = _source(world, found, frontier)
-        names[reference] = inputs.add(part, str(found))
-    return run_sql(world.spark.session, rebind(query, names), labels=inputs.labels)
+def check_current(world: World, stream: StreamTable) -> None:
+    """The query at the frontier can be asked only as it was when the table was refreshed."""
+    if stream.populated and defined(world, stream).fingerprint != stream.fingerprint:
+        raise Refused(
+            f"{stream.name}: its query, or the columns or views it reads, changed since its last "
+            "refresh",
+            hint=f"REFRESH STREAM TABLE {stream.name}",
+        )
+
+
+def defined(world: World, stream: StreamTable) -> Definition:
+    """The definition for the moment of the last refresh."""
+    moment = stream.options.get("moment")
+    at = Moment.parse(moment) if moment else None
+    return understood(world, stream.name, stream.query, at)
+
+
+@dataclass(frozen=True)
+class Recomputation:
+    """Queries from scratch: stream tables and views written out down to the base sources."""
+
+    world: World
+    seen: Look
+    inputs: Inputs
+    frontier: Mapping[TableName, int | None]
+
+    def stream(self, stream: StreamTable) -> DataFrame:
+        """Where the query leaves open which of tied rows to take, its plan decides."""
+        definition = defined(self.world, stream)
+        plan = definition.plan
+        if plan is None or not (settles_ties(plan) or is_beyond_spark(stream.query)):
+            return self.query(definition.query, definition.moment)
+        names = {name: self.bound(name) for name in definition.sources}
+
+        def name_of(leaf: Scan | Given) -> str:
+            assert isinstance(leaf, Scan)
+            return names[leaf.table]
+
+        text = to_sql(plan, name_of, "spark", hints=False)
+        return run_sql(self.world.spark.session, text, labels=self.inputs.labels)
+
+    def query(self, query: str, moment: Moment | None) -> DataFrame:
+        names = {
+            reference: self.bound(self.world.resolve(reference), moment)
+            for reference in tables_of(query)
+        }
+        return run_sql(self.world.spark.session, rebind(query, names), labels=self.inputs.labels)
+
+    def bound(self, name: TableName, moment: Moment | None = None) -> str:
+        return self.inputs.add(self.table(name, moment), str(name))
+
+    def table(self, name: TableName, moment: Moment | None) -> DataFrame:
+        if name in self.seen.streams:
+            return self.stream(self.seen.streams[name])
+        if name in self.world.views:
+            text = self.world.views[name]
+            return self.query(pinned(text, moment) if moment else text, moment)
+        return _source(self.world, name, self.frontier)
 
 
 def _source(world: World, name: TableName, frontier: Mapping[TableName, int | None]) -> DataFrame:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from anabranch.catalog import streams
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.store import Connection
 from anabranch.engine.types import columns_of
 from anabranch.errors import Refused, UnknownName
+from anabranch.graph.order import Cycle, topological
 from anabranch.lake.schemas import SchemaChange
 from anabranch.model import Column, Columns
 from anabranch.names import TableName
 from anabranch.refresh.definition import reach
 from anabranch.runtime import Runtime, Transaction, check_new_name
 from anabranch.sources.write import append_frame
+from anabranch.world import World
 
 
 def create_table(
@@ -96,14 +99,34 @@ def create_view(
             raise Refused(f"view {target} would read itself")
         tx.world.sql(text)  # Spark's analyser says what is wrong with it
         tx.world.views = {**tx.world.views, target: text}
+        reads = readers_of(runtime, tx.world, target)
 
         def rows(c: Connection, cut_id: int | None) -> None:
             view_rows.remove(c, target)
             view_rows.add(c, target, text)
+            streams.set_dependencies(c, reads)
 
         tx.later(rows)
 
     runtime.write("create view", act)
+
+
+def readers_of(
+    runtime: Runtime, world: World, view: TableName
+) -> dict[TableName, tuple[TableName, ...]]:
+    """What the stream tables that read a view read now; refreshes go by that order."""
+    with runtime.store.reading() as c:
+        known, queries = streams.dependencies(c), streams.all_streams(c)
+    changed = {}
+    for name in (name for name, reads in known.items() if view in reads):
+        with suppress(UnknownName):  # another program dropped a table: its next refresh says so
+            tables, views = reach(world, queries[name].query)
+            changed[name] = tuple(sorted(tables | views))
+    try:
+        topological({**known, **changed})
+    except Cycle as cycle:
+        raise Refused(f"view {view} would make a stream table read itself: {cycle}") from cycle
+    return changed
 
 
 def _renamed(tx: Transaction, query: str, columns: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ count_if every max median min percentile percentile_cont percentile_disc regr_co
 """)
 # Exact over integers and decimals; over floating-point numbers the order of addition shows.
 SUMS = _names("avg mean sum try_avg try_sum")
+ADD_UP_EXACTLY = ("tinyint", "smallint", "int", "bigint", "decimal")  # int: intervals too
 # Computed in floating point, so that the last bits depend on the order of the rows.
 INEXACT = _names("""
 corr covar_pop covar_samp kurtosis regr_avgx regr_avgy regr_intercept regr_r2 regr_slope regr_sxx

@@ -19,7 +19,6 @@ from anabranch.sql.source_text import SourceText
 from anabranch.sql.support import Obstacle
 
 _LONGEST_NAME = 60
-_ADD_UP_EXACTLY = ("tinyint", "smallint", "int", "bigint", "decimal")  # int: intervals too
 
 
 def is_grouped(select: exp.Select, trees: Iterable[Tree]) -> bool:
@@ -124,7 +123,9 @@ def _described(name: str, expr: Expr, node: Tree) -> Call:
 
 def _typed(call: Call, arg_type: str) -> Call:
     name = name_of_call(call.expr.tree)
-    exact = call.exact or (name in functions.SUMS and arg_type.lower().startswith(_ADD_UP_EXACTLY))
+    exact = call.exact or (
+        name in functions.SUMS and arg_type.lower().startswith(functions.ADD_UP_EXACTLY)
+    )
     return replace(call, arg_type=arg_type, exact=exact)
 
 
@@ -157,7 +158,7 @@ def groups(select: exp.Select, resolver: Resolver, items: Sequence[Selected]) ->
         sets = grouping_sets(group, key)
     except TooManySets as many:
         raise Stop(
-            resolver.source.obstacle("GROUPING_SETS", group, "GROUP", what=str(many))
+            resolver.source.obstacle("GROUPING_SETS", group, "CUBE", "GROUP BY", what=str(many))
         ) from None
     unique = {meaning(tree): tree for each in sets for tree in each}
     return Groups(list(unique.values()), sets)

@@ -17,6 +17,7 @@ from anabranch.model import Columns
 from anabranch.names import RESERVED_PREFIX, TableName, shown
 from anabranch.plan.exprs import Expr, Tree, cast, column
 from anabranch.plan.nodes import (
+    Again,
     Aggregate,
     Filter,
     Item,
@@ -25,17 +26,30 @@ from anabranch.plan.nodes import (
     OneRow,
     Project,
     Scan,
+    Top,
     UnionAll,
+    Windows,
 )
 from anabranch.plan.rewrites import simplify
-from anabranch.plan.walk import walk
+from anabranch.plan.walk import transform, walk
 from anabranch.sql.generators import generated
 from anabranch.sql.joins import joined
 from anabranch.sql.obstacles import find_obstacles
 from anabranch.sql.ordering import ordered
 from anabranch.sql.pivot import pivoted
 from anabranch.sql.reach import Reach
-from anabranch.sql.relation import Cte, Names, Output, Place, Relation, Stop, TypesOf, exposed
+from anabranch.sql.recursion import names_itself, recursion
+from anabranch.sql.relation import (
+    Cte,
+    Names,
+    Output,
+    Place,
+    Relation,
+    Stop,
+    TypesOf,
+    column_aliases,
+    exposed,
+)
 from anabranch.sql.resolve import Resolver
 from anabranch.sql.scope import Field, Scope
 from anabranch.sql.select import select
@@ -100,7 +114,10 @@ def _root(relation: Relation, names: Sequence[str]) -> Node:
 @dataclass
 class _Lowering:
     reach: Reach
-    types: TypesOf
+    ask: TypesOf
+    stand_ins: dict[str, Node] = field(
+        default_factory=dict
+    )  # of recursions, while they are lowered
     inexact: dict[Expr, Obstacle] = field(default_factory=dict)
     made: int = 0  # names given out so far
 
@@ -109,12 +126,25 @@ class _Lowering:
         self.made += 1
         return f"{name}{self.made}"
 
+    def types(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
+        """The types of expressions; a recursion has those of the rows that it starts from."""
+
+        def known(part: Node) -> Node:
+            if not isinstance(part, Again):
+                return part
+            return _renamed(self.stand_ins[part.name], part.columns)
+
+        return self.ask(transform(node, known) if self.stand_ins else node, exprs)
+
+    def stand_in(self, name: str, seed: Node) -> None:
+        self.stand_ins[name] = seed
+
     def note_inexact(self, found: Mapping[Expr, Obstacle]) -> None:
         self.inexact.update(found)
 
     def rehearse(self, tree: Tree, place: Place) -> None:
         """Lower a query only to see which names it asks for."""
-        _Lowering(self.reach, _any_type, made=self.made).query(tree, place)
+        _Lowering(self.reach, _any_type, self.stand_ins, made=self.made).query(tree, place)
 
     def query(self, tree: Tree, place: Place) -> Relation:
         place = _with_ctes(tree, place)
@@ -140,7 +170,8 @@ class _Lowering:
 
     def set_operation(self, tree: exp.SetOperation, place: Place) -> Relation:
         sides = [self.query(side, place) for side in (tree.this, tree.expression)]
-        if place.carried and any(side.absent is not None for side in sides):
+        seen = place.domain.captured if place.domain else ()
+        if seen and any(side.absent is not None for side in sides):
             raise Stop(place.source.obstacle("CORRELATION", tree.expression))
         if tree.args.get("by_name"):
             sides[1] = _by_name(sides[0], sides[1], tree, place)
@@ -277,7 +308,7 @@ class _Lowering:
         """A FROM item under its alias; PIVOT makes another relation of it."""
         pivots = tree.args.get("pivots") or ()
         if not pivots:
-            return exposed(relation, qualifier, _column_aliases(tree, relation), names)
+            return exposed(relation, qualifier, column_aliases(tree, relation), names)
         for pivot in pivots:
             node, scope = exposed(relation, qualifier, (), Names())
             relation = pivoted(node, scope, pivot, self, place)
@@ -286,9 +317,13 @@ class _Lowering:
 
     def table(self, tree: exp.Table, place: Place) -> tuple[Relation, tuple[str, ...]]:
         cte = None if tree.args.get("db") else place.ctes.get(tree.name.lower())
+        if isinstance(cte, Relation):
+            return cte, (tree.name.lower(),)
+        if cte is not None and cte.recursive:
+            return recursion(self, cte), (tree.name.lower(),)
         if cte is not None:
             relation = self.query(cte.tree.this, cte.place)
-            aliases = _column_aliases(cte.tree, relation)
+            aliases = column_aliases(cte.tree, relation)
             outputs = tuple(map(Output, aliases)) or relation.outputs
             return Relation(relation.node, outputs), (tree.name.lower(),)
         name = self.reach.named(tree)
@@ -305,13 +340,13 @@ class _Lowering:
         node = plan
         while isinstance(node, (Project, Filter)):
             node = node.input
-        below = walk(node.input) if isinstance(node, Aggregate) else walk(node)
+        below = walk(node.input) if isinstance(node, (Aggregate, Windows, Top)) else walk(node)
         return [
             self.inexact[call.expr]
             for each in below
-            if isinstance(each, Aggregate)
+            if isinstance(each, (Aggregate, Windows))
             for call in each.calls
-            if not call.exact
+            if call.expr in self.inexact
         ]
 
 
@@ -321,9 +356,10 @@ def _any_type(_node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
 
 def _with_ctes(tree: Tree, place: Place) -> Place:
     """A CTE sees those before it, and a table of its own name."""
-    clause = tree.args.get("with_")
-    for cte in clause.expressions if clause is not None else ():
-        place = replace(place, ctes={**place.ctes, cte.alias.lower(): Cte(cte, place.alone)})
+    clause = tree.args.get("with_") or exp.With(expressions=[])
+    for cte in clause.expressions:
+        found = Cte(cte, place.alone, bool(clause.args.get("recursive")) and names_itself(cte))
+        place = replace(place, ctes={**place.ctes, cte.alias.lower(): found})
     return place
 
 
@@ -336,17 +372,6 @@ def _by_name(left: Relation, right: Relation, tree: exp.SetOperation, place: Pla
     names = [*(theirs[name] for name in mine), *right.domain]
     node = Project(right.node, tuple(Item(name, column(name)) for name in names))
     return replace(right, node=node, outputs=left.outputs)
-
-
-def _column_aliases(tree: Tree, relation: Relation) -> list[str]:
-    """The names of `AS t(a, b)`."""
-    alias = tree.args.get("alias")
-    names = [each.name for each in alias.columns] if isinstance(alias, exp.TableAlias) else []
-    if names and len(names) != len(relation.outputs):
-        raise UserError(
-            f"{tree.alias} names {len(names)} columns, but there are {len(relation.outputs)}"
-        )
-    return names
 
 
 def _distinct(node: Node) -> Node:

@@ -25,10 +25,6 @@ def _of(source: SourceText, node: Tree) -> Iterator[Obstacle]:
     match node:
         case exp.Table():
             yield from _of_table(source, node)
-        case exp.Any() | exp.All() if isinstance(node.this, exp.Query):
-            yield source.obstacle("SUBQUERY_PREDICATE", node, "ANY", "SOME", "ALL")
-        case exp.With() if node.args.get("recursive"):
-            yield source.obstacle("RECURSION", node, "RECURSIVE")
         case exp.DataType() if node.this in (exp.DType.TIME, exp.DType.TIMETZ):
             # the SQL library writes TIME back as TIMESTAMP
             yield source.obstacle("UNSUPPORTED_SYNTAX", node, "TIME", what="TIME")

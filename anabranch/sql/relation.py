@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from anabranch.errors import UserError
 from anabranch.plan.exprs import Expr, Tree, column
 from anabranch.plan.nodes import Aggregate, Item, Node, Project
 from anabranch.sql.scope import Field, Found, Scope
@@ -97,10 +98,13 @@ class Domain:
 
 @dataclass(frozen=True)
 class Place:
-    """Where lowering is: in which text, which CTEs are in scope there, what lies around it."""
+    """Where lowering is: in which text, which CTEs are in scope there, what lies around it.
+
+    Inside a recursive CTE its own name stands for a relation.
+    """
 
     source: SourceText
-    ctes: Mapping[str, Cte] = field(default_factory=dict)
+    ctes: Mapping[str, Cte | Relation] = field(default_factory=dict)
     domain: Domain | None = None
 
     @property
@@ -118,6 +122,7 @@ class Place:
 class Cte:
     tree: exp.CTE
     place: Place
+    recursive: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,3 +160,14 @@ def exposed(
         items.append(Item(own, column(inner)))
     items += [Item(name, column(name)) for name in relation.domain]
     return Project(relation.node, tuple(items)), Scope(tuple(fields))
+
+
+def column_aliases(tree: Tree, relation: Relation) -> list[str]:
+    """The names of `AS t(a, b)`."""
+    alias = tree.args.get("alias")
+    names = [each.name for each in alias.columns] if isinstance(alias, exp.TableAlias) else []
+    if names and len(names) != len(relation.outputs):
+        raise UserError(
+            f"{tree.alias} names {len(names)} columns, but there are {len(relation.outputs)}"
+        )
+    return names

@@ -26,6 +26,7 @@ from anabranch.plan.exprs import (
     operand,
 )
 from anabranch.plan.nodes import (
+    Again,
     Aggregate,
     Filter,
     Generate,
@@ -39,6 +40,7 @@ from anabranch.plan.nodes import (
     Outer,
     Partner,
     Project,
+    Recursive,
     Scan,
     Semi,
     Top,
@@ -90,13 +92,15 @@ class _Rendering:
     name_of: NameOf
     shared: frozenset[Node]
     hints: bool
-    ctes: dict[Node, tuple[str, exp.Query]] = field(default_factory=dict)
+    ctes: dict[Node, tuple[str | exp.TableAlias, exp.Query]] = field(default_factory=dict)
     aliases: int = 0
+    recursive: bool = False
 
     def query(self, root: Node) -> str:
         query = self.body(root)
         for name, body in self.ctes.values():
-            query = query.with_(identifier(name), as_=body, copy=False)
+            alias = name if isinstance(name, exp.TableAlias) else identifier(name)
+            query = query.with_(alias, as_=body, recursive=self.recursive, copy=False)
         return query.sql(dialect=Verbatim, copy=False)
 
     def relation(self, node: Node) -> exp.Query:
@@ -108,7 +112,17 @@ class _Rendering:
         if node not in self.ctes:
             body = self.body(node)
             self.ctes[node] = (f"_ab_c{len(self.ctes)}", body)
-        return exp.Table(this=identifier(self.ctes[node][0]))
+        return exp.Table(this=identifier(str(self.ctes[node][0])))
+
+    def recursion(self, node: Recursive) -> exp.Table:
+        """WITH RECURSIVE name (columns) AS (seed UNION ALL step)"""
+        if node not in self.ctes:
+            self.recursive = True
+            parts = [self.body(part) for part in node.inputs]
+            whole = exp.union(*parts, distinct=False, copy=False)
+            columns = [identifier(name) for name in node.columns]
+            self.ctes[node] = (exp.TableAlias(this=identifier(node.name), columns=columns), whole)
+        return exp.Table(this=identifier(node.name))
 
     def body(self, node: Node) -> exp.Query:
         match node:
@@ -270,6 +284,14 @@ class _Rendering:
             alias = self.alias()
             table = exp.Table(this=identifier(self.name_of(node)))
             return exp.alias_(table, identifier(alias), table=True), alias
+        if isinstance(node, (Recursive, Again)):
+            alias = self.alias()
+            named = (
+                self.recursion(node)
+                if isinstance(node, Recursive)
+                else exp.Table(this=identifier(node.name))
+            )
+            return exp.alias_(named, identifier(alias), table=True), alias
         if node in self.shared:
             alias = self.alias()
             return exp.alias_(self.cte(node), identifier(alias), table=True), alias

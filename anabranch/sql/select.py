@@ -30,7 +30,7 @@ from anabranch.sql.subqueries import (
     positive,
     taken_out,
 )
-from anabranch.sql.windows import named_windows, with_windows
+from anabranch.sql.windows import inexact_calls, named_windows, with_windows
 
 _WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
 
@@ -144,6 +144,7 @@ class Block:
         fresh, types = self.lowering.fresh, self.lowering.types
         before = self.node
         self.node, trees = with_windows(self.node, trees, self.place, fresh, types)
+        self.lowering.note_inexact(inexact_calls(self.node, self.place, types))
         if last:
             self.node = Filter(self.node, Expr.of(trees.pop()))
         absent = self._absent(len(items), simple=self.node is before)
@@ -197,7 +198,7 @@ class Block:
             return None
         if simple and self.grouped.having is None:
             return self.grouped.absent[:count]
-        if self.place.carried:
+        if self.place.domain is not None and self.place.domain.captured:
             raise Stop(self.place.source.obstacle("CORRELATION", exp.Select()))
         return None
 

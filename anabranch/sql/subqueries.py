@@ -5,13 +5,14 @@ domain, through every operator (into the keys of its groups, the partitions of i
 joined with the rows around it on these values.
 
 EXISTS, IN      → a match: semi join, anti join, or a mark
+> ANY, > ALL    → a match with the rows that prove it, or disprove it
 (SELECT …)      → a left join with at most one row per value of the domain
 LATERAL (…)     → a join
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -22,6 +23,7 @@ from anabranch.plan.exprs import (
     Tree,
     binary,
     call,
+    cast,
     column,
     conjunction,
     is_null,
@@ -43,17 +45,18 @@ from anabranch.plan.nodes import (
     Project,
     same_columns,
 )
-from anabranch.sql.relation import Domain, Names, Place, Relation, Stop, TypesOf
+from anabranch.sql.relation import Domain, Names, Place, Relation, Stop
 from anabranch.sql.resolve import resolved
 from anabranch.sql.scope import Scope
+from anabranch.sql.source_text import SourceText
 from anabranch.sql.support import Obstacle
 
 
 class Lowering(Protocol):
     """What the parts of lowering ask of the whole."""
 
-    @property
-    def types(self) -> TypesOf: ...
+    def types(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]: ...
+    def stand_in(self, name: str, seed: Node) -> None: ...
     def query(self, tree: Tree, place: Place) -> Relation: ...
     def rehearse(self, tree: Tree, place: Place) -> None: ...
     def fresh(self, name: str) -> str: ...
@@ -79,7 +82,23 @@ def is_subquery(node: Tree) -> bool:
         (isinstance(node, exp.Exists) and isinstance(unwrapped(node.this), exp.Query))
         or (isinstance(node, exp.In) and bool(node.args.get("query")))
         or isinstance(node, exp.Subquery)
+        or is_quantified(node)
     )
+
+
+def is_quantified(node: Tree) -> bool:
+    """x > ALL (SELECT …)"""
+    return (
+        isinstance(node, exp.Predicate)
+        and isinstance(node, exp.Binary)
+        and isinstance(node.expression, (exp.Any, exp.All))
+        and isinstance(unwrapped(node.expression.this), exp.Query)
+    )
+
+
+def is_beyond_spark(query: str) -> bool:
+    """Spark compares with ANY or ALL of a pattern's alternatives, but not of a query's rows."""
+    return any(is_quantified(node) for node in SourceText(query).tree.walk())
 
 
 def taken_out(tree: Tree, fresh: Callable[[str], str]) -> tuple[Tree, list[Pending]]:
@@ -99,7 +118,7 @@ def taken_out(tree: Tree, fresh: Callable[[str], str]) -> tuple[Tree, list[Pendi
 
 def pending(node: Tree, name: str, *, negated: bool = False) -> Pending:
     operands: list[Tree] = []
-    if isinstance(node, exp.In):
+    if isinstance(node, exp.In) or is_quantified(node):
         left = unwrapped(node.this)
         operands = list(left.expressions) if isinstance(left, exp.Tuple) else [left]
     return Pending(name, node, negated, operands)
@@ -214,6 +233,8 @@ def applied(lowering: Lowering, wanted: Pending, around: Around) -> Node:
             return _marked_exists(lowering, wanted, around)
         case exp.In():
             return _marked_in(lowering, wanted, around)
+        case exp.Binary():
+            return _quantified(lowering, wanted, around)
     return _scalar(lowering, wanted, around)
 
 
@@ -273,6 +294,42 @@ def _marked_in(lowering: Lowering, wanted: Pending, around: Around) -> Node:
     )
     assert without is not None
     return _with(around.node, node, wanted.name, without)
+
+
+def _quantified(lowering: Lowering, wanted: Pending, around: Around) -> Node:
+    """x > ANY R  = true if it is for some y, else unknown if it is for some y, else false
+    x > ALL R  = false if it is for some y, else unknown if it is for some y, else true
+    """
+    tree = wanted.tree
+    assert isinstance(tree, exp.Binary)
+    found = _present(lowered(lowering, unwrapped(tree.expression.this), around), around)
+    again = _renamed(lowering, found)
+    decides, unsure = lowering.fresh("_ab_m"), lowering.fresh("_ab_m")
+    every = isinstance(tree.expression, exp.All)
+    compared, unknown = (
+        binary(type(tree), Expr.of(wanted.operands[0]), column(each.values[0]))
+        for each in (found, again)
+    )
+    decided = _not(compared) if every else compared
+    node: Node = Match(
+        around.node,
+        found.node,
+        conjunction((decided, *found.belongs)),
+        Partner.MARKED,
+        decides,
+    )
+    node = Match(
+        node,
+        again.node,
+        conjunction((is_null(unknown), *again.belongs)),
+        Partner.MARKED,
+        unsure,
+    )
+    otherwise = when(
+        column(unsure), cast(Expr("NULL"), "boolean"), Expr("TRUE" if every else "FALSE")
+    )
+    value = when(column(decides), Expr("FALSE" if every else "TRUE"), otherwise)
+    return _with(around.node, node, wanted.name, value)
 
 
 def _scalar(lowering: Lowering, wanted: Pending, around: Around) -> Node:

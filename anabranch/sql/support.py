@@ -39,11 +39,6 @@ class Obstacle:
 _WHOLE = "use refresh mode FULL or AUTO"
 
 CODES: dict[str, Code] = {
-    "SUBQUERY_PREDICATE": Code(
-        "comparison with all rows of a subquery",
-        "ANY and ALL with a subquery are not incremental",
-        "write it as EXISTS or NOT EXISTS",
-    ),
     "SUBQUERY_IN_JOIN": Code(
         "subquery in a join condition",
         "a subquery in ON is not incremental",
@@ -127,7 +122,11 @@ CODES: dict[str, Code] = {
         "PIVOT and UNPIVOT over several columns at once are not incremental",
         "write SUM(x) FILTER (WHERE …) per column",
     ),
-    "RECURSION": Code("recursion", "WITH RECURSIVE is not incremental", _WHOLE),
+    "RECURSION": Code(
+        "recursion",
+        "a recursion is incremental when each UNION ALL branch names it once, in FROM or a join",
+        "move aggregates, DISTINCT, outer joins and subqueries out of the recursion",
+    ),
     "SAMPLE": Code("sample", "TABLESAMPLE reads other rows each time", _WHOLE),
     "TIME_TRAVEL": Code(
         "time travel", "VERSION AS OF and TIMESTAMP AS OF pin a table", "read the table as it is"

@@ -17,6 +17,7 @@ from anabranch.sql import functions
 from anabranch.sql.obstacles import name_of_call
 from anabranch.sql.relation import Place, Stop, TypesOf
 from anabranch.sql.resolve import resolved
+from anabranch.sql.support import Obstacle
 
 _BY_PLACE = frozenset({"row_number", "ntile", "lag", "lead"})  # depend on the order of tied rows
 _RANKS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
@@ -78,8 +79,31 @@ def with_windows(
             Item(name, Expr.of(whole))
         )
     for exprs, calls in by_partition.items():
-        node = Windows(node, exprs, tuple(calls))
+        node = Windows(node, exprs, tuple(calls), tuple(types(node, exprs) if exprs else ()))
     return node, replaced
+
+
+def inexact_calls(node: Node, place: Place, types: TypesOf) -> dict[Expr, Obstacle]:
+    """Window calls that add up floating-point numbers: below another operator their old results
+    could not be taken back bit by bit."""
+    found: dict[Expr, Obstacle] = {}
+    while isinstance(node, Windows):
+        for item in node.calls:
+            window = item.expr.tree
+            name = name_of_call(window.this) or ""
+            if name not in functions.SUMS | functions.INEXACT:
+                continue
+            args = [part for part in window.this.walk() if isinstance(part, exp.Anonymous)]
+            arg = Expr.of(args[0].expressions[0]) if args and args[0].expressions else None
+            exact = name in functions.SUMS and arg is not None
+            if exact and arg is not None:
+                exact = types(node.input, [arg])[0].lower().startswith(functions.ADD_UP_EXACTLY)
+            if not exact:
+                found[item.expr] = place.source.obstacle(
+                    "INEXACT_AGGREGATE", window.this, what=name
+                )
+        node = node.input
+    return found
 
 
 def _settled(

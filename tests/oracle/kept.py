@@ -6,12 +6,16 @@ statements change it, and brings the stored rows up to date from the differences
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
 import duckdb
 import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance, Replace, maintenance
 from anabranch.model import Column, Columns
@@ -47,6 +51,7 @@ class World:
         """`tables` maps a name to its column list, `id INT, k INT`."""
         self.db = duckdb.connect()
         self.db.execute("SET threads = 1")
+        self.db.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")  # as Spark
         self.names = list(tables)
         for schema in ("now", "was"):
             self.db.execute(f"CREATE SCHEMA {schema}")
@@ -60,8 +65,10 @@ class World:
                 f"CREATE TABLE {name}_delta AS SELECT *, 1::BIGINT AS {WEIGHT} FROM now.{name}"
             )
         self.db.execute("SET schema = 'now'")
+        self._was: dict[str, Bag] = {name: Counter() for name in tables}
+        self._moved: set[str] = set()
 
-    @property
+    @cached_property
     def columns(self) -> dict[TableName, Columns]:
         return {
             TableName.of(name): tuple(
@@ -72,34 +79,51 @@ class World:
         }
 
     def reset(self) -> None:
-        for name in self.names:
-            self.db.execute(f"DELETE FROM now.{name}")
+        self.db.execute("; ".join(f"DELETE FROM now.{name}" for name in self.names))
 
-    def begin(self) -> None:
-        for name in self.names:
-            self.db.execute(f"DELETE FROM was.{name}; INSERT INTO was.{name} FROM now.{name}")
+    def begin(self, names: Iterable[str] | None = None) -> None:
+        """A window begins.  `names`: the only tables that may differ from what they were."""
+        for name in self.names if names is None else names:
+            now = self._bag(name)
+            if now != self._was[name]:
+                self.db.execute(f"DELETE FROM was.{name}; INSERT INTO was.{name} FROM now.{name}")
+                self._was[name] = now
 
-    def end(self, noise: bool = False) -> frozenset[TableName]:
-        """The window is over: the tables that differ.  `noise`: every row of the delta comes once more
-        with both weights, for a delta is not consolidated."""
-        changed = set()
-        for name in self.names:
-            parts = [
-                f"SELECT *, 1::BIGINT FROM (FROM now.{name} EXCEPT ALL FROM was.{name})",
-                f"SELECT *, -1::BIGINT FROM (FROM was.{name} EXCEPT ALL FROM now.{name})",
-            ]
+    def end(self, noise: bool = False, names: Iterable[str] | None = None) -> frozenset[TableName]:
+        """The window is over: the tables that differ.  `noise`: rows come once more with both
+        weights, for a delta is not consolidated."""
+        for name in self._moved:
             self.db.execute(f"DELETE FROM main.{name}_delta")
-            self.db.execute(f"INSERT INTO main.{name}_delta {' UNION ALL '.join(parts)}")
-            rows = self.db.execute(f"SELECT count(*) FROM main.{name}_delta").fetchone()
-            if rows and rows[0]:
-                changed.add(TableName.of(name))
+        self._moved = set()
+        for name in self.names if names is None else names:
+            now, was = self._bag(name), self._was[name]
+            rows = [(*row, 1) for row in (now - was).elements()]
+            rows += [(*row, -1) for row in (was - now).elements()]
+            if rows:
+                self._moved.add(name)
                 if noise:
-                    for weight in (1, -1):
-                        self.db.execute(
-                            f"INSERT INTO main.{name}_delta"
-                            f" SELECT *, {weight}::BIGINT FROM now.{name} LIMIT 3"
-                        )
-        return frozenset(changed)
+                    rows += [(*row, sign) for row in list(now)[:3] for sign in (1, -1)]
+                self._insert(f"main.{name}_delta", rows)
+        return frozenset(map(TableName.of, self._moved))
+
+    def _bag(self, name: str) -> Bag:
+        return Counter(self.db.execute(f"FROM now.{name}").fetchall())
+
+    def _insert(self, table: str, rows: Sequence[Row]) -> None:
+        one = f"({', '.join('?' for _ in rows[0])})"
+        values = ", ".join(one for _ in rows)
+        self.db.execute(
+            f"INSERT INTO {table} VALUES {values}", [cell for row in rows for cell in row]
+        )
+
+    def lower(self, query: str, views: Mapping[str, str]) -> Lowered:
+        """The query's plan, its columns named c0, c1, …"""
+        for name, text in views.items():
+            self.db.execute(f"CREATE OR REPLACE VIEW now.{name} AS {duck(text)}")
+        described = self.db.execute("DESCRIBE " + duck(query)).fetchall()
+        output = tuple(Column(f"c{i}", spark_type(row[1])) for i, row in enumerate(described))
+        texts = {TableName.parse(name): text for name, text in views.items()}
+        return lower(query, self.columns, texts, self.types, output=output)
 
     def recompute(self, query: str) -> Bag:
         """The user's own text, run by DuckDB."""
@@ -109,8 +133,7 @@ class World:
         return self.db.execute(self.sql(node)).fetchall()
 
     def sql(self, node: Node) -> str:
-        text = to_sql(node, _view, "duckdb")
-        return text.replace('"main.', 'main."')
+        return _sql(node)
 
     def bind(self, name: str, node: Node, rows: Sequence[Row]) -> Given:
         """Rows with the columns and types of a node, as a relation of that name."""
@@ -118,10 +141,7 @@ class World:
             f"CREATE OR REPLACE TABLE main.{name} AS SELECT * FROM ({self.sql(node)}) LIMIT 0"
         )
         if rows:
-            marks = ", ".join("?" for _ in node.columns)
-            self.db.executemany(
-                f"INSERT INTO main.{name} VALUES ({marks})", [list(row) for row in rows]
-            )
+            self._insert(f"main.{name}", rows)
         return Given(name, node.columns)
 
     def types(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
@@ -130,18 +150,81 @@ class World:
         return [spark_type(row[1]) for row in described]
 
 
+@lru_cache(maxsize=64)
+def _sql(node: Node) -> str:
+    """Windows that change the same tables have the same plans."""
+    return duck(to_sql(node, _view, hints=False)).replace('"main.', 'main."')
+
+
 def _view(node: Scan | Given) -> str:
     if isinstance(node, Given):
         return f"main.{node.name}"
     return f"main.{node.table.name}_{node.version.value}"
 
 
+# Words of Spark that DuckDB spells or means otherwise.
+_TRANSLATED = re.compile(
+    r"\b(array|count_if|cube|explode|grouping sets|ignore|lateral|listagg|pivot|posexplode|rollup)\b",
+    re.IGNORECASE,
+)
+_SPELLED = {
+    "`": '"',
+    "<=>": "IS NOT DISTINCT FROM",
+    "LEFT SEMI JOIN": "SEMI JOIN",
+    "LEFT ANTI JOIN": "ANTI JOIN",
+}
+_WORDS = re.compile("|".join(map(re.escape, _SPELLED)))
+
+
+@lru_cache(maxsize=64)
 def duck(query: str) -> str:
-    return sqlglot.transpile(query, read="spark", write="duckdb")[0]
+    """Spark's SQL as DuckDB's.  Most of it is the same but for a few words; sqlglot knows the rest,
+    at ten times the cost."""
+    if not _TRANSLATED.search(query):
+        return _WORDS.sub(lambda found: _SPELLED[found[0]], query)
+    tree = sqlglot.parse_one(query, read="spark")
+    return tree.transform(_as_duck, copy=False).sql(_Duck, copy=False)
+
+
+class _Duck(DuckDB):
+    NULL_ORDERING = "nulls_are_small"  # what the world sets
+
+
+def _as_duck(node: exp.Expr) -> exp.Expr:
+    if isinstance(node, exp.CountIf):  # of no rows: 0, not NULL
+        return exp.Count(this=exp.Case(ifs=[exp.If(this=node.this, true=exp.Literal.number(1))]))
+    if isinstance(node, exp.Select) and _has_grouping_sets(node):  # no rows make no total
+        some = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(0))
+        return node.having(some, copy=False)
+    if isinstance(node, exp.Lateral) and node.args.get("outer"):
+        array = node.this.this
+        some = exp.GT(this=exp.ArraySize(this=array.copy()), expression=exp.Literal.number(0))
+        nothing = exp.Array(expressions=[exp.Null()])
+        node.this.set("this", exp.Case(ifs=[exp.If(this=some, true=array.copy())], default=nothing))
+        node.set("outer", None)
+    return node
+
+
+def _has_grouping_sets(node: exp.Select) -> bool:
+    group = node.args.get("group")
+    return group is not None and any(
+        isinstance(part, (exp.Rollup, exp.Cube, exp.GroupingSets)) for part in group.expressions
+    )
 
 
 def spark_type(text: str) -> str:
     return _SPARK_TYPES.get(text, text.lower())
+
+
+class Wrong(AssertionError):
+    """Rows that are not those of the query.  `part` is what is to blame: the plan or its delta."""
+
+    def __init__(self, part: str, query: str, found: Bag, expected: Bag) -> None:
+        super().__init__(
+            f"the {part} is wrong\n{query}\n"
+            f"unexpected {dict(found - expected)}\nmissing    {dict(expected - found)}"
+        )
+        self.part = part
 
 
 class Obstructed(AssertionError):
@@ -154,48 +237,32 @@ class Kept:
     """One stream table: stored rows, kept by its maintenance, checked against recomputing."""
 
     def __init__(self, world: World, query: str, views: Mapping[str, str] | None = None) -> None:
-        self.world, self.query, self.views = world, query, views or {}
-        self.lowered = self._lower()
-        if self.lowered.plan is None:
-            raise Obstructed(self.lowered)
-        self.plan = self.lowered.plan
+        self.world, self.query = world, query
+        lowered = world.lower(query, views or {})
+        if lowered.plan is None:
+            raise Obstructed(lowered)
+        self.plan = lowered.plan
         self.kept: Maintenance = maintenance(self.plan)
         self.stored: list[Row] = world.rows(self.kept.full)
-        self.check()
-
-    @classmethod
-    def of(cls, world: World, query: str) -> Kept | None:
-        """None for a floating-point aggregate below another operator, which cannot be kept."""
-        try:
-            return cls(world, query)
-        except Obstructed as found:
-            assert found.codes == {"INEXACT_AGGREGATE"}, found
-            return None
-
-    def _lower(self) -> Lowered:
-        views = {TableName.parse(name): text for name, text in self.views.items()}
-        described = self.world.db.execute("DESCRIBE " + duck(self._inlined())).fetchall()
-        names = tuple(f"c{i}" for i in range(len(described)))
-        output = tuple(
-            Column(name, spark_type(row[1])) for name, row in zip(names, described, strict=True)
-        )
-        return lower(self.query, self.world.columns, views, self.world.types, output=output)
-
-    def _inlined(self) -> str:
-        for name, text in self.views.items():
-            self.world.db.execute(f"CREATE OR REPLACE VIEW now.{name} AS {duck(text)}")
-        return self.query
+        self._compare("plan", self.visible, world.recompute(query))
 
     @property
     def visible(self) -> Bag:
+        return self._visible(self.stored)
+
+    def _visible(self, rows: Sequence[Row]) -> Bag:
         width = len(self.plan.columns)
-        return Counter(row[:width] for row in self.stored)
+        return Counter(row[:width] for row in rows)
 
     def check(self) -> None:
+        """The query, the plan and what is kept come to the same."""
         expected = self.world.recompute(self.query)
-        assert _rounded(self.visible) == _rounded(expected), (
-            f"{self.query}\nkept {dict(self.visible)}\nnot  {dict(expected)}"
-        )
+        self._compare("plan", self._visible(self.world.rows(self.kept.full)), expected)
+        self._compare("delta", self.visible, expected)
+
+    def _compare(self, part: str, found: Bag, expected: Bag) -> None:
+        if found != expected and _rounded(found) != _rounded(expected):
+            raise Wrong(part, self.query, found, expected)
 
     def refresh(self, changed: frozenset[TableName]) -> None:
         match self.kept:
@@ -296,15 +363,19 @@ class Kept:
         keys = self.world.rows(touched)
         assert len(set(keys)) == len(keys)
         names = [key.name for key in kept.keys]
-        groups = self._by_key(kept.full.columns, self.stored, names)
-        for key in keys:
-            groups.pop(key, None)
+        touched_keys = set(keys)
+        rest = [
+            row
+            for row, group in zip(
+                self.stored, self._dicts(kept.full.columns, self.stored), strict=True
+            )
+            if tuple(group[name] for name in names) not in touched_keys
+        ]
         given = self.world.bind("keys", touched, keys)
         fresh = self.world.rows(kept.recompute(given))
         assert {tuple(g[n] for n in names) for g in self._dicts(kept.full.columns, fresh)} <= set(
             keys
         )
-        rest = [tuple(group[name] for name in kept.full.columns) for group in groups.values()]
         self.stored = [*rest, *fresh]
 
 

@@ -1,98 +1,87 @@
-"""Incremental equals recompute on real Spark and Iceberg: many random queries over one database.
+"""Incremental equals recompute on real Spark and Iceberg: random queries over one database.
 
-The tables of one example share their sources and windows of changes, so that one refresh keeps all
-of them; every table is then compared with its query, as bags, at its frontier.
+The queries of a batch share their sources and windows of changes, so that one refresh keeps all of
+them; every table is then compared with its query, as bags.  `ANABRANCH_SPARK_QUERIES` says how many.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
-from hypothesis import HealthCheck, Phase, assume, given, settings
-from hypothesis import strategies as st
+from pyspark.sql import DataFrame
 
 import anabranch
+from anabranch import Anabranch
 from anabranch.engine.session import Spark
-from anabranch.errors import NotIncremental, UnknownName
-from tests.oracle.queries import _VALUES, TABLES, columns_of, inserts, queries, rows
+from anabranch.errors import AnabranchError
+from tests.oracle import data
+from tests.oracle.kept import World
+from tests.oracle.queries import draw
+from tests.oracle.tables import TABLES
+from tests.oracle.weights import SPARK_WEIGHTS
 
-EXAMPLES = int(os.environ.get("ANABRANCH_SPARK_EXAMPLES", "1"))
-QUERIES = int(os.environ.get("ANABRANCH_SPARK_QUERIES", "12"))
-
-
-@st.composite
-def statements(draw: st.DrawFn) -> str:
-    table = draw(st.sampled_from(list(TABLES)))
-    cols = columns_of(table)
-    column, test = draw(st.sampled_from(cols)), draw(st.sampled_from(cols))
-    where = f"{test.text} IS NOT DISTINCT FROM {draw(_VALUES[test.kind])}"
-    return draw(
-        st.sampled_from(
-            [
-                f"INSERT INTO {table} VALUES {draw(rows(table))}, {draw(rows(table))}",
-                f"DELETE FROM {table} WHERE {where}",
-                f"UPDATE {table} SET {column.text} = {draw(_VALUES[column.kind])} WHERE {where}",
-            ]
-        )
-    )
+QUERIES = int(os.environ.get("ANABRANCH_SPARK_QUERIES", "40"))
+BATCH = 10
+TRIED = 30  # of so many queries, one batch must come together
+SMALL_TABLE_ROWS = (100_000, 0)  # tables are rewritten, or their rows marked
+SEEDS = [number * 1_000 for number in range(max(QUERIES // BATCH, 2))]
 
 
-windows = st.lists(st.lists(statements(), min_size=1, max_size=3), min_size=2, max_size=2)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_incremental_equals_recompute(spark: Spark, tmp_path: Path, seed: int) -> None:
+    small = SMALL_TABLE_ROWS[seed // 1_000 % 2]
+    with anabranch.connect(tmp_path, spark=spark.session, small_table_rows=small) as ab:
+        random = Random(f"spark {seed}")
+        for name, columns in TABLES.items():
+            ab.sql(f"CREATE TABLE {name} ({columns.replace('VARCHAR', 'STRING')})")
+        _run(ab, data.start(random, tuple(TABLES)))
+        queries = dict(_accepted(ab, seed))
+        assert len(queries) == BATCH
+        ab.create_stream_tables(queries, refresh_mode="DIFFERENTIAL", schedule=None)
+        _check(ab, queries)
+        for window in data.windows(random, tuple(TABLES), portable=True):
+            _run(ab, window)
+            ab.refresh()
+            _check(ab, queries)
+            actions = {name: ab.history(name)[0]["action"] for name in queries}
+            assert set(actions.values()) <= {"DIFFERENTIAL", "NO_DATA"}, actions
 
 
-@pytest.mark.timeout(600 * EXAMPLES)
-@pytest.mark.parametrize("small_table_rows", [100_000, 0], ids=["rewritten", "marked"])
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize="ANABRANCH_SPARK_EXAMPLES" not in os.environ,
-    database=None,
-    phases=[Phase.generate],  # an example takes a minute: shrink a failure by hand, on DuckDB
-    suppress_health_check=list(HealthCheck),
-)
-@given(
-    texts=st.lists(queries(), min_size=QUERIES, max_size=QUERIES, unique=True),
-    start=inserts(most=8),
-    changes=windows,
-)
-def test_incremental_equals_recompute(
-    spark: Spark,
-    tmp_path_factory: pytest.TempPathFactory,
-    small_table_rows: int,
-    texts: list[str],
-    start: list[str],
-    changes: list[list[str]],
-) -> None:
-    assume(len(start) >= 12)  # the generator begins with the simplest case, which proves nothing
-    home: Path = tmp_path_factory.mktemp("oracle")
-    ab = anabranch.connect(home, spark=spark.session, small_table_rows=small_table_rows)
-    for name, columns in TABLES.items():
-        ab.sql(f"CREATE TABLE {name} ({columns.replace('VARCHAR', 'STRING')})")
-    for name in TABLES:
-        given_rows = [text.split(" VALUES ")[1] for text in start if f"INTO {name} " in text]
-        if given_rows:
-            ab.sql(f"INSERT INTO {name} VALUES {', '.join(given_rows)}")
-    kept = {}
-    for number, text in enumerate(texts):
-        try:
-            ab.create_stream_table(f"q{number}", text, refresh_mode="DIFFERENTIAL")
-            kept[f"q{number}"] = text
-        except NotIncremental as refused:
-            # Sums of floating-point averages below the root are the only thing the generator
-            # makes that is refused.
-            assert "INEXACT_AGGREGATE" in str(refused), refused
-        except UnknownName:
-            with pytest.raises(UnknownName):  # then Spark itself must not know it either
-                ab.sql(text)
-    for window in changes:
-        with ab.transaction():
-            for statement in window:
-                ab.sql(statement)
-        ab.refresh()
-        for name, text in kept.items():
-            checked = ab.verify(name)
-            latest = ab.history(name)[0]
-            assert checked["equal"], (text, start, changes, checked, latest)
-            assert latest["action"] in ("DIFFERENTIAL", "NO_DATA"), (text, latest)
+def _accepted(ab: Anabranch, seed: int) -> Iterator[tuple[str, str]]:
+    """Queries that are incremental and that Spark itself takes."""
+    world, found = World(TABLES), 0
+    for each in range(seed, seed + TRIED):
+        text = draw(each, SPARK_WEIGHTS).text
+        if found < BATCH and world.lower(text, {}).plan is not None and _is_sparks(ab, text):
+            found += 1
+            yield f"q{each}", text
+
+
+def _is_sparks(ab: Anabranch, text: str) -> bool:
+    try:
+        ab.sql(text)
+    except AnabranchError:
+        return False
+    return True
+
+
+def _run(ab: Anabranch, window: data.Window) -> None:
+    with ab.transaction():
+        for statement in window:
+            ab.sql(statement)
+
+
+def _check(ab: Anabranch, queries: dict[str, str]) -> None:
+    for name, text in queries.items():
+        kept, expected = _bag(ab.table(name)), _bag(ab.sql(text))
+        assert kept == expected, f"{name}: {text}\nkept {kept - expected}\nnot {expected - kept}"
+
+
+def _bag(rows: DataFrame) -> Counter[tuple[object, ...]]:
+    return Counter(map(tuple, rows.collect()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.catalog import cuts, history, streams, tables, views
+from anabranch.catalog import cuts, events, history, streams, tables, views
 from anabranch.catalog.cuts import Version
-from anabranch.catalog.history import COMPLETED, Refresh
+from anabranch.catalog.history import COMPLETED, FAILED, Refresh
 from anabranch.catalog.store import Store
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.model import Action, RefreshMode, Status
@@ -93,6 +94,43 @@ def test_history(store: Store) -> None:
         assert {name: line["cut_id"] for name, line in history.latest(c).items()} == {A: 3, B: None}
     with store.writing() as c:
         assert history.forget(c, tables.now() - timedelta(days=1)) == 1
+
+
+def test_the_last_runs_of_a_table(store: Store) -> None:
+    full = Refresh(A, Action.FULL, COMPLETED, source_rows=7, scanned_rows=9, predicted_ms=400)
+    many = [Refresh(A, Action.DIFFERENTIAL, COMPLETED, delta_rows=at) for at in range(5)]
+    failed = replace(many[0], status=FAILED, delta_rows=99)
+    with store.writing() as c:
+        history.add(c, [full, *many, failed, replace(full, table=B)])
+    with store.reading() as c:
+        assert history.last_runs(c, A, Action.FULL, 3) == [full]
+        found = history.last_runs(c, A, Action.DIFFERENTIAL, 3)
+        assert [line.delta_rows for line in found] == [4, 3, 2]
+        assert history.last_runs(c, A, Action.REINITIALIZE, 3) == []
+
+
+def test_events(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="anabranch")
+    with store.writing() as c:
+        events.record(c, A, events.MODE_CHANGED, "FULL after DIFFERENTIAL")
+        events.record(c, None, "STARTED", "the scheduler has begun")
+        assert caplog.messages == [], "nothing has happened before the commit"
+    assert caplog.messages == [
+        "shop.a: FULL after DIFFERENTIAL (MODE_CHANGED)",
+        "the scheduler has begun (STARTED)",
+    ]
+    with pytest.raises(ZeroDivisionError), store.writing() as c:
+        events.record(c, B, events.REINITIALIZED, "never said")
+        raise ZeroDivisionError
+    assert len(caplog.messages) == 2
+    with store.reading() as c:
+        found = events.listing(c)
+        assert [each["event_id"] for each in found] == [2, 1]
+        assert set(found[0]) == {"event_id", "at", "table", "kind", "message"}
+        assert [each["table"] for each in events.listing(c, A, limit=5)] == ["shop.a"]
+        assert events.listing(c, limit=1) == found[:1]
+    with store.writing() as c:
+        assert events.forget(c, tables.now() + timedelta(seconds=1)) == 2
 
 
 def test_cuts(store: Store) -> None:

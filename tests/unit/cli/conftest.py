@@ -92,6 +92,10 @@ class FakeAnabranch:
         entry = {"refresh_id": 1, "table": "shop.by_region", "cut_id": 3, "action": "DIFFERENTIAL"}
         return [entry | {"status": "COMPLETED", "reason": None, "error": None}] * (limit or 3)
 
+    def events(self, name: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
+        entry = {"event_id": 1, "at": "now", "table": "shop.by_region", "kind": "MODE_CHANGED"}
+        return [entry | {"message": "FULL after DIFFERENTIAL: in full"}]
+
     def cuts(self, limit: int | None = None) -> list[dict[str, Any]]:
         return [{"cut_id": 3, "published_at": "now", "kind": "refresh", "tables": ["a.b", "a.c"]}]
 

@@ -44,6 +44,14 @@ def test_cuts(ab: FakeAnabranch, capsys: Capture) -> None:
     assert json.loads(capsys.readouterr().out)[0]["tables"] == ["a.b", "a.c"]
 
 
+def test_events(ab: FakeAnabranch, capsys: Capture) -> None:
+    assert run(["events", "shop.by_region"]) == 0
+    out = capsys.readouterr().out
+    assert "MODE_CHANGED" in out and "FULL after DIFFERENTIAL" in out
+    assert run(["events", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["event_id"] == 1
+
+
 def test_explain_refresh_maintain(ab: FakeAnabranch, capsys: Capture) -> None:
     assert run(["explain", "shop.by_region"]) == 0
     assert capsys.readouterr().out == "plan of shop.by_region\n"

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from anabranch.engine.errors import translated
-from anabranch.engine.query import Inputs, analyze, run_sql
+from anabranch.engine.query import Inputs, run_sql, types_of
 from anabranch.engine.scan import frame
 from anabranch.engine.session import Spark
+from anabranch.engine.types import columns_of
 from anabranch.engine.write import write
 from anabranch.errors import (
     AnabranchError,
@@ -57,7 +58,7 @@ def said(error: AnabranchError) -> str:
 def test_analysis(spark: Spark, sql: str, kind: type[AnabranchError], message: str) -> None:
     columns = (Column("g", "string"), Column("total", "bigint"))
     with pytest.raises(AnabranchError) as caught:
-        analyze(spark.session, sql, {"v_1": columns}, {"v_1": "shop.sales"})
+        types_of(spark.session, sql, {"v_1": columns}, {"v_1": "shop.sales"})
     assert isinstance(caught.value, kind)
     assert message in said(caught.value)
     assert "v_1" not in caught.value.message or kind is SqlSyntaxError
@@ -118,18 +119,24 @@ def test_views_are_gone_after_use(spark: Spark) -> None:
         run_sql(session, "SELECT * FROM v_2")
 
 
-def test_analyze_gives_columns(spark: Spark) -> None:
+def test_the_types_of_a_query(spark: Spark) -> None:
     views = {"v": (Column("d", "decimal(12,2)", False), Column("t", "timestamp"))}
-    found = analyze(
-        spark.session, "SELECT sum(d) AS s, count(*) AS n, map('a', max(t)) AS m FROM v", views
-    )
-    assert [(column.name, column.type) for column in found] == [
-        ("s", "decimal(22,2)"),
-        ("n", "bigint"),
-        ("m", "map<string,timestamp>"),
+    query = "SELECT sum(d) AS s, count(*) AS n, map('a', max(t)) AS m, NULL AS x FROM v"
+    assert types_of(spark.session, query, views) == [
+        "decimal(22,2)",
+        "bigint",
+        "map<string,timestamp>",
+        "void",
     ]
-    assert found[1].nullable is False
-    with pytest.raises(Unsupported, match='column "x" has no type'):
-        analyze(spark.session, "SELECT NULL AS x", {})
-    with pytest.raises(Unsupported, match='column "x" has type interval'):
-        analyze(spark.session, "SELECT INTERVAL 3 DAYS AS x", {})
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT NULL AS x", 'column "x" has no type'),
+        ("SELECT INTERVAL 3 DAYS AS x", 'column "x" has type interval'),
+    ],
+)
+def test_columns_that_no_table_can_hold(spark: Spark, query: str, message: str) -> None:
+    with pytest.raises(Unsupported, match=message):
+        columns_of(run_sql(spark.session, query).schema)

@@ -1,0 +1,77 @@
+"""What happened that somebody should know of: rows of the catalog, and lines of the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, delete, event, insert, select
+
+from anabranch.catalog import tables
+from anabranch.names import TableName
+
+MODE_CHANGED = "MODE_CHANGED"
+REINITIALIZED = "REINITIALIZED"
+
+log = logging.getLogger("anabranch")
+
+
+@dataclass(frozen=True)
+class Event:
+    """`table` is None for what concerns no single table."""
+
+    table: TableName | None
+    kind: str
+    message: str
+
+
+def record(c: Connection, table: TableName | None, kind: str, message: str) -> None:
+    add(c, [Event(table, kind, message)])
+
+
+def add(c: Connection, events: Iterable[Event]) -> None:
+    """Keep events; they are logged when the transaction commits, and not if it does not."""
+    found = list(events)
+    if not found:
+        return
+    at = tables.now()
+    rows = [
+        {
+            "at": at,
+            "table_name": str(each.table) if each.table is not None else None,
+            "kind": each.kind,
+            "message": each.message,
+        }
+        for each in found
+    ]
+    c.execute(insert(tables.events), rows)
+
+    def announce(_: Connection) -> None:
+        for each in found:
+            where = f"{each.table}: " if each.table is not None else ""
+            log.info("%s%s (%s)", where, each.message, each.kind)
+
+    event.listen(c, "commit", announce, once=True)
+
+
+def listing(
+    c: Connection, table: TableName | None = None, limit: int | None = None
+) -> list[dict[str, Any]]:
+    """Newest first."""
+    statement = select(tables.events).order_by(tables.events.c.event_id.desc())
+    if table is not None:
+        statement = statement.where(tables.events.c.table_name == str(table))
+    if limit is not None:
+        statement = statement.limit(limit)
+    return [_shown(dict(row)) for row in c.execute(statement).mappings()]
+
+
+def forget(c: Connection, before: datetime) -> int:
+    return c.execute(delete(tables.events).where(tables.events.c.at < before)).rowcount
+
+
+def _shown(row: dict[Any, Any]) -> dict[str, Any]:
+    return {("table" if key == "table_name" else key): value for key, value in row.items()}

@@ -1,0 +1,103 @@
+"""What a refresh finds: what changed in the sources, the stored rows, and what refreshes have cost."""
+
+from __future__ import annotations
+
+from anabranch.catalog.streams import Input, StreamTable
+from anabranch.errors import BaseExpired
+from anabranch.lake.version import TableVersion
+from anabranch.model import Columns, Delta
+from anabranch.names import TableName
+from anabranch.refresh import work
+from anabranch.refresh.choose import Situation
+from anabranch.refresh.cost import Work
+from anabranch.refresh.definition import Definition
+from anabranch.refresh.jobs import Sources, hidden_of
+from anabranch.refresh.look import Look
+from anabranch.refresh.past import Past, recall
+from anabranch.runtime import Runtime
+from anabranch.world import World
+
+
+def gather(world: World, seen: Look, stream: StreamTable, definition: Definition) -> Sources:
+    known = seen.inputs.get(stream.name, {})
+    versions = {name: world.version(name) for name in definition.sources}
+    before = {name: known[name].snapshot_id for name in versions if name in known}
+    deltas: dict[TableName, Delta] = {}
+    expired = None
+    for name, version in sorted(versions.items()):
+        if name not in before or version.snapshot_id == before[name]:
+            continue
+        try:
+            delta = version.delta(before[name])
+        except BaseExpired:
+            expired = str(name)
+            continue
+        if not delta.empty:
+            deltas[name] = delta
+    return Sources(versions, before, deltas, expired)
+
+
+def remember(runtime: Runtime, stream: StreamTable) -> Past:
+    if not stream.populated:
+        return Past()
+    with runtime.store.reading() as c:
+        return recall(c, stream.name)
+
+
+def situation(
+    runtime: Runtime,
+    world: World,
+    seen: Look,
+    stream: StreamTable,
+    definition: Definition,
+    sources: Sources,
+    past: Past,
+) -> Situation:
+    """All that the decision looks at, but for a definition that changed."""
+    stored = world.version(stream.name)
+    own = seen.inputs.get(stream.name, {}).get(stream.name)
+    return Situation(
+        table=str(stream.name),
+        mode=stream.refresh_mode,
+        populated=stream.populated,
+        tampered=tampered(stored, hidden_of(stream, definition), own),
+        obstacles=tuple(dict.fromkeys(obstacle.code for obstacle in definition.obstacles)),
+        expired=sources.expired,
+        always=bool(definition.options.get("always")),
+        changed=bool(sources.deltas),
+        source_rows=sources.rows,
+        stored_rows=stored.rows,
+        from_changes=work.from_changes(definition, sources, stored.rows),
+        in_full=work.in_full(definition, sources),
+        costs=past.costs,
+        readers_ms=round(readers(seen, stream.name) * Work(2 * stored.rows).ms),
+        usual=past.usual,
+        overdue=past.overdue,
+        threshold=runtime.settings.full_refresh_threshold,
+    )
+
+
+def readers(seen: Look, name: TableName) -> int:
+    """Stream tables that read this one: rows that are all replaced are all changes to them."""
+    return sum(name in reads for reader, reads in seen.reads.items() if reader in seen.streams)
+
+
+def tampered(stored: TableVersion, hidden: Columns, own: Input | None) -> str | None:
+    """Whether somebody else wrote to the stream table since our last refresh."""
+    if not stored.ours or not same_rows(stored, own):
+        return "another program wrote to the table"
+    if hidden and not stored.hidden_complete:
+        return "files of another program lack the hidden columns"
+    if stored.snapshot_id is not None and not {*stored.hidden} >= {*hidden}:
+        return "the stored rows lack the hidden columns"
+    return None
+
+
+def same_rows(stored: TableVersion, own: Input | None) -> bool:
+    """Whether nothing but upkeep happened since; a rollback shows an older snapshot of ours."""
+    if own is None or own.snapshot_id == stored.snapshot_id:
+        return True
+    try:
+        return stored.delta(own.snapshot_id).empty
+    except BaseExpired:
+        return False

@@ -1,0 +1,62 @@
+"""How many rows each way of a refresh would read: from plans and metadata, nothing is read for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from anabranch.delta.maintenance import ByGroups, ByRows, Combine, Maintenance
+from anabranch.plan.nodes import Given, Node, Scan, Version
+from anabranch.plan.walk import walk
+from anabranch.refresh.cost import Work
+
+if TYPE_CHECKING:
+    from anabranch.refresh.definition import Definition
+    from anabranch.refresh.jobs import Sources
+
+
+def in_full(definition: Definition, sources: Sources) -> Work:
+    """Every scan of the query; a query that was not understood reads each source once."""
+    if definition.kept is None:
+        return Work(0, sources.rows)
+    return Work(0, scanned([definition.kept.full], sources))
+
+
+def from_changes(definition: Definition, sources: Sources, stored_rows: int) -> Work:
+    """The delta, the stored rows it is laid upon, and what its plan reads of the sources again."""
+    kept = definition.kept
+    if kept is None or not sources.deltas:
+        return Work(sources.delta_rows, stored_rows)
+    if isinstance(kept, ByRows) and kept.monotone and sources.insert_only:
+        stored_rows = 0  # the change is added as it is
+    return Work(sources.delta_rows, stored_rows + scanned(plans(kept, sources), sources))
+
+
+def plans(kept: Maintenance, sources: Sources) -> Iterator[Node]:
+    """What is run to find the change of the stored rows."""
+    changed = frozenset(sources.deltas)
+    if isinstance(kept, ByRows):
+        found = kept.delta(changed)
+    elif isinstance(kept, Combine):
+        found = kept.change(changed)
+        if not sources.insert_only and any(state.deleted for state in kept.state):
+            yield kept.rescan(_touched(kept))
+    else:
+        found = kept.touched(changed)
+        if found is not None:
+            yield kept.recompute(_touched(kept) if kept.keys else None)
+    if found is not None:
+        yield found
+
+
+def scanned(nodes: Iterable[Node], sources: Sources) -> int:
+    return sum(
+        sources.versions[leaf.table].rows
+        for node in nodes
+        for leaf in walk(node)
+        if isinstance(leaf, Scan) and leaf.version is not Version.DELTA
+    )
+
+
+def _touched(kept: ByGroups) -> Given:
+    return Given("keys", tuple(key.name for key in kept.keys))

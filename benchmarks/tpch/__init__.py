@@ -1,0 +1,1 @@
+"""TPC-H as stream tables: its data, its queries and its changes, and what keeping them costs."""

@@ -1,0 +1,113 @@
+"""TPC-H kept incrementally and recomputed, side by side in one run.
+
+    python -m benchmarks.tpch --scale 1 --changed 0.01 --queries 1,3,5 --rounds 3
+    python -m benchmarks.tpch --scale 0.1 --grow
+
+Every query is kept twice over the same sources; a round changes part of the orders (35 % new, 35 %
+deleted, 20 % with new prices, 10 % with another status) and a tenth of that share of customers, parts,
+offers and suppliers, and refreshes both.  `--grow` measures a delta of 10,000 new rows on `--scale` and
+on ten times as much.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+import anabranch
+from anabranch.api import Anabranch
+from benchmarks.tpch import data, report
+from benchmarks.tpch.grow import ROWS, grow
+from benchmarks.tpch.measure import measure
+from benchmarks.tpch.meter import CONF
+from benchmarks.tpch.queries import NUMBERS, queries
+
+
+def main() -> None:
+    options = _options()
+    console = Console(stderr=True)
+    if options.grow:
+        run_grow(options, console)
+    else:
+        run(options, console)
+
+
+def run(options: argparse.Namespace, console: Console) -> None:
+    with filled(options.scale, options, console) as ab:
+        results = measure(
+            ab,
+            queries(options.queries),
+            changed=options.changed,
+            rounds=options.rounds,
+            warm_up=options.warm_up,
+            mode=options.mode,
+            verify=options.verify,
+            console=console,
+        )
+    report.show(results)
+    conditions = {"scale": options.scale, "changed": options.changed, "rounds": options.rounds}
+    report.save(results, Path(options.out), conditions)
+
+
+def run_grow(options: argparse.Namespace, console: Console) -> None:
+    results = []
+    for scale in (options.scale, 10 * options.scale):
+        with filled(scale, options, console) as ab:
+            results += grow(
+                ab,
+                queries(options.queries),
+                scale=scale,
+                rounds=options.rounds,
+                warm_up=options.warm_up,
+                mode=options.mode,
+                console=console,
+            )
+    report.show_grown(results)
+    conditions = {"scale": options.scale, "rows": ROWS, "rounds": options.rounds}
+    report.save_grown(results, Path(options.out), conditions)
+
+
+@contextmanager
+def filled(scale: float, options: argparse.Namespace, console: Console) -> Iterator[Anabranch]:
+    """A home of its own with the eight tables."""
+    with tempfile.TemporaryDirectory(prefix="anabranch-tpch-", dir=options.dir) as folder:
+        console.print(f"[bold]scale {scale:g}[/]: making the tables")
+        files = data.generate(scale, Path(folder) / "data")
+        settings = {**CONF, "spark.conf.spark.driver.memory": options.memory}
+        with anabranch.connect(Path(folder) / "home", **settings) as ab:
+            data.fill(ab, files)
+            yield ab
+
+
+def _numbers(text: str) -> list[int]:
+    found = [int(each) for each in text.split(",")]
+    if unknown := set(found) - set(NUMBERS):
+        raise argparse.ArgumentTypeError(f"there is no query {min(unknown)}")
+    return found
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.tpch", description=__doc__.splitlines()[0] if __doc__ else None
+    )
+    parser.add_argument("--scale", type=float, default=1.0, help="scale factor; 1 is 1 GB")
+    parser.add_argument("--changed", type=float, default=0.01, help="share of orders per round")
+    parser.add_argument("--queries", type=_numbers, default=list(NUMBERS), help="such as 1,3,5")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-up", type=int, default=1, help="rounds that are not counted")
+    parser.add_argument("--mode", default="DIFFERENTIAL", choices=("DIFFERENTIAL", "AUTO"))
+    parser.add_argument("--grow", action="store_true", help="one delta on two sizes of the base")
+    parser.add_argument("--memory", default="6g", help="driver memory of Spark")
+    parser.add_argument("--dir", default=None, help="where the bench writes its tables")
+    parser.add_argument("--out", default="benchmarks/results")
+    parser.add_argument("--verify", action="store_true", help="verify every table in every round")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""One case of the oracle: a query, rows, windows of changes; and what becomes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+
+import duckdb
+
+from tests.oracle import data
+from tests.oracle.data import Window
+from tests.oracle.kept import Kept, Obstructed, World, Wrong, duck
+from tests.oracle.queries import Drawn, draw
+
+
+@dataclass(frozen=True)
+class Case:
+    query: str
+    start: Window
+    windows: tuple[Window, ...]
+    noise: bool = False  # deltas hold rows that come to nothing
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """A case is one integer."""
+
+    seed: int
+
+    @cached_property
+    def drawn(self) -> Drawn:
+        return draw(self.seed)
+
+    @cached_property
+    def case(self) -> Case:
+        random = Random(f"data {self.seed}")
+        start = data.start(random, self.drawn.tables)
+        return Case(
+            self.drawn.text, start, data.windows(random, self.drawn.tables), random.random() < 0.3
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`kind`: kept · refused · invalid (DuckDB does not take the query) · wrong … · broken …"""
+
+    kind: str
+    text: str = ""
+
+    @property
+    def fails(self) -> bool:
+        return self.kind.startswith(("wrong", "broken"))
+
+
+def judge(world: World, case: Case) -> Verdict:
+    """Incremental equals recompute, window by window."""
+    try:
+        _begin(world, case)
+    except (duckdb.Error, ValueError) as error:
+        return Verdict("invalid", str(error))
+    try:
+        _follow(world, case)
+    except Obstructed as found:
+        return Verdict("refused", str(found))
+    except Wrong as wrong:
+        return Verdict(f"wrong {wrong.part}", str(wrong))
+    except Exception as error:  # whatever the engine stumbles over is a finding
+        return Verdict(f"broken: {type(error).__name__}", f"{case.query}\n{error}")
+    return Verdict("kept")
+
+
+def _begin(world: World, case: Case) -> None:
+    world.reset()
+    for statement in case.start:
+        world.db.execute(statement)
+    world.db.execute(duck(case.query)).fetchall()
+
+
+def _follow(world: World, case: Case) -> None:
+    kept = Kept(world, case.query)
+    touched: list[str] | None = None
+    for window in case.windows:
+        world.begin(touched)
+        for statement in window:
+            world.db.execute(statement)
+        touched = sorted({data.table_of(statement) for statement in window})
+        kept.refresh(world.end(case.noise, touched))

@@ -1,0 +1,88 @@
+"""The 22 queries of TPC-H as stream tables on Spark: after every window each equals its query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import anabranch
+from anabranch import Anabranch
+from anabranch.engine.session import Spark
+from benchmarks.tpch import data
+from benchmarks.tpch.changes import Window, apply
+from benchmarks.tpch.queries import queries
+
+SCALE = 0.01
+QUERIES = queries()
+# Orders alone, then all that orders refer to, then everything: a source that did not change costs
+# nothing, and each source changes alone once.
+WINDOWS = (
+    Window(0, orders=0.02),
+    Window(1, orders=0.0, others=0.05, nations=True),
+    Window(2, orders=0.02, others=0.02),
+)
+
+INCREMENTAL = {"DIFFERENTIAL", "NO_DATA"}
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@dataclass
+class Story:
+    """What was seen after each window."""
+
+    actions: dict[str, list[str]] = field(default_factory=dict)
+    rows: dict[str, list[int]] = field(default_factory=dict)
+    differing: dict[str, list[int]] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def story(spark: Spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    folder: Path = tmp_path_factory.mktemp("tpch")
+    with anabranch.connect(folder / "home", spark=spark.session) as ab:
+        data.fill(ab, data.generate(SCALE, folder / "data"))
+        ab.create_stream_tables(QUERIES, refresh_mode="DIFFERENTIAL", schedule=None)
+        seen = Story()
+        for window in WINDOWS:
+            apply(ab, window.changes())
+            ab.refresh()
+            look(ab, seen)
+        yield seen
+
+
+def look(ab: Anabranch, seen: Story) -> None:
+    with ab.at() as world:
+        for name, query in QUERIES.items():
+            rows, differing = compare(world.table(name), world.sql(query))
+            seen.rows.setdefault(name, []).append(rows)
+            seen.differing.setdefault(name, []).append(differing)
+            seen.actions.setdefault(name, []).append(ab.history(name, limit=1)[0]["action"])
+
+
+def compare(kept: DataFrame, expected: DataFrame) -> tuple[int, int]:
+    """Rows kept, and distinct rows that the two have not equally often: one Spark job."""
+    assert kept.dtypes == expected.dtypes
+    both = kept.withColumn("w", F.lit(1)).unionAll(expected.withColumn("w", F.lit(-1)))
+    counted = both.groupBy(*kept.columns).agg(
+        F.count_if(F.col("w") > 0).alias("kept"), F.sum("w").alias("surplus")
+    )
+    answer = counted.agg(
+        F.coalesce(F.sum("kept"), F.lit(0)), F.count_if(F.col("surplus") != 0)
+    ).first()
+    assert answer is not None
+    return int(answer[0]), int(answer[1])
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_kept_equals_recomputed(story: Story, name: str) -> None:
+    assert story.differing[name] == [0] * len(WINDOWS)
+    assert any(story.rows[name]), "a table that never has a row proves nothing"
+
+
+def test_every_refresh_was_incremental(story: Story) -> None:
+    assert {name: seen for name, seen in story.actions.items() if set(seen) - INCREMENTAL} == {}
