@@ -32,10 +32,10 @@ docs: dev ## write the generated pages of docs/ anew
 	@$(BIN)/python tools/docs.py
 
 bench: dev ## measure incremental refresh against recomputing
-	@$(BIN)/python -m benchmarks.refresh --rows 1000000 --memory 2g
-
-bench-large: dev ## the same on large tables
 	@$(BIN)/python -m benchmarks.refresh --rows 1000000 10000000
+
+bench-large: dev ## the same with 100 million rows
+	@$(BIN)/python -m benchmarks.refresh --rows 100000000
 
 bench-tpch: dev ## the 22 queries of TPC-H: make bench-tpch SCALE=1
 	@$(BIN)/python -m benchmarks.tpch --scale $(SCALE)

@@ -16,6 +16,7 @@ from anabranch import errors
 from anabranch.cli.main import cli
 from anabranch.settings import FILE, TABLE, Settings
 from anabranch.sql.support import CODES
+from anabranch.sql.supported import SUPPORTED
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- written by `make docs`; edit the code, not this page -->\n"
@@ -127,11 +128,24 @@ def support_page() -> str:
         f"| `{name}` | {code.operator} | {_cell(code.meaning)} | {_cell(code.hint)} |"
         for name, code in CODES.items()
     )
+    kept = "\n".join(
+        f"| {each.part} | {each.how} | `{_cell(each.example)}` |" for each in SUPPORTED
+    )
     return f"""{NOTE}
 # What is incremental
 
-Filters, expressions, inner and cross joins, `GROUP BY` with aggregates, `HAVING`, `DISTINCT`, `UNION`,
-`UNION ALL`, `WITH`, views and subqueries in `FROM` are kept up to date from the delta of their sources.
+These parts of SQL, nested as you like, are kept up to date from the delta of their sources:
+
+| part | how its change is found | example |
+|---|---|---|
+{kept}
+
+Rows that tie in an `ORDER BY` of a window or a limit are put in the order of all columns the query
+looks at, so that nothing is left to chance. `ORDER BY` without `LIMIT` has no effect on what is stored.
+`current_date`, `now()` and the like mean one moment per refresh, which the snapshot's summary records;
+when they mean something else than last time, the table is recomputed.
+
+## What is recomputed
 
 A query with one of the following parts is still right. With refresh mode `AUTO` it is recomputed when a
 source changes, and `explain` and the history say why; with `DIFFERENTIAL` it is refused at creation.

@@ -24,8 +24,10 @@ from anabranch.plan.nodes import (
     Given,
     Item,
     Join,
+    Match,
     Node,
     OneRow,
+    Partner,
     Project,
     Scan,
     Top,
@@ -82,10 +84,11 @@ class ByGroups:
         return Aggregate(node, tuple(Item(k.name, k.expr, k.type) for k in self.keys), calls)
 
     def only(self, keys: Given | Node) -> Node:
-        """The input as it is after the change, only for the given keys (stored names)."""
+        """The input as it is after the change, only for the given keys (stored names); without keys
+        all of it, if anything is given."""
         after = at(self.input, Version.AFTER)
         if not self.keys:
-            return after
+            return Match(after, keys, None, Partner.WANTED)
         return semi(after, keys, tuple((key.expr, key.name) for key in self.keys))
 
 

@@ -33,6 +33,14 @@ class Inputs:
         self.bind(name, df)
         return name
 
+    def keep(self, df: DataFrame, label: str) -> str:
+        """Bind a frame whose rows are computed once, when they are first needed.
+
+        A checkpoint also ends the plan: what is built on it is planned without what lies below.
+        """
+        with translated(self.labels):
+            return self.add(df.localCheckpoint(eager=False), label)
+
     def bind(self, name: str, df: DataFrame) -> None:
         self.names.append(name)
         df.createOrReplaceTempView(quote(name) if name != name.strip("`") else name)

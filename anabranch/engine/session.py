@@ -37,9 +37,10 @@ RUNTIME = {
     "spark.sql.caseSensitive": "false",
     # listing files must never start a job
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
-    # it takes the columns that EXISTS (…) in a SELECT list looks at for columns of the union below
-    "spark.sql.optimizer.excludedRules": (
-        "org.apache.spark.sql.catalyst.optimizer.PushProjectionThroughUnion"
+    # they take the columns that EXISTS (…) in a SELECT list looks at for columns of the union below
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+        for rule in ("PushProjectionThroughUnion", "CombineUnions")
     ),
     "spark.sql.cteRecursionRowLimit": "-1",  # the level limit ends what does not end by itself
 }
@@ -171,7 +172,7 @@ def connect(remote: str, settings: Mapping[str, Any]) -> SparkSession:
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
-    except ImportError as error:
+    except (ImportError, SystemExit) as error:  # without a main module it exits
         raise Unreachable(
             f"spark.remote needs Spark's Connect client: {_reason(str(error))}",
             hint='pip install "pyspark[connect]"',

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp, parse_one
 from sqlglot.dialects.spark import Spark
+from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY")
@@ -34,6 +35,14 @@ class Verbatim(Spark):
             name: parser
             for name, parser in SparkParser.FUNCTION_PARSERS.items()
             if name in _SPECIAL_SYNTAX
+        }
+
+    class Generator(SparkGenerator):
+        # What is written for a SELECT here is what was read or made: nothing has to be rewritten.
+        TRANSFORMS: ClassVar[dict[Any, Callable[..., str]]] = {
+            kind: write
+            for kind, write in SparkGenerator.TRANSFORMS.items()
+            if kind is not exp.Select
         }
 
 

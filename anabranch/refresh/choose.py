@@ -47,7 +47,9 @@ class Situation:
 
     @property
     def small(self) -> bool:
-        return max(self.delta_rows, self.source_rows, self.stored_rows) <= SMALL_ROWS
+        """So few rows that both ways cost the same, unless the plan of the change is much larger."""
+        rows = max(self.delta_rows, self.source_rows, self.stored_rows)
+        return rows <= SMALL_ROWS and self.from_changes.ms - self.in_full.ms <= WORTH_MS
 
     @property
     def differential_ms(self) -> int:

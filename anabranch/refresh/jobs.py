@@ -17,11 +17,12 @@ from anabranch.lake.version import TableVersion
 from anabranch.model import Action, Columns, Delta, Reading, RefreshMode
 from anabranch.names import TableName
 from anabranch.plan.nodes import Given, Join, Node, Scan, Version
+from anabranch.plan.shared import shared, worth_keeping
 from anabranch.plan.walk import walk
 from anabranch.refresh.choose import Layout, rewrites
 from anabranch.refresh.definition import Definition
 from anabranch.runtime import Runtime, Transaction
-from anabranch.sql.render import to_sql
+from anabranch.sql.render import NameOf, to_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,6 +63,7 @@ class Scans:
     inputs: Inputs
     hints: bool
     names: dict[object, str] = field(default_factory=dict)
+    parts: dict[Node, str] = field(default_factory=dict)  # computed once, though used more often
 
     def run(self, node: Node, given: DataFrame | None = None) -> DataFrame:
         """The frame of a plan; `given` is bound to its Given relation."""
@@ -72,7 +74,12 @@ class Scans:
                 return self.inputs.add(given, leaf.name)
             return self.view(leaf)
 
-        text = to_sql(node, name_of, "spark", hints=self.hints)
+        for part in filter(worth_keeping, shared(node, self.parts)):
+            self.parts[part] = self.inputs.keep(self.frame(part, name_of), "a part of the change")
+        return self.frame(node, name_of)
+
+    def frame(self, node: Node, name_of: NameOf) -> DataFrame:
+        text = to_sql(node, name_of, "spark", hints=self.hints, known=self.parts)
         return run_sql(self.session, text, labels=self.inputs.labels)
 
     def view(self, scan: Scan) -> str:
@@ -248,7 +255,8 @@ class Job:
         )
         rescan: Callable[[DataFrame], DataFrame] | None = None
         if rescan_needed(self.definition, self.scans.sources):
-            rescan = lambda found: self.scans.run(kept.rescan(Given("keys", keys)), found)  # noqa: E731
+            given = Given("keys", keys or ("_ab_any",))
+            rescan = lambda found: self.scans.run(kept.rescan(given), found)  # noqa: E731
         return combine_groups(
             self.read,
             self.scans.run(node),

@@ -49,13 +49,16 @@ def plans(kept: Maintenance, sources: Sources) -> Iterator[Node]:
         yield found
 
 
+ROWS_PER_SCAN = 50_000  # planning and starting a scan takes as long as reading so many rows
+
+
 def scanned(nodes: Iterable[Node], sources: Sources) -> int:
-    return sum(
-        sources.versions[leaf.table].rows
-        for node in nodes
-        for leaf in walk(node)
-        if isinstance(leaf, Scan) and leaf.version is not Version.DELTA
+    """Rows that are read of the sources; a plan of many scans costs something without any rows."""
+    scans = [leaf for node in nodes for leaf in walk(node) if isinstance(leaf, Scan)]
+    rows = sum(
+        sources.versions[scan.table].rows for scan in scans if scan.version is not Version.DELTA
     )
+    return rows + ROWS_PER_SCAN * max(len(scans) - 1, 0)
 
 
 def _touched(kept: ByGroups) -> Given:

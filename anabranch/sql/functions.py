@@ -12,8 +12,9 @@ def _names(text: str) -> frozenset[str]:
 
 # Aggregates whose result is a function of the bag of inputs, bit by bit.
 EXACT = _names("""
-any bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg bitmap_or_agg bool_and bool_or count
-count_if every max median min percentile percentile_cont percentile_disc regr_count some
+any approx_count_distinct bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg bitmap_or_agg
+bool_and bool_or count count_if every max median min percentile percentile_cont percentile_disc
+regr_count some
 """)
 # Exact over integers and decimals; over floating-point numbers the order of addition shows.
 SUMS = _names("avg mean sum try_avg try_sum")
@@ -30,8 +31,11 @@ any_value array_agg collect_list collect_set collect_union first first_value las
 max_by min_by mode schema_of_variant_agg string_agg
 """)
 LISTING = _names("listagg string_agg")
+# Lists in the order in which rows happen to come; inside a sort the order does not show.
+COLLECTING = _names("array_agg collect_list collect_set")
+SORTING = _names("array_sort sort_array")
 APPROXIMATE = _names("""
-approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine
+approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine
 count_min_sketch histogram_numeric hll_sketch_agg hll_union_agg kll_merge_agg_bigint
 kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint kll_sketch_agg_double
 kll_sketch_agg_float percentile_approx theta_intersection_agg theta_sketch_agg theta_union_agg

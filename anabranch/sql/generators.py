@@ -57,9 +57,7 @@ def without_generators(
         if not is_generator(call):
             listed.append(item)
             continue
-        if tree.args.get("group") or any(
-            is_aggregate(part) for part in tree.find_all(exp.Anonymous)
-        ):
+        if tree.args.get("group") or any(map(_aggregates, tree.expressions)):
             raise Stop(place.source.obstacle("GENERATOR", call, what=call.name))
         call = resolver.resolve(call)
         names = _given(item) or column_names(call, node, lowering, place)
@@ -70,6 +68,12 @@ def without_generators(
             for mine, name in zip(own, names, strict=True)
         ]
     return node, listed
+
+
+def _aggregates(item: Tree) -> bool:
+    """Whether an item has an aggregate of its own; those of a subquery are the subquery's."""
+    parts = item.walk(prune=lambda part: isinstance(part, exp.Query))
+    return any(is_aggregate(part) for part in parts)
 
 
 def _given(item: Tree) -> list[str]:

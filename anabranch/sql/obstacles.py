@@ -59,6 +59,8 @@ def _code_of_function(node: exp.Anonymous) -> str | None:
         return None  # judged by its window
     if name in functions.LISTING and _lists_what_it_orders(node):
         return None
+    if name in functions.COLLECTING and _is_sorted(node):
+        return None
     if name == "unix_timestamp" and not node.expressions:
         return "TIME_DEPENDENT_FUNCTION"
     for code, names in _CODES_OF_FUNCTIONS:
@@ -77,6 +79,16 @@ _CODES_OF_FUNCTIONS = (
     ("TIME_WINDOW", functions.TIME_WINDOWS),
     ("WINDOW", functions.WINDOW_ONLY),
 )
+
+
+def _is_sorted(node: exp.Anonymous) -> bool:
+    """SORT_ARRAY(COLLECT_LIST(x))"""
+    around = _outermost(node).parent
+    return (
+        isinstance(around, exp.Anonymous)
+        and around.name.lower() in functions.SORTING
+        and not any(isinstance(arg, exp.Lambda) for arg in around.expressions)
+    )
 
 
 def _lists_what_it_orders(node: exp.Anonymous) -> bool:

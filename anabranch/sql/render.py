@@ -6,8 +6,7 @@ Every FROM item gets a reserved alias, so that a struct column never reads as a 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Literal
@@ -48,7 +47,7 @@ from anabranch.plan.nodes import (
     Windows,
     same_columns,
 )
-from anabranch.plan.walk import walk
+from anabranch.plan.shared import shared
 
 NameOf = Callable[[Scan | Given], str]
 
@@ -59,38 +58,22 @@ def to_sql(
     dialect: Literal["spark", "duckdb"] = "spark",
     *,
     hints: bool = True,
+    known: Mapping[Node, str] | None = None,
 ) -> str:
-    """`name_of` gives the view that stands for a scan or a given relation; `hints=False` leaves
-    out the broadcast hints, for deltas that turn out to be large."""
-    text = _Rendering(name_of, _shared(node), hints and dialect == "spark").query(node)
+    """`name_of` gives the view that stands for a scan or a given relation, `known` those of parts
+    that are there already; `hints=False` leaves out the broadcast hints, for deltas that turn out to
+    be large."""
+    known = known or {}
+    parts = frozenset(shared(node, known))
+    text = _Rendering(name_of, parts, known, hints and dialect == "spark").query(node)
     return text if dialect == "spark" else parse_one(text, dialect="spark").sql(dialect=dialect)
-
-
-def _shared(root: Node) -> frozenset[Node]:
-    """Nodes worth a name of their own: used more than once, and more than a renamed scan."""
-    counts: Counter[Node] = Counter()
-
-    def visit(node: Node) -> None:
-        counts[node] += 1
-        if counts[node] == 1:  # what lies below a node that is named once is used once
-            for child in node.inputs:
-                visit(child)
-
-    visit(root)
-    return frozenset(node for node, count in counts.items() if count > 1 and _is_work(node))
-
-
-def _is_work(node: Node) -> bool:
-    named = (Project, Aggregate, UnionAll, Outer, Match, Windows, Top)
-    return isinstance(node, named) and any(
-        isinstance(part, (*named[1:], Join, Semi)) for part in walk(node)
-    )
 
 
 @dataclass
 class _Rendering:
     name_of: NameOf
     shared: frozenset[Node]
+    known: Mapping[Node, str]
     hints: bool
     ctes: dict[Node, tuple[str | exp.TableAlias, exp.Query]] = field(default_factory=dict)
     aliases: int = 0
@@ -104,9 +87,14 @@ class _Rendering:
         return query.sql(dialect=Verbatim, copy=False)
 
     def relation(self, node: Node) -> exp.Query:
+        if node in self.known:
+            return exp.select(*self.named(node.columns)).from_(self.view(node))
         if node not in self.shared:
             return self.body(node)
         return exp.select(*self.named(node.columns)).from_(self.cte(node))
+
+    def view(self, node: Node) -> exp.Table:
+        return exp.Table(this=identifier(self.known[node]))
 
     def cte(self, node: Node) -> exp.Table:
         if node not in self.ctes:
@@ -292,6 +280,9 @@ class _Rendering:
                 else exp.Table(this=identifier(node.name))
             )
             return exp.alias_(named, identifier(alias), table=True), alias
+        if node in self.known:
+            alias = self.alias()
+            return exp.alias_(self.view(node), identifier(alias), table=True), alias
         if node in self.shared:
             alias = self.alias()
             return exp.alias_(self.cte(node), identifier(alias), table=True), alias

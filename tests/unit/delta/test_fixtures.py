@@ -17,6 +17,7 @@ TABLES = {
     "b": "id INT, k INT, w VARCHAR",
     "c": "id INT, k INT, z VARCHAR",
     "c2": "id INT, z DECIMAL(6,2)",
+    "d": "id INT, k INT, z DECIMAL(8,2)",
     "t": "id INT, g VARCHAR, x INT, st VARCHAR",
     "kl": "g VARCHAR, x INT",
     "m": "id INT, g VARCHAR, f DOUBLE, d DECIMAL(12,2), n BIGINT",

@@ -38,6 +38,7 @@ def sources(**deltas: Delta) -> Sources:
     return Sources(versions, {}, {TableName.of(name): each for name, each in deltas.items()})
 
 
+SCAN = work.ROWS_PER_SCAN
 JOIN = "SELECT a.id, b.k FROM a JOIN b ON a.id = b.id"
 
 
@@ -46,16 +47,16 @@ JOIN = "SELECT a.id, b.k FROM a JOIN b ON a.id = b.id"
     [
         ("SELECT id FROM a", sources(a=Delta((CAME,))), Work(7, 0), 1_000),
         ("SELECT id FROM a", sources(a=Delta((CAME,), (WENT,))), Work(11, 50), 1_000),
-        (JOIN, sources(a=Delta((CAME,), (WENT,))), Work(11, 50 + 100), 1_100),
-        (JOIN, sources(b=Delta((CAME,), (WENT,))), Work(11, 50 + 1_000), 1_100),
+        (JOIN, sources(a=Delta((CAME,), (WENT,))), Work(11, 50 + 100 + SCAN), 1_100 + SCAN),
+        (JOIN, sources(b=Delta((CAME,), (WENT,))), Work(11, 50 + 1_000 + SCAN), 1_100 + SCAN),
         ("SELECT k, count(*) AS n FROM a GROUP BY k", sources(a=Delta((CAME,), (WENT,))),
          Work(11, 50), 1_000),
         ("SELECT k, max(id) AS m FROM a GROUP BY k", sources(a=Delta((CAME,))), Work(7, 50), 1_000),
         ("SELECT k, max(id) AS m FROM a GROUP BY k", sources(a=Delta((CAME,), (WENT,))),
-         Work(11, 50 + 1_000), 1_000),
+         Work(11, 50 + 1_000 + SCAN), 1_000),
         ("SELECT k, count(*) AS n FROM a GROUP BY k HAVING count(*) > 1",
-         sources(a=Delta((CAME,))), Work(7, 50 + 1_000), 1_000),
-        ("SELECT x.id FROM a x JOIN a y ON x.id = y.k", sources(), Work(0, 50), 2_000),
+         sources(a=Delta((CAME,))), Work(7, 50 + 1_000 + SCAN), 1_000),
+        ("SELECT x.id FROM a x JOIN a y ON x.id = y.k", sources(), Work(0, 50), 2_000 + SCAN),
     ],
 )  # fmt: skip
 def test_rows_read(query: str, changes: Sources, from_changes: Work, in_full: int) -> None:
