@@ -14,6 +14,7 @@ SMALL_ROWS = 10_000  # below this the fixed cost of a Spark job decides, and bot
 # Leaving changes for a recompute must save this part of the time, and this much of it: a recompute
 # also replaces files that others read, and predictions are no better than that.
 WORTH_SHARE = 0.2
+TIME_PASSED = "the current time is now "  # the query is the same, what it asks for is not
 WORTH_MS = 500
 SMALL_LOSS = 2.0  # times the time in full that a refresh may take only to be measured again
 
@@ -75,7 +76,8 @@ def choose(now: Situation) -> Choice:
     if not now.populated:
         return _full(now, FIRST)
     if now.redefined:
-        return _full(now, now.redefined, Action.REINITIALIZE)
+        same = now.redefined.startswith(TIME_PASSED)
+        return _full(now, now.redefined, Action.FULL if same else Action.REINITIALIZE)
     if now.tampered:
         return _full(now, now.tampered, Action.REINITIALIZE)
     if now.expired and now.mode is RefreshMode.DIFFERENTIAL:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.errors import AnabranchError
 from anabranch.names import TableName
+from anabranch.refresh.choose import TIME_PASSED
 from anabranch.refresh.columns import differences
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.look import view_mark
@@ -22,8 +23,8 @@ def redefined(
     if stream.fingerprint == definition.fingerprint and definition.sources <= known.keys():
         return None
     causes = [*_views(world, definition, known), *_columns(world, definition, known)]
-    if definition.moment is not None:
-        causes.append(f"the current time is now {definition.moment}")
+    if not causes and definition.moment is not None:
+        return f"{TIME_PASSED}{definition.moment}"
     return "; ".join(causes) or "the query or the way it is kept changed"
 
 
