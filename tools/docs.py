@@ -82,7 +82,8 @@ def _code(default: str) -> str:
 
 
 def cli_page() -> str:
-    context = click.Context(cli, info_name="anabranch", max_content_width=90, terminal_width=90)
+    asked = {"max_content_width": 90, "terminal_width": 90}
+    context = click.Context(cli, info_name="anabranch", **{**cli.context_settings, **asked})
     parts = [
         NOTE,
         "# Command line",
