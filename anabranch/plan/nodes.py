@@ -147,16 +147,11 @@ class Given(Node):
         return self.names
 
 
-@remembered
 @dataclass(frozen=True)
-class Filter(Node):
-    """The rows for which the condition is true."""
+class OverOne(Node):
+    """An operator with one input; it passes its columns on unless it says otherwise."""
 
     input: Node
-    condition: Expr
-
-    def __post_init__(self) -> None:
-        _known(self.condition, self.input)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -170,12 +165,37 @@ class Filter(Node):
         return replace(self, input=inputs[0])
 
 
+@dataclass(frozen=True)
+class OverTwo(Node):
+    """An operator that looks at two inputs in different ways."""
+
+    left: Node
+    right: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
 @remembered
 @dataclass(frozen=True)
-class Project(Node):
+class Filter(OverOne):
+    """The rows for which the condition is true."""
+
+    condition: Expr
+
+    def __post_init__(self) -> None:
+        _known(self.condition, self.input)
+
+
+@remembered
+@dataclass(frozen=True)
+class Project(OverOne):
     """One row per row: the items."""
 
-    input: Node
     items: tuple[Item, ...]
 
     def __post_init__(self) -> None:
@@ -186,13 +206,6 @@ class Project(Node):
     @cached_property
     def columns(self) -> tuple[str, ...]:
         return tuple(item.name for item in self.items)
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Node:
-        return replace(self, input=inputs[0])
 
 
 @remembered
@@ -228,13 +241,12 @@ class Join(Node):
 
 @remembered
 @dataclass(frozen=True)
-class Aggregate(Node):
+class Aggregate(OverOne):
     """One row per group of equal keys (NULL equals NULL); without keys exactly one row.
 
     Without calls it is DISTINCT.
     """
 
-    input: Node
     keys: tuple[Item, ...]
     calls: tuple[Call, ...] = ()
 
@@ -248,13 +260,6 @@ class Aggregate(Node):
     @cached_property
     def columns(self) -> tuple[str, ...]:
         return (*(key.name for key in self.keys), *(call.name for call in self.calls))
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Node:
-        return replace(self, input=inputs[0])
 
 
 @remembered
@@ -282,14 +287,12 @@ class UnionAll(Node):
 
 @remembered
 @dataclass(frozen=True)
-class Outer(Node):
+class Outer(OverTwo):
     """The rows of a join, and every left row without a partner, completed with NULLs.
 
     `full`: every right row without a partner too.
     """
 
-    left: Node
-    right: Node
     condition: Expr | None = None
     full: bool = False
 
@@ -302,13 +305,6 @@ class Outer(Node):
     def columns(self) -> tuple[str, ...]:
         return (*self.left.columns, *self.right.columns)
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Node:
-        return replace(self, left=inputs[0], right=inputs[1])
-
 
 class Partner(Enum):
     """What becomes of a left row that has, or has not, a partner on the right."""
@@ -320,11 +316,9 @@ class Partner(Enum):
 
 @remembered
 @dataclass(frozen=True)
-class Match(Node):
+class Match(OverTwo):
     """Left rows, each once, judged by whether the condition is true for some right row."""
 
-    left: Node
-    right: Node
     condition: Expr | None
     partner: Partner
     mark: str = ""  # the name of the column, for MARKED
@@ -340,23 +334,15 @@ class Match(Node):
     def columns(self) -> tuple[str, ...]:
         return (*self.left.columns, self.mark) if self.mark else self.left.columns
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Node:
-        return replace(self, left=inputs[0], right=inputs[1])
-
 
 @remembered
 @dataclass(frozen=True)
-class Windows(Node):
+class Windows(OverOne):
     """The rows with a column per window call; all calls have the same partitions.
 
     An item's expression is the whole call, `SUM(x) OVER (PARTITION BY … ORDER BY …)`.
     """
 
-    input: Node
     partition: tuple[Expr, ...]
     calls: tuple[Item, ...]
     types: tuple[str, ...] = ()  # of the partition's values
@@ -370,13 +356,6 @@ class Windows(Node):
     def columns(self) -> tuple[str, ...]:
         return (*self.input.columns, *(call.name for call in self.calls))
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Node:
-        return replace(self, input=inputs[0])
-
 
 @dataclass(frozen=True)
 class Order:
@@ -387,10 +366,9 @@ class Order:
 
 @remembered
 @dataclass(frozen=True)
-class Top(Node):
+class Top(OverOne):
     """The first rows of every partition, after skipping some; `order` leaves no ties that show."""
 
-    input: Node
     order: tuple[Order, ...]
     limit: int | None
     offset: int = 0
@@ -400,27 +378,15 @@ class Top(Node):
         for expr in (*self.partition, *(each.expr for each in self.order)):
             _known(expr, self.input)
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return self.input.columns
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Node:
-        return replace(self, input=inputs[0])
-
 
 @remembered
 @dataclass(frozen=True)
-class Generate(Node):
+class Generate(OverOne):
     """Each row with every row that its generator, such as explode(a), makes of it.
 
     `outer`: a row for which it makes none stays, with NULLs.
     """
 
-    input: Node
     generator: Expr
     names: tuple[str, ...]
     outer: bool = False
@@ -432,13 +398,6 @@ class Generate(Node):
     @cached_property
     def columns(self) -> tuple[str, ...]:
         return (*self.input.columns, *self.names)
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: Sequence[Node]) -> Node:
-        return replace(self, input=inputs[0])
 
 
 @remembered
