@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from anabranch.engine.query import Inputs, run_sql
@@ -17,6 +18,7 @@ from anabranch.lake.lake import Lake
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import TableVersion
 from anabranch.names import SYSTEM_SCHEMA, TableName
+from anabranch.sql.moments import Moment
 from anabranch.sql.tables import rebind, tables_of
 
 if TYPE_CHECKING:
@@ -38,6 +40,11 @@ class World:
     stage: Stage | None = None
     cut_id: int | None = None
     system: SystemRows | None = None
+
+    @cached_property
+    def moment(self) -> Moment:
+        """The current time of this world: tables that are refreshed together share it."""
+        return Moment.now(self.spark.time_zone)
 
     # -- names ---------------------------------------------------------------------------------
 

@@ -37,13 +37,15 @@ RUNTIME = {
     "spark.sql.caseSensitive": "false",
     # listing files must never start a job
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
-    # they take the columns that EXISTS (…) in a SELECT list looks at for columns of the union below
-    "spark.sql.optimizer.excludedRules": ",".join(
-        f"org.apache.spark.sql.catalyst.optimizer.{rule}"
-        for rule in ("PushProjectionThroughUnion", "CombineUnions")
-    ),
     "spark.sql.cteRecursionRowLimit": "-1",  # the level limit ends what does not end by itself
 }
+
+# They take the columns that EXISTS (…) in a SELECT list looks at for columns of the union below it.
+HARMFUL_RULES = tuple(
+    f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+    for rule in ("PushProjectionThroughUnion", "CombineUnions")
+)
+EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 
 # What a session of our own starts with; `spark.conf.*` may say otherwise.
 START = {
@@ -92,6 +94,7 @@ class Spark:
                 self.on_start("spark_started", {})
                 for name, value in RUNTIME.items():
                     session.conf.set(name, value)
+                session.conf.set(EXCLUDED_RULES, excluded(session.conf.get(EXCLUDED_RULES, "")))
                 self._session = session
             return self._session
 
@@ -140,6 +143,12 @@ class Spark:
             wanted = tuning(rows, any(adaptive for _, adaptive in self._sizes.values()))
         for name, value in wanted.items():
             session.conf.set(name, value)
+
+
+def excluded(given: str | None) -> str:
+    """The optimizer rules to leave out: the user's and those that give wrong results."""
+    named = [rule.strip() for rule in (given or "").split(",") if rule.strip()]
+    return ",".join(dict.fromkeys([*named, *HARMFUL_RULES]))
 
 
 def tuning(rows: int, adaptive: bool) -> dict[str, str]:

@@ -60,7 +60,7 @@ _cache: dict[object, Definition] = {}  # by all that defining looks at
 def define(world: World, query: str, moment: Moment | None = None) -> Definition:
     """Resolve a query; the answer is remembered as long as nothing it names changes.
 
-    `moment` is the current time for functions that ask for it; now if it is not given.
+    `moment` is the current time for functions that ask for it; the world's if it is not given.
     """
     sources, through = reach(world, query)
     columns = {name: world.version(name).columns for name in sorted(sources)}
@@ -68,7 +68,7 @@ def define(world: World, query: str, moment: Moment | None = None) -> Definition
     if not any(map(is_timely, (query, *views.values()))):
         moment = None
     else:
-        moment = moment or Moment.now(world.spark.time_zone)
+        moment = moment or world.moment
         query = pinned(query, moment)
         views = {name: pinned(text, moment) for name, text in views.items()}
     key = (query, tuple(columns.items()), tuple(views.items()))

@@ -31,6 +31,7 @@ any_value array_agg collect_list collect_set collect_union first first_value las
 max_by min_by mode schema_of_variant_agg string_agg
 """)
 LISTING = _names("listagg string_agg")
+COUNTING = _names("approx_count_distinct count count_if regr_count")  # of nothing: 0
 # Lists in the order in which rows happen to come; inside a sort the order does not show.
 COLLECTING = _names("array_agg collect_list collect_set")
 SORTING = _names("array_sort sort_array")

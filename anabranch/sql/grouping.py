@@ -227,6 +227,8 @@ def grouped(
         condition = grouping.lift(condition)
     result = grouping.aggregate(types)
     always = by.plain and not by.keys
+    if always and carried:
+        _refuse_bitmaps(grouping)
     return Grouped(
         result,
         lifted,
@@ -237,11 +239,22 @@ def grouped(
     )
 
 
+def _refuse_bitmaps(grouping: Grouping) -> None:
+    """A bitmap of nothing is not NULL but 4,096 zeros, which a correlated query would have to make
+    for every row around it that has no group."""
+    for _, tree in grouping.calls.values():
+        if (name_of_call(tree) or "").startswith("bitmap_"):
+            raise Stop(grouping.source.obstacle("CORRELATION", tree))
+
+
 def _over_nothing(tree: Tree, aggregate: Aggregate) -> Expr:
-    """The value of an expression over a group without rows: counts are 0, all else is NULL."""
-    values = {call.name: Expr("0") if _counts(call) else Expr("NULL") for call in aggregate.calls}
+    """The value of an expression over a group without rows: counts are 0, lists have no element,
+    all else is NULL."""
+    values = {call.name: _nothing(name_of_call(call.expr.tree) or "") for call in aggregate.calls}
     return Expr.of(tree).substitute(values)
 
 
-def _counts(call: Call) -> bool:
-    return (name_of_call(call.expr.tree) or "") in ("count", "count_if", "regr_count")
+def _nothing(function: str) -> Expr:
+    if function in functions.COUNTING:
+        return Expr("0")
+    return Expr("ARRAY()" if function in functions.COLLECTING else "NULL")

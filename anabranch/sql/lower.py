@@ -88,6 +88,14 @@ def lower(
         relation = lowering.query(reach.texts[0].tree, Place(reach.texts[0]))
     except Stop as stop:
         return Lowered(None, names, reach.sources, (stop.found,))
+    except UserError as error:
+        if output is None:
+            raise
+        # Spark has read the query, so the fault is not the user's: it can still be recomputed.
+        found = reach.texts[0].obstacle(
+            "UNSUPPORTED_SYNTAX", reach.texts[0].tree, what=error.message
+        )
+        return Lowered(None, names, reach.sources, (found,))
     names = names or tuple(each.name for each in relation.outputs)
     plan = simplify(_root(relation, names))
     inexact = tuple(lowering.inexact_below_root(plan))
@@ -144,7 +152,7 @@ class _Lowering:
 
     def rehearse(self, tree: Tree, place: Place) -> None:
         """Lower a query only to see which names it asks for."""
-        _Lowering(self.reach, _any_type, self.stand_ins, made=self.made).query(tree, place)
+        _Lowering(self.reach, self.ask, self.stand_ins, made=self.made).query(tree, place)
 
     def query(self, tree: Tree, place: Place) -> Relation:
         place = _with_ctes(tree, place)
@@ -348,10 +356,6 @@ class _Lowering:
             for call in each.calls
             if call.expr in self.inexact
         ]
-
-
-def _any_type(_node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
-    return ["int" for _ in exprs]
 
 
 def _with_ctes(tree: Tree, place: Place) -> Place:

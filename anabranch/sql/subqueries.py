@@ -18,6 +18,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from anabranch.errors import UserError
 from anabranch.plan.exprs import (
     Expr,
     Tree,
@@ -412,7 +413,7 @@ def _query_of(tree: Tree) -> Tree:
 
 def _equal(wanted: Pending, found: Lowered) -> list[Expr]:
     if len(wanted.operands) != len(found.values):
-        raise ValueError("IN compares as many values as the query has columns")
+        raise UserError("IN compares as many values as the query has columns")
     return [
         Expr.of(exp.EQ(this=operand(left.copy()), expression=column(value).tree.copy()))
         for left, value in zip(wanted.operands, found.values, strict=True)

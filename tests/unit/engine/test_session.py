@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.engine.session import RUNTIME, Spark, start_conf, tuning
+from anabranch.engine.session import RUNTIME, Spark, excluded, start_conf, tuning
 from anabranch.errors import Unreachable
 
 ROOT = Path(__file__).parents[3]
@@ -95,6 +95,11 @@ def test_given_properties_win() -> None:
     conf = dict(start_conf(settings).getAll())
     assert conf["spark.master"] == "local[3]"
     assert conf["spark.sql.shuffle.partitions"] == "7"
+
+
+def test_the_users_own_excluded_rules_stay() -> None:
+    assert excluded("my.Rule, my.Other").split(",")[:2] == ["my.Rule", "my.Other"]
+    assert excluded(excluded(None)) == excluded("")
 
 
 def test_tuning_is_undone(spark: Spark) -> None:
