@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from anabranch.catalog import clusters as cluster_rows
 from anabranch.catalog import cuts as cut_rows
 from anabranch.catalog import events as event_rows
 from anabranch.catalog import history as history_rows
+from anabranch.catalog import indexes as index_rows
+from anabranch.catalog import refresh_groups as group_rows
 from anabranch.catalog import streams
+from anabranch.catalog.groups import Group, all_groups
 from anabranch.catalog.store import Connection, Store
 from anabranch.catalog.streams import StreamTable
 from anabranch.errors import UnknownName
+from anabranch.graph.components import Component
+from anabranch.graph.picture import Facts, Picture, picture
+from anabranch.graph.policies import SchedulePolicy, group_policy
 from anabranch.names import TableName
 
 Rows = list[dict[str, Any]]
@@ -24,11 +31,20 @@ def status(store: Store) -> Rows:
     with store.reading() as c:
         frontiers = streams.frontiers(c)
         found = streams.all_streams(c)
-    return [_status(stream, frontiers.get(name, {}), now) for name, stream in found.items()]
+        groups = all_groups(c, found)
+        rounds = history_rows.last_fixed_points(c)
+    home = {name: group for group in groups for name in group.members}
+    rows = [
+        _status(stream, home[name], frontiers.get(name, {}), now) for name, stream in found.items()
+    ]
+    for row, name in zip(rows, found, strict=True):
+        last = rounds.get(name) if row["scc_id"] is not None else None
+        row["last_fixpoint_iterations"] = last["fixpoint_iterations"] if last else None
+    return rows
 
 
 def _status(
-    stream: StreamTable, frontier: dict[TableName, int | None], now: datetime
+    stream: StreamTable, group: Group, frontier: dict[TableName, int | None], now: datetime
 ) -> dict[str, Any]:
     refreshed = stream.last_refresh_at
     return {
@@ -42,13 +58,121 @@ def _status(
         "last_refresh_at": refreshed,
         "staleness_seconds": (now - refreshed).total_seconds() if refreshed else None,
         "consecutive_errors": stream.consecutive_errors,
-        "group_id": None,
-        "scc_id": None,
+        "group_id": None if group.is_singleton else str(group.id),
+        "scc_id": _component(stream.name, group),
         "last_error": stream.last_error,
+        "epoch": group.epoch,
+        "next_retry_at": stream.next_retry_at,
         "diamond_consistency": stream.diamond_consistency,
         "diamond_schedule_policy": stream.diamond_schedule_policy,
         "query": stream.query,
     }
+
+
+def _component(name: TableName, group: Group) -> str | None:
+    """The cyclic component that a table is in."""
+    found = (part for part in group.components if name in part.members and part.cyclic)
+    return next((str(part.id) for part in found), None)
+
+
+def scc_status(store: Store) -> Rows:
+    """Components of stream tables that read each other in a circle, and how they last converged."""
+    with store.reading() as c:
+        found = streams.all_streams(c)
+        groups = all_groups(c, found)
+        rounds = history_rows.last_fixed_points(c)
+    parts = [part for group in groups for part in group.components if part.cyclic]
+    return [_scc(part, [rounds[name] for name in part.members if name in rounds]) for part in parts]
+
+
+def _scc(part: Component[TableName], lines: Rows) -> dict[str, Any]:
+    newest = max(lines, key=lambda line: line["refresh_id"], default=None)
+    return {
+        "scc_id": str(part.id),
+        "member_count": len(part.members),
+        "members": [str(name) for name in part.members],
+        "last_iterations": newest["fixpoint_iterations"] if newest else None,
+        "last_converged_at": newest["started_at"] if newest else None,
+        "is_monotone": True,  # no other circle can be declared
+        "last_reason": newest["reason"] if newest else None,
+    }
+
+
+def diamond_groups(store: Store) -> Rows:
+    """The members of every consistency group of more than one table, upstreams first."""
+    with store.reading() as c:
+        found = streams.all_streams(c)
+        groups = all_groups(c, found)
+    return [
+        {
+            "group_id": str(group.id),
+            "member": str(name),
+            "is_convergence": name in group.convergence_points,
+            "epoch": group.epoch,
+            "schedule_policy": _policy(group, found).value,
+        }
+        for group in groups
+        if not group.is_singleton
+        for name in group.members
+    ]
+
+
+def _policy(group: Group, found: Mapping[TableName, StreamTable]) -> SchedulePolicy:
+    said = {
+        name: SchedulePolicy(found[name].diamond_schedule_policy)
+        for name in group.convergence_points
+    }
+    return group_policy(group, said)
+
+
+def refresh_groups(store: Store) -> Rows:
+    """The groups that users declared."""
+    with store.reading() as c:
+        found = group_rows.all_groups(c)
+    return [
+        {
+            "group_name": group.name,
+            "members": [str(each) for each in group.members],
+            "isolation": group.isolation,
+            "snapshot_timeout_ms": group.snapshot_timeout_ms,
+            "created_at": group.created_at,
+        }
+        for group in found.values()
+    ]
+
+
+def clusters(store: Store) -> Rows:
+    """Named Spark resources, and what is kept on them."""
+    with store.reading() as c:
+        found = cluster_rows.all_clusters(c)
+        users = {name: cluster_rows.users(c, name) for name in found}
+    return [
+        {
+            "cluster": each.name,
+            "pool": each.pool,
+            "address": each.address,
+            "settings": dict(each.settings),
+            "used_by": users[each.name],
+        }
+        for each in found.values()
+    ]
+
+
+def indexes(store: Store) -> Rows:
+    """The sorted copies of tables."""
+    with store.reading() as c:
+        found = index_rows.all_indexes(c)
+    return [
+        {
+            "index": each.name,
+            "table": str(each.table),
+            "columns": list(each.columns),
+            "cluster": each.cluster,
+            "copy": str(each.copy),
+        }
+        for table in found.values()
+        for each in table
+    ]
 
 
 def history(store: Store, name: TableName | None, limit: int | None = None) -> Rows:
@@ -93,30 +217,93 @@ def dependencies(store: Store) -> Rows:
 
 
 def dependency_tree(store: Store, name: TableName) -> dict[str, Any]:
-    """The table and what it reads, down to the sources."""
+    """The table and what it reads, down to the sources; a circle is followed once."""
     with store.reading() as c:
         reads, known = streams.dependencies(c), streams.all_streams(c)
+        groups = all_groups(c, known)
+    home = {each: group for group in groups for each in group.members}
+    if name not in home and not any(name in ups for ups in reads.values()):
+        shown = [str(each) for each in known]
+        raise UnknownName(f"no stream table is or reads {name}", name=str(name), known=shown)
 
-    def node(at: TableName) -> dict[str, Any]:
-        return {
+    def node(at: TableName, above: tuple[TableName, ...]) -> dict[str, Any]:
+        found: dict[str, Any] = {
             "name": str(at),
             "kind": "stream table" if at in known else "source",
-            "reads": [node(below) for below in reads.get(at, ())],
         }
+        if at in home:
+            found |= {
+                "status": known[at].status.value,
+                "group_id": None if home[at].is_singleton else str(home[at].id),
+                "epoch": home[at].epoch,
+                "scc_id": _component(at, home[at]),
+            }
+        below = () if at in above else reads.get(at, ())
+        return {**found, "reads": [node(each, (*above, at)) for each in below]}
 
-    return node(name)
+    return node(name, ())
+
+
+def graph(store: Store, name: TableName | None = None) -> Picture:
+    """Every table with its place, its group and where it stands; or the surroundings of one."""
+    now = datetime.now(timezone.utc)
+    with store.reading() as c:
+        reads, found = streams.dependencies(c), streams.all_streams(c)
+        groups = all_groups(c, found)
+    reads = {each: reads.get(each, ()) for each in found}
+    whole = picture(
+        {str(each): [str(up) for up in ups] for each, ups in reads.items()},
+        {str(each): _facts(stream, now) for each, stream in found.items()},
+        groups,
+    )
+    if name is None:
+        return whole
+    known = [each.name for each in whole.tables]
+    if str(name) not in known:
+        raise UnknownName(f"no stream table is or reads {name}", name=str(name), known=known)
+    return whole.around(str(name))
+
+
+def _facts(stream: StreamTable, now: datetime) -> Facts:
+    refreshed = stream.last_refresh_at
+    return Facts(
+        status=stream.status.value,
+        refresh_mode=stream.refresh_mode.value,
+        schedule=stream.schedule,
+        staleness_seconds=(now - refreshed).total_seconds() if refreshed else None,
+        last_error=stream.last_error,
+    )
 
 
 SYSTEM_VIEWS: dict[str, Callable[[Store], Rows]] = {
     "stream_tables": status,
     "refresh_history": lambda store: history(store, None),
     "dependencies": dependencies,
+    "diamond_groups": diamond_groups,
+    "scc_status": scc_status,
+    "refresh_groups": refresh_groups,
     "cuts": cuts,
     "events": events,
+    "clusters": clusters,
+    "indexes": indexes,
 }
 
 _TIME, _INT, _TEXT = "timestamp", "bigint", "string"
 COLUMNS: dict[str, dict[str, str]] = {
+    "clusters": {
+        "cluster": _TEXT,
+        "pool": _TEXT,
+        "address": _TEXT,
+        "settings": _TEXT,
+        "used_by": _TEXT,
+    },
+    "indexes": {
+        "index": _TEXT,
+        "table": _TEXT,
+        "columns": _TEXT,
+        "cluster": _TEXT,
+        "copy": _TEXT,
+    },
     "stream_tables": {
         "name": _TEXT,
         "kind": _TEXT,
@@ -128,9 +315,12 @@ COLUMNS: dict[str, dict[str, str]] = {
         "last_refresh_at": _TIME,
         "staleness_seconds": "double",
         "consecutive_errors": _INT,
-        "group_id": _INT,
-        "scc_id": _INT,
+        "group_id": _TEXT,
+        "scc_id": _TEXT,
+        "last_fixpoint_iterations": _INT,
         "last_error": _TEXT,
+        "epoch": _INT,
+        "next_retry_at": _TIME,
         "query": _TEXT,
     },
     "refresh_history": {
@@ -154,8 +344,32 @@ COLUMNS: dict[str, dict[str, str]] = {
         "scanned_rows": _INT,
         "predicted_ms": _INT,
         "alternative_ms": _INT,
+        "rounds": _TEXT,
     },
     "dependencies": {"table": _TEXT, "upstream": _TEXT},
+    "diamond_groups": {
+        "group_id": _TEXT,
+        "member": _TEXT,
+        "is_convergence": "boolean",
+        "epoch": _INT,
+        "schedule_policy": _TEXT,
+    },
+    "scc_status": {
+        "scc_id": _TEXT,
+        "member_count": _INT,
+        "members": _TEXT,
+        "last_iterations": _INT,
+        "last_converged_at": _TIME,
+        "is_monotone": "boolean",
+        "last_reason": _TEXT,
+    },
+    "refresh_groups": {
+        "group_name": _TEXT,
+        "members": _TEXT,
+        "isolation": _TEXT,
+        "snapshot_timeout_ms": _INT,
+        "created_at": _TIME,
+    },
     "cuts": {"cut_id": _INT, "published_at": _TIME, "kind": _TEXT, "tables": _TEXT},
     "events": {
         "event_id": _INT,

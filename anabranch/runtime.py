@@ -6,17 +6,23 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.catalog import cuts
 from anabranch.catalog import views as view_rows
+from anabranch.catalog.indexes import Index, all_indexes, set_indexes
 from anabranch.catalog.store import Connection, Store
 from anabranch.errors import AlreadyExists, PublishConflict, Refused
+from anabranch.indexes.keep import keep
 from anabranch.lake.lake import Lake
 from anabranch.lake.publish import publish
 from anabranch.lake.stage import Stage
+from anabranch.leases import Leases
 from anabranch.names import TableName
 from anabranch.settings import Settings
 from anabranch.world import World
@@ -42,18 +48,31 @@ class Transaction:
         self.stage = Stage(world.lake, world.pointers)
         self.world = replace(world, stage=self.stage)
         self._rows: list[Rows] = []
+        self.indexes: dict[TableName, tuple[Index, ...]] = {}  # of tables that get other ones
 
     def attempt(self, act: Callable[[Transaction], T]) -> T:
         """Run one change of several; one that fails is undone, the others stand."""
         changes, expected = dict(self.stage.changes), dict(self.stage.expected)
-        views, count = self.world.views, len(self._rows)
+        views, count, indexes = self.world.views, len(self._rows), dict(self.indexes)
         try:
             return act(self)
         except BaseException:
             self.stage.changes, self.stage.expected = changes, expected
-            self.world.views = views
+            self.world.views, self.indexes = views, indexes
             del self._rows[count:]
             raise
+
+    def reading(self, pointers: Mapping[TableName, str]) -> Transaction:
+        """The same work, with the tables it does not change read as given."""
+        other = copy(self)
+        other.world = replace(self.world, pointers={**self.world.pointers, **pointers})
+        return other
+
+    def on(self, spark: Spark) -> Transaction:
+        """The same work, done by another Spark."""
+        other = copy(self)
+        other.world = replace(self.world, spark=spark)
+        return other
 
     def later(self, rows: Rows) -> None:
         """Write rows of ours in the transaction that publishes."""
@@ -61,10 +80,20 @@ class Transaction:
 
     def publish(self, kind: str) -> int | None:
         """Make everything visible; None when there was nothing to publish."""
-        if not self._rows and not self.stage.changes:
+        if not self._rows and not self.stage.changes and not self.indexes:
             self.stage.abort()
             return None
+        try:
+            self._keep_indexes()
+        except BaseException:
+            self.abandon()
+            raise
         return publish(self.stage, kind, self._write_rows)
+
+    def _keep_indexes(self) -> None:
+        """Sorted copies become visible with the tables they are copies of."""
+        for table, found in keep(self.stage, self.world.spark, self.indexes).items():
+            self.later(lambda c, cut_id, t=table, f=found: set_indexes(c, t, f))  # type: ignore[misc]
 
     def _write_rows(self, c: Connection, cut_id: int | None) -> None:
         for rows in self._rows:
@@ -84,13 +113,41 @@ class Runtime:
     system: Callable[[str], DataFrame] | None = None
     _local: threading.local = field(default_factory=threading.local)
 
+    @cached_property
+    def leases(self) -> Leases:
+        return Leases(self.store)
+
+    @cached_property
+    def slots(self) -> threading.BoundedSemaphore:
+        """One for every table that may be refreshed at the same time."""
+        return threading.BoundedSemaphore(self.settings.parallelism)
+
+    @cached_property
+    def members(self) -> ThreadPoolExecutor:
+        """Threads that refresh tables of one group side by side."""
+        return ThreadPoolExecutor(self.settings.parallelism, "anabranch-refresh")
+
+    @cached_property
+    def coordinators(self) -> ThreadPoolExecutor:
+        """Threads that refresh groups side by side, and wait for their members."""
+        return ThreadPoolExecutor(self.settings.parallelism, "anabranch-group")
+
+    def close(self) -> None:
+        """Stop Spark if it was started here, and the threads."""
+        for name in ("members", "coordinators"):
+            if name in self.__dict__:
+                self.__dict__.pop(name).shutdown(wait=False)
+        self.spark.stop()
+
     def world(self, cut: int | None = None) -> World:
         """The current cut, or an old one by number; read in one transaction."""
         with self.store.reading() as c:
             pointers = self.lake.pointers(c) if cut is None else self.lake.pointers_at(cut, c)
             shown = cuts.current(c) if cut is None else cut
             views = view_rows.all_views(c)
-        return World(self.lake, self.spark, pointers, views, None, shown, self.system)
+            indexes = all_indexes(c)
+        world = World(self.lake, self.spark, pointers, views, None, shown, self.system)
+        return replace(world, indexes=indexes)
 
     @property
     def transaction(self) -> Transaction | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from enum import Enum
+
+from cronsim import CronSim, CronSimError
 
 from anabranch.durations import parse_duration, show_duration
 from anabranch.errors import InvalidValue
@@ -22,20 +24,7 @@ HINT = (
     "use a duration such as '2s', a cron text such as '*/5 * * * *' or '@hourly', or 'calculated'"
 )
 
-# [second] minute hour day-of-month month day-of-week
-_FIELDS = (
-    ("second", 0, 59),
-    ("minute", 0, 59),
-    ("hour", 0, 23),
-    ("day of month", 1, 31),
-    ("month", 1, 12),
-    ("day of week", 0, 7),
-)
-_NAMES = {
-    "month": "jan feb mar apr may jun jul aug sep oct nov dec".split(),
-    "day of week": "sun mon tue wed thu fri sat".split(),
-}
-_STEP = re.compile(r"(\*|[0-9a-z]+)(?:-([0-9a-z]+))?(?:/(\d+))?\Z")
+_FIELDS = ("second", "minute", "hour", "day of month", "month", "day of week")
 
 
 class ScheduleKind(str, Enum):
@@ -89,8 +78,20 @@ class Schedule:
             return "calculated"
         return self.cron if self.kind is ScheduleKind.CRON else show_duration(self.seconds)
 
+    def next_after(self, moment: datetime) -> datetime:
+        """When a table that was refreshed at a moment is due again; cron texts mean UTC."""
+        if self.kind is ScheduleKind.EVERY:
+            return moment + timedelta(seconds=self.seconds)
+        if self.kind is ScheduleKind.CRON:
+            text = SHORTHANDS.get(self.cron, self.cron)
+            return next(CronSim(text, moment.astimezone(timezone.utc)))
+        return datetime.max.replace(tzinfo=timezone.utc)
+
     def __str__(self) -> str:
         return self.text or "by hand"
+
+
+EVERY_TICK = Schedule(ScheduleKind.EVERY, seconds=0.0)  # of a calculated table nobody waits for
 
 
 def check_cron(text: str) -> str:
@@ -108,31 +109,15 @@ def check_cron(text: str) -> str:
             f"cron text {text!r} has {len(parts)} fields",
             hint="write five: minute, hour, day of month, month, day of week; or six, seconds first",
         )
-    for part, (name, low, high) in zip(parts, _FIELDS[-len(parts) :], strict=True):
-        if not all(_fits(step, name, low, high) for step in part.split(",")):
-            raise InvalidValue(
-                f"cron text {text!r}: {part!r} is not a {name} between {low} and {high}", hint=HINT
-            )
+    try:
+        CronSim(text, datetime(2000, 1, 1))
+    except CronSimError as error:
+        raise InvalidValue(f"cron text {text!r}: {_wrong(str(error), parts)}", hint=HINT) from None
     return text
 
 
-def _fits(step: str, name: str, low: int, high: int) -> bool:
-    match = _STEP.match(step)
-    if not match:
-        return False
-    first, last, every = match.groups()
-    if every is not None and int(every) == 0:
-        return False
-    if first == "*" and last is not None:
-        return False
-    ends = [_number(end, name) for end in (first, last) if end not in (None, "*")]
-    return all(end is not None and low <= end <= high for end in ends) and ends == sorted(
-        ends, key=lambda end: end or 0
-    )
-
-
-def _number(text: str, name: str) -> int | None:
-    names = _NAMES.get(name, [])
-    if text in names:
-        return names.index(text) + (1 if name == "month" else 0)
-    return int(text) if text.isdigit() else None
+def _wrong(said: str, parts: list[str]) -> str:
+    """Which part is not what its place asks for: the library says `Bad day-of-month`."""
+    name = said.removeprefix("Bad ").replace("-", " ")
+    fields = _FIELDS[-len(parts) :]
+    return f"{parts[fields.index(name)]!r} is not a {name}" if name in fields else said.lower()

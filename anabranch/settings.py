@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from anabranch.errors import InvalidValue, UnknownName
 
 PREFIX = "ANABRANCH_"
 FILE = "anabranch.toml"
+NOT_SETTINGS = ("profiles", "variables")  # tables of the file that are the project's
 
 
 def cores() -> int:
@@ -95,6 +96,13 @@ class Settings(Mapping[str, Any]):
         "`warehouse` in `home`",
         "Where data files are: a folder or a URL that Spark and PyIceberg both reach.",
         start=str,
+        fixed=True,
+    )
+    profile: str = row(
+        "profile",
+        values.PROFILE,
+        "dev",
+        "The profile of the project: `[profiles.<name>]` in the file holds its settings and variables.",
         fixed=True,
     )
     spark_master: str = row(
@@ -173,6 +181,12 @@ class Settings(Mapping[str, Any]):
         "Tables that are refreshed side by side.",
         start=cores,
     )
+    lease_time: float = row(
+        "lease_time",
+        values.INTERVAL,
+        "30s",
+        "How long a process that fell silent keeps others from refreshing its tables.",
+    )
     small_table_rows: int = row(
         "small_table_rows",
         values.COUNT,
@@ -199,11 +213,14 @@ class Settings(Mapping[str, Any]):
         if isinstance(place, Settings):
             return dataclasses.replace(place, **keyed(overrides))
         given, file = places.argument(place)
+        file = file or places.find_file(Path.cwd(), FILE)
         layers = [
             ("argument", keyed({**given, **overrides})),
             ("environment", environment(os.environ)),
-            ("file", from_file(file or places.find_file(Path.cwd(), FILE))),
+            ("file", from_file(file)),
         ]
+        named = (layer["profile"] for _, layer in layers if "profile" in layer)
+        layers.insert(2, ("profile", of_profile(file, next(named, cls().profile))))
         chosen = dict[str, Any]()
         origins = dict[str, str]()
         for origin, layer in reversed(layers):
@@ -324,10 +341,28 @@ def environment(variables: Mapping[str, str]) -> dict[str, Any]:
 
 def from_file(path: Path | None) -> dict[str, Any]:
     """The settings in a file; its relative folders start from the file's own folder."""
+    return _read(path, lambda text: text)
+
+
+def of_profile(path: Path | None, profile: str) -> dict[str, Any]:
+    """The settings that a file keeps for one profile."""
+
+    def chosen(text: Mapping[str, Any]) -> Mapping[str, Any]:
+        profiles = text.get("profiles", {})
+        found = profiles.get(profile, {}) if isinstance(profiles, Mapping) else {}
+        return found if isinstance(found, Mapping) else {}
+
+    return _read(path, chosen)
+
+
+def _read(
+    path: Path | None, part: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        layer = keyed(places.read_toml(path))
+        found = part(places.read_toml(path))
+        layer = keyed({name: each for name, each in found.items() if name not in NOT_SETTINGS})
     except (InvalidValue, UnknownName) as error:
         error.args = (f"{path}: {error.message}",)
         error.message = f"{path}: {error.message}"

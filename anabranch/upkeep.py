@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from anabranch.catalog import events, history, tables
+from anabranch.catalog import events, history, leases, tables
 from anabranch.engine.scan import frame
 from anabranch.engine.write import write
 from anabranch.lake.collect import is_our_root
@@ -31,6 +31,7 @@ def maintain(runtime: Runtime) -> dict[str, Any]:
         before = tables.now() - timedelta(seconds=settings.history_retention)
         forgotten = history.forget(c, before)
         events.forget(c, before)
+        leases.forget(c)
     report = maintain_lake(runtime.lake, retention=timedelta(seconds=settings.snapshot_retention))
     return {"tables_compacted": compacted, "history_forgotten": forgotten, **asdict(report)}
 

@@ -112,6 +112,7 @@ INTERVAL = Kind("duration", "1s", _interval, show_duration)
 FOLDER = Kind("folder", "./warehouse", _text)
 CATALOG = Kind("catalog", "postgresql://user@host/database", _text, without_password)
 MASTER = Kind("text", "local[4]", _text)
+PROFILE = Kind("text", "prod", _text)
 REMOTE = Kind("text", "sc://host:15002", _text)
 PAIRS = Kind(
     "properties",

@@ -7,18 +7,22 @@ a transaction or refresh, the staged versions in front of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import frame
 from anabranch.errors import AnabranchError, SqlSyntaxError, UnknownName, UserError
+from anabranch.indexes.read import cheapest
 from anabranch.lake.lake import Lake
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import TableVersion
+from anabranch.model import Columns, Reading
 from anabranch.names import SYSTEM_SCHEMA, TableName
+from anabranch.sql.lookups import filtered, looked_up, lookup_bounds
 from anabranch.sql.moments import Moment
+from anabranch.sql.parse import parse_expression
 from anabranch.sql.tables import rebind, tables_of
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from anabranch.catalog.indexes import Index
     from anabranch.engine.session import Spark
 
     SystemRows = Callable[[str], "DataFrame"]
@@ -40,11 +45,13 @@ class World:
     stage: Stage | None = None
     cut_id: int | None = None
     system: SystemRows | None = None
+    at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+    indexes: Mapping[TableName, tuple[Index, ...]] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def moment(self) -> Moment:
         """The current time of this world: tables that are refreshed together share it."""
-        return Moment.now(self.spark.time_zone)
+        return Moment(self.at, self.spark.time_zone)
 
     # -- names ---------------------------------------------------------------------------------
 
@@ -74,7 +81,7 @@ class World:
 
     def version(self, name: TableName) -> TableVersion:
         """The table at this cut, or its staged version."""
-        if self.stage is not None:
+        if self.stage is not None and (name in self.stage.changes or name not in self.pointers):
             return self.stage.version(name)
         location = self.pointers.get(name)
         if location is None:
@@ -87,9 +94,12 @@ class World:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def table(self, name: str | TableName) -> DataFrame:
-        """A table or view of this cut as a DataFrame."""
+    def table(self, name: str | TableName, where: str | None = None) -> DataFrame:
+        """A table or view of this cut as a DataFrame; `where` may be answered by an index."""
         parsed = TableName.parse(name)
+        if where is not None:
+            parse_expression(where)
+            return self.sql(filtered(parsed, where))
         if parsed.namespace == (SYSTEM_SCHEMA,):
             return self._system(parsed)
         found = self.resolve(parsed)
@@ -126,17 +136,28 @@ class World:
         outer: Mapping[TableName, str] | None = None,
     ) -> str:
         references = tables_of(text, expression=expression)
-        names = {reference: self._bind_one(inputs, reference, ()) for reference in references}
+        looked = looked_up(text) if references and not expression else None
+        names = {
+            reference: self._bind_one(
+                inputs, reference, (), looked_in=text if reference == looked else None
+            )
+            for reference in references
+        }
         return rebind(text, names, expression=expression, outer=outer)
 
-    def _bind_one(self, inputs: Inputs, name: TableName, inside: Sequence[TableName]) -> str:
+    def _bind_one(
+        self,
+        inputs: Inputs,
+        name: TableName,
+        inside: Sequence[TableName],
+        looked_in: str | None = None,
+    ) -> str:
         if name.namespace == (SYSTEM_SCHEMA,):
             return inputs.add(self._system(name), str(name))
         found = self.resolve(name)
         if found not in self.views:
-            version = self.version(found)
-            columns = version.columns
-            return inputs.add(frame(self.spark.session, version.reading(), columns), str(name))
+            reading, columns = self.reading(found, looked_in)
+            return inputs.add(frame(self.spark.session, reading, columns), str(name))
         if found in inside:
             raise UserError(f"view {found} reads itself")
         text = self.views[found]
@@ -145,6 +166,18 @@ class World:
         }
         view = run_sql(self.spark.session, rebind(text, names), labels=inputs.labels)
         return inputs.add(view, str(name))
+
+    def reading(self, name: TableName, query: str | None = None) -> tuple[Reading, Columns]:
+        """The files of a table; of those that cannot hold what the query looks up, none."""
+        version = self.version(name)
+        bounds = lookup_bounds(query, version.columns) if query is not None else ()
+        if not bounds:
+            return version.reading(), version.columns
+
+        def version_of(other: TableName) -> TableVersion | None:
+            return self.version(other) if other in self.names() else None
+
+        return cheapest(version, self.indexes.get(name, ()), bounds, version_of)
 
     def _system(self, name: TableName) -> DataFrame:
         if self.system is None:

@@ -164,6 +164,13 @@ def first_since(c: Connection, moment: datetime) -> int:
     return int(c.execute(before).scalar_one_or_none() or 0)
 
 
+def locations_before(c: Connection, cut_id: int) -> set[str]:
+    """The metadata files that recorded cuts before the given one show."""
+    table = tables.versions
+    statement = select(table.c.metadata_location).where(table.c.cut_id < cut_id)
+    return {location for location in c.execute(statement).scalars() if location is not None}
+
+
 def known_versions(c: Connection) -> list[Version]:
     """Every version that some recorded cut shows."""
     table = tables.versions

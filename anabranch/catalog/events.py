@@ -15,6 +15,22 @@ from anabranch.names import TableName
 
 MODE_CHANGED = "MODE_CHANGED"
 REINITIALIZED = "REINITIALIZED"
+SUSPENDED = "SUSPENDED"
+BEHIND = "BEHIND"  # a table that cannot keep its schedule
+SNAPSHOT_TIMEOUT = "SNAPSHOT_TIMEOUT"
+DIAMOND = "DIAMOND"  # a table that closes one
+LEFT_OUT = "LEFT_OUT"  # a table that joins members of a refresh group without being in it
+GROUP_ENDED = "GROUP_ENDED"
+UNBOUNDED = "UNBOUNDED"  # a circle in which counts may grow for ever
+LOUD = {
+    SUSPENDED,
+    BEHIND,
+    SNAPSHOT_TIMEOUT,
+    DIAMOND,
+    LEFT_OUT,
+    GROUP_ENDED,
+    UNBOUNDED,
+}  # shown unasked
 
 log = logging.getLogger("anabranch")
 
@@ -52,7 +68,8 @@ def add(c: Connection, events: Iterable[Event]) -> None:
     def announce(_: Connection) -> None:
         for each in found:
             where = f"{each.table}: " if each.table is not None else ""
-            log.info("%s%s (%s)", where, each.message, each.kind)
+            level = logging.WARNING if each.kind in LOUD else logging.INFO
+            log.log(level, "%s%s (%s)", where, each.message, each.kind)
 
     event.listen(c, "commit", announce, once=True)
 

@@ -39,6 +39,7 @@ class Refresh:
     scanned_rows: int | None = None  # rows that were read besides the delta
     predicted_ms: int | None = None
     alternative_ms: int | None = None  # of the way not taken, where there was a choice
+    rounds: str | None = None  # of a fixed point, as JSON: rows that each took away and added
 
 
 def add(c: Connection, refreshes: Iterable[Refresh]) -> None:
@@ -79,6 +80,15 @@ def last_runs(c: Connection, table: TableName, action: Action, limit: int) -> li
 def latest(c: Connection) -> dict[TableName, dict[str, Any]]:
     """The last line of every table."""
     last = select(func.max(tables.history.c.refresh_id)).group_by(tables.history.c.table_name)
+    rows = c.execute(select(tables.history).where(tables.history.c.refresh_id.in_(last)))
+    return {TableName.parse(row["table_name"]): _shown(dict(row)) for row in rows.mappings()}
+
+
+def last_fixed_points(c: Connection) -> dict[TableName, dict[str, Any]]:
+    """The last line of every table that tells the rounds of a fixed point."""
+    done = tables.history.c.fixpoint_iterations.is_not(None)
+    last = select(func.max(tables.history.c.refresh_id)).where(done)
+    last = last.group_by(tables.history.c.table_name)
     rows = c.execute(select(tables.history).where(tables.history.c.refresh_id.in_(last)))
     return {TableName.parse(row["table_name"]): _shown(dict(row)) for row in rows.mappings()}
 

@@ -200,25 +200,19 @@ def _make_tables(connection: Connection, shown: str) -> str:
     """Make what is missing; return the identity of the catalog."""
     there = set(inspect(connection).get_table_names())
     if "ab_meta" in there:
-        row = connection.execute(
-            select(tables.meta.c.catalog_uuid, tables.meta.c.format_version)
-        ).one_or_none()
-        if row is not None:
-            if row.format_version != tables.FORMAT_VERSION:
-                raise Unreachable(
-                    f"catalog {shown} has format version {row.format_version}, "
-                    f"this Anabranch reads {tables.FORMAT_VERSION}",
-                    hint="open it with the Anabranch that made it",
-                )
-            if set(tables.metadata.tables) <= there:
-                return str(row.catalog_uuid)
+        known = connection.execute(text("SELECT * FROM ab_meta")).mappings().one_or_none()
+        if known is not None:
+            _check_format(known["format_version"], shown)
+            if known.get("layout") == tables.layout():
+                return str(known["catalog_uuid"])
     if "iceberg_tables" in there:
         _add_type_column(connection)
     _add_columns(connection, there)
     tables.metadata.create_all(connection)
-    known = connection.execute(select(tables.meta.c.catalog_uuid)).scalar_one_or_none()
-    if known is not None:
-        return str(known)
+    found = connection.execute(select(tables.meta.c.catalog_uuid)).scalar_one_or_none()
+    if found is not None:
+        connection.execute(tables.meta.update().values(layout=tables.layout()))
+        return str(found)
     identity = str(uuid.uuid4())
     connection.execute(
         tables.meta.insert().values(
@@ -227,9 +221,19 @@ def _make_tables(connection: Connection, shown: str) -> str:
             format_version=tables.FORMAT_VERSION,
             cut=0,
             created_at=tables.now(),
+            layout=tables.layout(),
         )
     )
     return identity
+
+
+def _check_format(version: int, shown: str) -> None:
+    if version != tables.FORMAT_VERSION:
+        raise Unreachable(
+            f"catalog {shown} has format version {version}, "
+            f"this Anabranch reads {tables.FORMAT_VERSION}",
+            hint="open it with the Anabranch that made it",
+        )
 
 
 def _add_type_column(connection: Connection) -> None:

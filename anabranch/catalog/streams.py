@@ -34,6 +34,10 @@ class StreamTable:
     last_refresh_at: datetime | None = None
     created_at: datetime = field(default_factory=tables.now)
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    epoch: int | None = None  # of its group at its last publish
+    next_retry_at: datetime | None = None  # a failed refresh is not tried again before
+    failed_mark: str | None = None  # what it had read when it failed for good: see refresh.failures
+    cluster: str | None = None  # where it is refreshed
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,17 @@ def touch(c: Connection, names: Iterable[TableName], moment: datetime) -> None:
     for start in range(0, len(shown), CHUNK):
         chosen = tables.stream_tables.c.name.in_(shown[start : start + CHUNK])
         c.execute(update(tables.stream_tables).where(chosen).values(last_refresh_at=moment))
+
+
+def epochs(c: Connection) -> dict[TableName, int | None]:
+    rows = c.execute(select(tables.stream_tables.c.name, tables.stream_tables.c.epoch))
+    return {TableName.parse(row.name): row.epoch for row in rows}
+
+
+def set_epochs(c: Connection, found: Mapping[TableName, int]) -> None:
+    for name, epoch in found.items():
+        statement = update(tables.stream_tables).where(tables.stream_tables.c.name == str(name))
+        c.execute(statement.values(epoch=epoch))
 
 
 def remove(c: Connection, name: TableName) -> bool:

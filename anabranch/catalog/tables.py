@@ -6,6 +6,7 @@ without doubt.  `ab_versions` also keeps namespace and name apart, to be joined 
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime, timezone
 from typing import Any
 
@@ -85,6 +86,7 @@ meta = Table(
     Column("format_version", Integer, nullable=False),
     Column("cut", BigInteger, nullable=False),
     Column("created_at", Moment, nullable=False),
+    Column("layout", String(40)),  # the columns that the catalog has: see `layout`
 )
 stream_tables = Table(
     "ab_stream_tables",
@@ -103,6 +105,51 @@ stream_tables = Table(
     Column("last_refresh_at", Moment),
     Column("created_at", Moment, nullable=False),
     Column("options", JSON, nullable=False),
+    Column("epoch", BigInteger),
+    Column("next_retry_at", Moment),
+    Column("failed_mark", Text),
+    Column("cluster", Text),
+)
+# Named Spark resources: a scheduler pool of the session, or the address of a Connect server.
+clusters = Table(
+    "ab_clusters",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("pool", Text),
+    Column("address", Text),
+    Column("settings", JSON, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+# Sorted copies of tables; the copy itself says which version of its table it holds.
+indexes = Table(
+    "ab_indexes",
+    metadata,
+    Column("table_name", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("columns", JSON, nullable=False),
+    Column("cluster", Text),
+    Column("created_at", Moment, nullable=False),
+)
+# Stream tables that the user wants refreshed together.
+refresh_groups = Table(
+    "ab_refresh_groups",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("members", JSON, nullable=False),
+    Column("isolation", String(16), nullable=False),
+    Column("snapshot_timeout_ms", BigInteger, nullable=False),
+    Column("created_at", Moment, nullable=False),
+)
+# Who refreshes a table right now; `token` is new with every taking and proves that it still holds.
+leases = Table(
+    "ab_leases",
+    metadata,
+    Column("table_name", Text, primary_key=True),
+    Column("token", String(32), nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("process_start", Text, nullable=False),
+    Column("expires_at", Moment, nullable=False),
 )
 views = Table(
     "ab_views",
@@ -176,6 +223,7 @@ history = Table(
     Column("scanned_rows", BigInteger),
     Column("predicted_ms", BigInteger),
     Column("alternative_ms", BigInteger),
+    Column("rounds", Text),
     Index("ab_history_table", "table_name", "refresh_id"),
     Index("ab_history_action", "table_name", "action", "refresh_id"),
 )
@@ -201,3 +249,57 @@ stages = Table(
     Column("heartbeat_at", Moment, nullable=False),
     Column("tables", JSON, nullable=False),
 )
+
+# A staged set of objects on its way into production, or back out of it.
+deployments = Table(
+    "ab_deployments",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("staged_at", Moment),
+    Column("finished_at", Moment),
+    Column("cut_id", BigInteger),
+    Column("host", Text, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("process_start", Text, nullable=False),
+    Column("plan", JSON, nullable=False),
+    Column("wanted", JSON, nullable=False),
+    Column("base", JSON, nullable=False),
+    Column("notes", JSON, nullable=False),
+    Column("undo", JSON),
+)
+# What is deployed, object by object; clusters stand here without database and schema.
+deployed = Table(
+    "ab_deployed",
+    metadata,
+    Column("database_name", Text, primary_key=True),
+    Column("schema_name", Text, primary_key=True),
+    Column("object_name", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("deployment_id", String(32), nullable=False),
+    Column("record", JSON, nullable=False),
+)
+# Every promote and roll-back that touches a schema counts its version up.
+deployed_schemas = Table(
+    "ab_deployed_schemas",
+    metadata,
+    Column("database_name", Text, primary_key=True),
+    Column("schema_name", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("deployment_id", String(32), nullable=False),
+    Column("changed_by", Text, nullable=False),
+    Column("changed_at", Moment, nullable=False),
+)
+
+
+def layout() -> str:
+    """Stands for all tables and columns as they are now: a catalog with another one lacks some."""
+    names = sorted(
+        f"{table.name}.{column.name}"
+        for table in metadata.sorted_tables
+        for column in table.columns
+    )
+    return hashlib.sha1("\n".join(names).encode()).hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,12 +26,15 @@ class CliSession:
     warehouse: str | None = None
     verbose: bool = False
     creates: bool = False  # whether a home that is not there is made
+    project: Path | None = None  # the settings file of the project that a command works on
+    profile: str | None = None
     progress: Progress = field(default_factory=Progress)
 
     def settings(self) -> Settings:
         given: dict[str, Any] = {"warehouse": self.warehouse, "verbose": self.verbose or None}
+        given["profile"] = self.profile
         chosen = {name: value for name, value in given.items() if value is not None}
-        return Settings.load(self.catalog or self.home, **chosen)
+        return Settings.load(self.catalog or self.home or self.project, **chosen)
 
     def output(self, json: bool) -> Output:
         return JsonOutput(self.verbose) if json else TextOutput(self.verbose)
@@ -53,8 +56,7 @@ class CliSession:
     def connect(self, settings: Settings) -> Anabranch:
         import anabranch
 
-        if not self.verbose:  # Spark's client logs tracebacks when a statement is interrupted
-            logging.disable(logging.CRITICAL)
+        self._listen()
         settings.create_home()
         ab = anabranch.connect(settings)
 
@@ -70,7 +72,27 @@ class CliSession:
         ab.on_progress = watch
         return ab
 
+    def _listen(self) -> None:
+        """Show what Anabranch has to say; Spark's client would log tracebacks of what is raised."""
+        if self.verbose:
+            return
+        logging.getLogger().addHandler(logging.NullHandler())
+        ours = logging.getLogger("anabranch")
+        ours.propagate = False
+        ours.handlers = [NoteHandler(self.note)]
+
     def close(self) -> None:
         self.progress.clear()
         if "ab" in self.__dict__:
             self.ab.close()
+
+
+class NoteHandler(logging.Handler):
+    """Notices and warnings as notes."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._note = note
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._note(f"notice: {record.getMessage()}")

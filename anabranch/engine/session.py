@@ -20,7 +20,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from anabranch.engine import write
-from anabranch.errors import Unreachable
+from anabranch.errors import Refused, Unreachable
 
 # What every session must have; may be set while it runs.
 RUNTIME = {
@@ -61,6 +61,7 @@ START = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
+POOL = "spark.scheduler.pool"
 SMALL_ROWS = 1_000_000  # up to here planning again between stages costs more than it saves
 ROWS_PER_TASK = 100_000
 
@@ -79,7 +80,9 @@ class Spark:
         self._sizes: dict[object, tuple[int, bool]] = {}
         self._untuned: dict[str, str] = {}
         self._jobs_before = write.actions()
+        self._others: dict[str, Spark] = {}
         self.on_start: Callable[[str, Mapping[str, Any]], None] = lambda event, facts: None
+        self.conf_at_start: Callable[[], Mapping[str, str]] = dict  # asked when Spark starts
 
     @property
     def started(self) -> bool:
@@ -90,7 +93,7 @@ class Spark:
         with self._lock:
             if self._session is None:
                 self.on_start("spark_starting", {})
-                session = self._given or start(self._settings)
+                session = self._given or start({**self.conf_at_start(), **self._settings})
                 self.on_start("spark_started", {})
                 for name, value in RUNTIME.items():
                     session.conf.set(name, value)
@@ -111,8 +114,49 @@ class Spark:
         """Stop Spark, unless the session was given: then it is the user's to stop."""
         with self._lock:
             session, self._session = self._session, None
+            others, self._others = list(self._others.values()), {}
+        for other in others:
+            other.stop()
         if session is not None and self._given is None:
             session.stop()
+
+    @contextmanager
+    def pool(self, name: str) -> Iterator[None]:
+        """Run the jobs of this thread in a scheduler pool; a Connect server has pools of its own.
+
+        A Spark that has not started is not started for that.
+        """
+        reachable = self.started and not self.is_remote
+        context = self.session.sparkContext if reachable else None
+        before = context.getLocalProperty(POOL) if context else None
+        if context:
+            context.setLocalProperty(POOL, name)
+        try:
+            yield
+        finally:
+            if context:
+                context.setLocalProperty(POOL, before)  # type: ignore[arg-type]
+
+    def at(self, address: str, conf: Mapping[str, str]) -> Spark:
+        """Another Connect server, driven by the same process; kept until this Spark stops.
+
+        PySpark takes all calls of a process for one kind of session: a server needs that the session
+        at hand is on a server too.
+        """
+        if not self.is_remote:
+            raise Refused(
+                f"{address} is a Spark Connect server, and this process runs Spark itself",
+                hint="set spark.remote, so that all of them are reached by Connect",
+            )
+        with self._lock:
+            if address not in self._others:
+                named = {f"spark.conf.{name}": value for name, value in conf.items()}
+                self._others[address] = Spark({**self._settings, **named, "spark.remote": address})
+            return self._others[address]
+
+    @property
+    def is_remote(self) -> bool:
+        return "connect" in type(self.session).__module__
 
     @contextmanager
     def tuned(self, rows: int, *, adaptive: bool | None = None) -> Iterator[SparkSession]:

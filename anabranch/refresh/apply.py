@@ -46,6 +46,8 @@ class Outcome:
     duration_ms: int = 0
     changed: bool = False
     event: Event | None = None
+    fixpoint_iterations: int | None = None  # for the members of a component
+    rounds: str | None = None
 
     @property
     def action(self) -> Action:
@@ -65,6 +67,8 @@ class Outcome:
             delta_rows=self.delta_rows,
             duration_ms=self.duration_ms,
             initiated_by=initiated_by,
+            fixpoint_iterations=self.fixpoint_iterations,
+            rounds=self.rounds,
             source_rows=self.source_rows if measured else None,
             scanned_rows=self.scanned_rows if measured else None,
             predicted_ms=self.choice.predicted_ms if measured else None,
@@ -94,7 +98,7 @@ def refresh_table(
         reads=reads,
         inputs=inputs_now(tx, stream.name, definition, sources),
         frontier=frontier_now(seen, done, sources),
-        options=definition.options,
+        options={**definition.options, **mixed(seen, done, sources)},
         delta_rows=sources.delta_rows,
         source_rows=sources.rows,
     )
@@ -197,19 +201,49 @@ def inputs_now(
     return {**read, **views}
 
 
+def frontiers_read(
+    seen: Look, done: Mapping[TableName, Outcome], sources: Sources
+) -> list[Mapping[TableName, int | None]]:
+    """Base sources stand for themselves, stream tables for what they stand on."""
+    found: list[Mapping[TableName, int | None]] = []
+    for name, version in sources.versions.items():
+        if name in done:
+            found.append(done[name].frontier)
+        elif name in seen.streams:
+            found.append(seen.frontiers.get(name, {}))
+        else:
+            found.append({name: version.snapshot_id})
+    return found
+
+
 def frontier_now(
     seen: Look, done: Mapping[TableName, Outcome], sources: Sources
 ) -> dict[TableName, int | None]:
-    """Base sources stand for themselves, stream tables for what they stand on."""
     frontier: dict[TableName, int | None] = {}
-    for name, version in sources.versions.items():
-        if name in done:
-            frontier |= done[name].frontier
-        elif name in seen.streams:
-            frontier |= seen.frontiers.get(name, {})
-        else:
-            frontier[name] = version.snapshot_id
+    for each in frontiers_read(seen, done, sources):
+        frontier |= each
     return frontier
+
+
+def mixed(seen: Look, done: Mapping[TableName, Outcome], sources: Sources) -> Mapping[str, Any]:
+    """Marks a table of which no single frontier says what it is.
+
+    It met a source in two versions, which happens without diamond consistency only, or reads a table
+    of the current time.  Such a table is checked against the tables it read.
+    """
+    frontier = frontier_now(seen, done, sources)
+    two = any(
+        frontier[source] != snapshot
+        for each in frontiers_read(seen, done, sources)
+        for source, snapshot in each.items()
+    )
+    options = [
+        done[name].options if name in done else seen.streams[name].options
+        for name in sources.versions
+        if name in seen.streams
+    ]
+    above = any(each.get("mixed") or each.get("moment") for each in options)
+    return {"mixed": True} if two or above else {}
 
 
 def summary(definition: Definition, sources: Sources, choice: Choice) -> dict[str, str]:

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from anabranch.catalog import streams
+from anabranch.catalog import events, streams
+from anabranch.catalog.events import Event
+from anabranch.catalog.groups import Reads
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
 from anabranch.errors import AlreadyExists, InvalidValue, Refused
-from anabranch.graph.order import Cycle, closure, dependants, topological
+from anabranch.graph.components import components
+from anabranch.graph.order import closure, dependants
 from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
-from anabranch.refresh.columns import exactly, relaxed
-from anabranch.refresh.definition import Definition, check_mode, define, understood
-from anabranch.refresh.look import Look
-from anabranch.refresh.run import (
-    alike,
-    look_now,
-    refuse_suspended,
-    resolve,
-    stage_part,
-    write_lines,
+from anabranch.refresh.circles import (
+    SETTLING,
+    Circle,
+    check_allowed,
+    check_member,
+    circle_of,
+    circles,
+    define_circle,
+    growth_notices,
 )
+from anabranch.refresh.columns import exactly, relaxed
+from anabranch.refresh.declared_groups import leave_groups, notices
+from anabranch.refresh.definition import Definition, check_mode, define, understood
+from anabranch.refresh.failures import FORGIVEN
+from anabranch.refresh.lines import Occasion, write_lines
+from anabranch.refresh.look import Look
+from anabranch.refresh.members import stage_part
+from anabranch.refresh.run import alike, refuse_suspended, resolve
+from anabranch.refresh.unit import asked_for, look_now
 from anabranch.runtime import Runtime, Transaction, check_new_name
 from anabranch.settings import Settings
 from anabranch.sql.tables import tables_of
@@ -43,6 +55,16 @@ class Declaration:
     diamond_consistency: str = "atomic"
     diamond_schedule_policy: str = "fastest"
     initialize: bool = True
+    cluster: str | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Declarations of a batch that read each other, or a single one."""
+
+    members: tuple[Declaration, ...]
+    cyclic: bool
+    reads: Reads
 
 
 def create(
@@ -67,6 +89,7 @@ def create(
                 "refresh_mode": declared.refresh_mode,
                 "diamond_consistency": declared.diamond_consistency,
                 "diamond_schedule_policy": declared.diamond_schedule_policy,
+                "cluster": declared.cluster,
             },
         )
     elif not if_not_exists:
@@ -91,17 +114,21 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
     def act(tx: Transaction) -> None:
         made: dict[TableName, StreamTable] = {}
         reads: dict[TableName, tuple[TableName, ...]] = {}
-        for each in in_order(declared):
-            check_new_name(tx.world, each.name)
-            definition = define(tx.world, each.query)
-            check_mode(each.name, each.refresh_mode, definition)
-            tx.stage.create(each.name, definition.columns)
-            made[each.name] = _stream(each, definition)
-            reads[each.name] = tuple(sorted(definition.sources | definition.views))
+        said: list[Event] = []
+        for part in in_order(declared):
+            found = define_part(runtime, tx, part)
+            for each in part.members:
+                made[each.name] = _stream(each, found[each.name])
+                reads[each.name] = reads_of(found[each.name])
+            said += growth(found) if part.cyclic else []
+
+        seen = look_now(runtime)
+        said += notices(seen, list(made), {**seen.reads, **reads})
 
         def rows(c: Connection, cut_id: int | None) -> None:
             streams.add(c, made.values())
             streams.set_dependencies(c, reads)
+            events.add(c, said)
 
         tx.later(rows)
         wanted = [each.name for each in declared if each.initialize]
@@ -111,19 +138,49 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
     runtime.write("create stream table", act)
 
 
-def in_order(declared: Sequence[Declaration]) -> list[Declaration]:
-    """Those that are read by others of the batch first."""
+def in_order(declared: Sequence[Declaration]) -> list[Part]:
+    """Those that are read by others of the batch first; circles together."""
     by_name = {each.name: each for each in declared}
-    if len(by_name) != len(declared):
+    folded = {str(name).lower(): name for name in by_name}
+    if len(folded) != len(declared):
         raise AlreadyExists("the batch names a table twice")
-    try:
-        order = topological({each.name: sorted(tables_of(each.query)) for each in declared})
-    except Cycle as cycle:
-        raise Refused(
-            f"stream tables read each other in a circle: {cycle}",
-            hint="break the cycle; cycles are not supported yet",
-        ) from cycle
-    return [by_name[name] for name in order]
+    reads = {
+        each.name: tuple(folded.get(str(up).lower(), up) for up in sorted(tables_of(each.query)))
+        for each in declared
+    }
+    return [
+        Part(tuple(by_name[name] for name in part.members), part.cyclic, reads)
+        for part in components(reads)
+    ]
+
+
+def define_part(runtime: Runtime, tx: Transaction, part: Part) -> dict[TableName, Definition]:
+    """Make the tables of a batch that read each other, or a single one."""
+    queries = {each.name: each.query for each in part.members}
+    for name in queries:
+        check_new_name(tx.world, name)
+    if not part.cyclic:
+        found = {name: define(tx.world, query) for name, query in queries.items()}
+    else:
+        check_allowed(runtime.settings, part.reads, [frozenset(queries)])
+        found = define_circle(tx, queries)
+    for each in part.members:
+        check_mode(each.name, each.refresh_mode, found[each.name])
+        if part.cyclic:
+            circle = frozenset(queries)
+            check_member(tx.world, each.name, each.refresh_mode, found[each.name], circle)
+        else:
+            tx.stage.create(each.name, found[each.name].columns)
+    return found
+
+
+def growth(found: Mapping[TableName, Definition]) -> list[Event]:
+    plans = {name: each.plan for name, each in found.items() if each.plan is not None}
+    return growth_notices(plans, frozenset(found))
+
+
+def reads_of(definition: Definition) -> tuple[TableName, ...]:
+    return tuple(sorted(definition.sources | definition.views))
 
 
 def _stream(declared: Declaration, definition: Definition) -> StreamTable:
@@ -136,6 +193,7 @@ def _stream(declared: Declaration, definition: Definition) -> StreamTable:
         diamond_consistency=declared.diamond_consistency,
         diamond_schedule_policy=declared.diamond_schedule_policy,
         options=definition.options,
+        cluster=declared.cluster,
     )
 
 
@@ -147,10 +205,10 @@ def fill(
     wanted: Sequence[TableName],
     initiated_by: str,
 ) -> None:
-    """Refresh tables in the same stage, after whatever they read that is out of date."""
+    """Refresh tables in the same stage, with their groups and all they read that is out of date."""
     now = replace(look_now(runtime), pointers=tx.world.pointers, views=tx.world.views)
     seen = replace(now, streams={**now.streams, **made}, reads={**now.reads, **reads})
-    order = seen.order(wanted)
+    order = asked_for(seen, wanted).members
     refuse_suspended(seen, [name for name in order if name not in wanted])
     stale = set(seen.stale(order)).union(wanted)
     done, failure = stage_part(runtime, tx, [name for name in order if name in stale], seen)
@@ -158,7 +216,7 @@ def fill(
         raise failure.error
 
     def rows(c: Connection, cut_id: int | None) -> None:
-        write_lines(c, cut_id, tx, done, initiated_by)
+        write_lines(c, cut_id, tx, done, Occasion(initiated_by), seen.groups)
 
     tx.later(rows)
 
@@ -174,40 +232,49 @@ def alter(runtime: Runtime, name: TableName, changes: Mapping[str, Any]) -> None
     def act(tx: Transaction) -> None:
         seen = look_now(runtime)
         stream = replace(seen.streams[name], **changes)
-        tx.later(lambda c, cut_id: (streams.change(c, name, **changes), None)[1])
+        tx.later(lambda c, cut_id: (streams.change(c, name, **changes, failed_mark=None), None)[1])
         if not changes.keys() & {"query", "refresh_mode"}:
             return
         definition = define(tx.world, stream.query)
         check_mode(name, stream.refresh_mode, definition)
+        said = check_circle(runtime, tx, seen, stream, definition)
         if "query" in changes:
-            requery(runtime, tx, seen, stream, definition)
+            requery(runtime, tx, seen, stream, definition, said)
 
     runtime.write("alter stream table", act)
 
 
 def requery(
-    runtime: Runtime, tx: Transaction, seen: Look, stream: StreamTable, definition: Definition
+    runtime: Runtime,
+    tx: Transaction,
+    seen: Look,
+    stream: StreamTable,
+    definition: Definition,
+    said: Sequence[Event] = (),
 ) -> None:
     """Another query: other columns perhaps, other sources, and all rows anew."""
     name, options = stream.name, definition.options
-    reads = tuple(sorted(definition.sources | definition.views))
-    check_no_cycle(seen, name, reads)
+    reads = reads_of(definition)
     fit_columns(tx, name, definition)
+    said = [*said, *notices(seen, [name], {**seen.reads, name: reads})]
 
     def rows(c: Connection, cut_id: int | None) -> None:
         streams.change(c, name, options=options)
         streams.set_dependencies(c, {name: reads})
+        events.add(c, said)
 
     tx.later(rows)
     if not stream.populated:
         return
     changed = replace(stream, options=options)
-    readers = closure([name], dependants(seen.reads)) - {name}
+    after = {**seen.reads, name: reads}
+    readers = closure([name], dependants(after)) - {name}
     wanted = [name]
-    for reader in seen.order():
-        if reader in readers:
-            fit_columns(tx, reader, understood(tx.world, reader, seen.streams[reader].query))
-            wanted += [reader] if seen.streams[reader].populated else []
+    wanted += [each for each in seen.order() if each in readers and seen.streams[each].populated]
+    queries = {each: seen.streams[each].query for each in seen.order() if each in readers}
+    if circle_of(after, name):
+        queries[name] = stream.query
+    fit_readers(tx, queries, circle_of(after, name))
     fill(runtime, tx, {name: changed}, {name: reads}, wanted, ALTER)
 
 
@@ -218,11 +285,36 @@ def fit_columns(tx: Transaction, name: TableName, definition: Definition) -> Non
         tx.stage.set_columns(name, wanted)
 
 
-def check_no_cycle(seen: Look, name: TableName, reads: tuple[TableName, ...]) -> None:
-    try:
-        topological({**seen.reads, name: reads})
-    except Cycle as cycle:
-        raise Refused(f"{name} would read itself: {cycle}", hint="break the cycle") from cycle
+def fit_readers(tx: Transaction, queries: Mapping[TableName, str], circle: Circle | None) -> None:
+    """The columns of tables that read one that changed; round a circle until they are settled."""
+    for _ in range(SETTLING):
+        before = {name: tx.world.version(name).columns for name in queries}
+        for name, query in queries.items():
+            fit_columns(tx, name, understood(tx.world, name, query))
+        if circle is None or before == {name: tx.world.version(name).columns for name in queries}:
+            return
+    raise InvalidValue(
+        f"the columns of {' and '.join(str(name) for name in sorted(circle or ()))} do not settle",
+        hint="CAST them to the types that they shall have",
+    )
+
+
+def check_circle(
+    runtime: Runtime, tx: Transaction, seen: Look, stream: StreamTable, definition: Definition
+) -> list[Event]:
+    """Whether a table may close a circle, or stay in it; what to say about it."""
+    reads = {**seen.reads, stream.name: reads_of(definition)}
+    circle = circle_of(reads, stream.name)
+    if circle is None:
+        return []
+    if circle not in circles(seen.reads):
+        check_allowed(runtime.settings, reads, [circle])
+    found = {stream.name: definition}
+    for name in sorted(circle - {stream.name}):
+        found[name] = understood(tx.world, name, seen.streams[name].query)
+        check_member(tx.world, name, seen.streams[name].refresh_mode, found[name], circle)
+    check_member(tx.world, stream.name, stream.refresh_mode, definition, circle)
+    return growth(found)
 
 
 def mode(text: str | RefreshMode) -> RefreshMode:
@@ -253,8 +345,7 @@ def set_status(runtime: Runtime, name: TableName, wanted: str) -> None:
             c,
             name,
             status=Status.INITIALIZING if unfilled else status,
-            consecutive_errors=0,
-            last_error=None,
+            **FORGIVEN,
         )
 
 
@@ -276,6 +367,11 @@ def drop(
         for each in sorted({name, *readers}):
             if tx.stage.exists(each):  # another program may have dropped it
                 tx.stage.drop(each)
-            tx.later(lambda c, cut_id, each=each: (streams.remove(c, each), None)[1])  # type: ignore[misc]
+            tx.later(partial(_forget, each))
 
     runtime.write("drop stream table", act)
+
+
+def _forget(name: TableName, c: Connection, cut_id: int | None) -> None:
+    streams.remove(c, name)
+    leave_groups(c, name)

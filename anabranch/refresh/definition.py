@@ -115,7 +115,7 @@ def _define(
     views: dict[TableName, str],
 ) -> Definition:
     # Spark itself cannot read x > ALL (SELECT …): there the plan says what the columns are.
-    output = None if is_beyond_spark(query) else _output(columns_of(world.sql(query).schema))
+    output = None if is_beyond_spark(query) else output_columns(columns_of(world.sql(query).schema))
 
     def types(node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
         probe = Project(node, tuple(Item(f"e{i}", expr) for i, expr in enumerate(exprs)))
@@ -130,7 +130,7 @@ def _define(
 
     lowered = lower(query, columns, views, types, output=output)
     if output is None:
-        output = _output(_columns(lowered, types))
+        output = output_columns(_columns(lowered, types))
     kept = maintenance(lowered.plan) if lowered.plan is not None else None
     hidden = _hidden(kept, output)
     meaning = lowered.plan or texts(query, columns, views)
@@ -166,7 +166,7 @@ def _columns(lowered: Lowered, types: TypesOf) -> Columns:
     )
 
 
-def _output(found: Columns) -> Columns:
+def output_columns(found: Columns) -> Columns:
     """The columns of the query, which must have names and types of their own."""
     seen: set[str] = set()
     for each in found:

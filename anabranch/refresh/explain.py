@@ -13,11 +13,14 @@ from anabranch.names import TableName
 from anabranch.plan.nodes import Given, Scan, Version
 from anabranch.plan.walk import tables
 from anabranch.refresh.choose import Situation, choose, seconds
+from anabranch.refresh.circles import circle_of
+from anabranch.refresh.component.explain import explain_member
 from anabranch.refresh.definition import Definition, define
 from anabranch.refresh.look import Look
 from anabranch.refresh.redefined import redefined
-from anabranch.refresh.run import look_now, resolve, world_of
+from anabranch.refresh.run import resolve
 from anabranch.refresh.situation import gather, remember, situation
+from anabranch.refresh.unit import look_now, world_of
 from anabranch.runtime import Runtime
 from anabranch.sql.render import to_sql
 from anabranch.sql.support import Obstacle
@@ -36,8 +39,12 @@ def explain(runtime: Runtime, name: TableName) -> str:
         f"stream table {name} ({columns})",
         f"refresh mode: {stream.refresh_mode.value}",
         f"reads: {', '.join(str(source) for source in sorted(definition.sources))}",
+        *_together(seen, name),
         f"query:\n{_indented(stream.query)}",
     ]
+    circle = circle_of(seen.reads, name)
+    if circle is not None:
+        return "\n".join([*sections, *explain_member(world, seen, stream, circle)])
     if name in world.pointers:  # another program may have dropped it
         sections.append(_next(foresee(runtime, world, seen, stream, definition)))
     if definition.obstacles:
@@ -50,6 +57,25 @@ def explain(runtime: Runtime, name: TableName) -> str:
             sections.append(f"hidden columns:\n{_indented(hidden)}")
         sections.append(f"Spark SQL of the change:\n{_indented(spark_sql(definition.kept))}")
     return "\n".join(sections)
+
+
+def _together(seen: Look, name: TableName) -> list[str]:
+    """The group and the component that the table moves with."""
+    group = next(each for each in seen.groups if name in each.members)
+    epoch = max(seen.streams[each].epoch or 0 for each in group.members)
+    if group.is_singleton:
+        return [f"published by itself, epoch {epoch}"]
+    members = ", ".join(str(each) for each in group.members)
+    lines = [f"published together with its group, epoch {epoch}: {members}"]
+    if group.convergence_points:
+        points = ", ".join(str(each) for each in group.convergence_points)
+        lines.append(f"convergence points: {points}")
+    if group.declared:
+        lines.append(f"refresh groups: {', '.join(group.declared)}")
+    part = next(part for part in group.components if name in part.members)
+    if part.cyclic:
+        lines.append(f"component: {', '.join(str(each) for each in part.members)}")
+    return lines
 
 
 def spark_sql(kept: Maintenance) -> str:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from anabranch.catalog import streams
+from anabranch.catalog import cuts, refresh_groups, streams
 from anabranch.catalog import views as view_rows
+from anabranch.catalog.groups import Group, Reads, grouped, homes, kept_components
+from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import Input, StreamTable
-from anabranch.graph.order import closure, topological
+from anabranch.graph.components import Component
+from anabranch.graph.order import closure
 from anabranch.lake.lake import Lake
 from anabranch.model import Status
 from anabranch.names import TableName
+
+Frontier = Mapping[TableName, int | None]
 
 
 @dataclass(frozen=True)
@@ -23,14 +28,27 @@ class Look:
     pointers: Mapping[TableName, str]
     views: Mapping[TableName, str]
     streams: Mapping[TableName, StreamTable]
-    reads: Mapping[TableName, tuple[TableName, ...]]  # stream table -> tables and views it reads
+    reads: Reads  # stream table -> tables and views it reads
     inputs: Mapping[TableName, Mapping[TableName, Input]]
-    frontiers: Mapping[TableName, Mapping[TableName, int | None]]
+    frontiers: Mapping[TableName, Frontier]
+    declared: Mapping[str, RefreshGroup] = field(default_factory=dict)
+    cut_id: int = 0
 
-    def order(self, names: Iterable[TableName] | None = None) -> list[TableName]:
+    @property
+    def groups(self) -> list[Group]:
+        """The consistency groups, upstreams first."""
+        return grouped(self.reads, self.streams, self.declared)
+
+    def components(self, names: Iterable[TableName] | None = None) -> list[Component[TableName]]:
         """Stream tables, upstreams first: all of them, or the given ones with their upstreams."""
         wanted = set(self.streams) if names is None else closure(names, self.reads)
-        return [name for name in topological(self.reads) if name in wanted and name in self.streams]
+        parts = kept_components(tuple(self.reads.items()))
+        return [each for each in parts if wanted.intersection(each.members)]
+
+    def order(self, names: Iterable[TableName] | None = None) -> list[TableName]:
+        """The members of `components`, one after the other."""
+        parts = self.components(names)
+        return [name for part in parts for name in part.members if name in self.streams]
 
     def mark(self, source: TableName) -> str | None:
         """What stands for the present state of a source: equal marks mean nothing changed."""
@@ -41,20 +59,43 @@ class Look:
     def stale(self, order: Iterable[TableName]) -> list[TableName]:
         """Those that are not what their query would give, as far as marks can tell."""
         found: dict[TableName, None] = {}
+        names = list(order)
+        place = homes(tuple(self.reads.items()))
+        for name in names:
+            together = place[name].members if name in place else (name,)
+            if name not in found and any(self._is_stale(each, found) for each in together):
+                found |= dict.fromkeys(together)
+        return [name for name in names if name in found]
+
+    def moved_frontiers(self, order: Iterable[TableName]) -> dict[TableName, Frontier]:
+        """Frontiers of tables that are up to date, where they changed.
+
+        An upstream that looked at new rows and stayed as it was stands on newer snapshots now, and so
+        does every table that reads it.
+        """
+        moved: dict[TableName, Frontier] = {}
         for name in order:
-            known = self.inputs.get(name, {})
-            if (
-                not self.streams[name].populated
-                or self.streams[name].status is Status.ERROR  # what was in the way may be gone
-                or self.streams[name].options.get("always")
-                or not known
-                or any(
-                    each.metadata_location != self.mark(source) for source, each in known.items()
-                )
-                or any(upstream in found for upstream in self.reads.get(name, ()))
-            ):
-                found[name] = None
-        return list(found)
+            upstreams = [each for each in self.reads.get(name, ()) if each in self.streams]
+            if not upstreams or name in upstreams:
+                continue
+            old = self.frontiers.get(name, {})
+            new = dict(old)
+            for upstream in upstreams:
+                new |= moved.get(upstream) or self.frontiers.get(upstream, {})
+            if new != old:
+                moved[name] = new
+        return moved
+
+    def _is_stale(self, name: TableName, found: Collection[TableName]) -> bool:
+        known, stream = self.inputs.get(name, {}), self.streams[name]
+        return (
+            not stream.populated
+            or stream.status is Status.ERROR  # what was in the way may be gone
+            or bool(stream.options.get("always"))
+            or not known
+            or any(each.metadata_location != self.mark(source) for source, each in known.items())
+            or any(upstream in found for upstream in self.reads.get(name, ()))
+        )
 
 
 def look(c: Connection, lake: Lake) -> Look:
@@ -67,6 +108,8 @@ def look(c: Connection, lake: Lake) -> Look:
         reads=nothing | streams.dependencies(c),  # a query may read no table at all
         inputs=streams.inputs(c),
         frontiers=streams.frontiers(c),
+        declared=refresh_groups.all_groups(c),
+        cut_id=cuts.current(c),
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from anabranch.catalog.streams import StreamTable
@@ -15,6 +16,9 @@ from anabranch.model import Reading
 from anabranch.names import TableName
 from anabranch.plan.nodes import Given, Scan
 from anabranch.plan.walk import settles_ties
+from anabranch.refresh.circles import Circle, circle_of
+from anabranch.refresh.component.anew import Anew
+from anabranch.refresh.component.circle import defined_in_circle
 from anabranch.refresh.definition import Definition, understood
 from anabranch.refresh.look import Look, look
 from anabranch.refresh.run import alike
@@ -45,12 +49,17 @@ def verify(runtime: Runtime, name: TableName) -> dict[str, Any]:
     name, stream = found, seen.streams[found]
     if not stream.populated:
         raise Refused(f"{name} has not been filled yet", hint=f"REFRESH STREAM TABLE {name}")
-    for each in seen.order([name]):
-        check_current(world, seen.streams[each])
+    direct = read_directly(seen, stream)
+    for each in [name] if direct else seen.order([name]):
+        check_current(world, seen, seen.streams[each])
     frontier = seen.frontiers.get(name, {})  # a query may read no table at all
     stored = world.table(name)
-    with Inputs(runtime.spark.session) as inputs, runtime.spark.tuned(10_000_000):
-        expected = Recomputation(world, seen, inputs, frontier).stream(stream)
+    with (
+        Inputs(runtime.spark.session) as inputs,
+        closing(Anew(runtime, world, seen)) as anew,
+        runtime.spark.tuned(10_000_000),
+    ):
+        expected = Recomputation(world, seen, inputs, anew, frontier, direct).stream(stream)
         columns = world.version(name).columns
         missing, unexpected = bag_difference(expected, stored, columns, SHOWN)
     return {
@@ -64,9 +73,22 @@ def verify(runtime: Runtime, name: TableName) -> dict[str, Any]:
     }
 
 
-def check_current(world: World, stream: StreamTable) -> None:
+def read_directly(seen: Look, stream: StreamTable) -> dict[TableName, int | None]:
+    """Tables to be read as they were read, where no frontier says what they were."""
+    if not stream.options.get("mixed"):
+        return {}
+    inputs = seen.inputs.get(stream.name, {})
+    return {
+        name: each.snapshot_id
+        for name, each in inputs.items()
+        if name not in seen.views and name != stream.name
+    }
+
+
+def check_current(world: World, seen: Look, stream: StreamTable) -> None:
     """The query at the frontier can be asked only as it was when the table was refreshed."""
-    if stream.populated and defined(world, stream).fingerprint != stream.fingerprint:
+    circle = circle_of(seen.reads, stream.name)
+    if stream.populated and defined(world, stream, circle).fingerprint != stream.fingerprint:
         raise Refused(
             f"{stream.name}: its query, or the columns or views it reads, changed since its last "
             "refresh",
@@ -74,10 +96,12 @@ def check_current(world: World, stream: StreamTable) -> None:
         )
 
 
-def defined(world: World, stream: StreamTable) -> Definition:
-    """The definition for the moment of the last refresh."""
+def defined(world: World, stream: StreamTable, circle: Circle | None = None) -> Definition:
+    """The definition for the moment of the last refresh; `circle`: the component it is in."""
     moment = stream.options.get("moment")
     at = Moment.parse(moment) if moment else None
+    if circle is not None:
+        return defined_in_circle(world, stream, circle, at)
     return understood(world, stream.name, stream.query, at)
 
 
@@ -88,10 +112,15 @@ class Recomputation:
     world: World
     seen: Look
     inputs: Inputs
+    anew: Anew
     frontier: Mapping[TableName, int | None]
+    direct: Mapping[TableName, int | None] = field(default_factory=dict)
 
     def stream(self, stream: StreamTable) -> DataFrame:
         """Where the query leaves open which of tied rows to take, its plan decides."""
+        circle = circle_of(self.seen.reads, stream.name)
+        if circle is not None:
+            return self.anew.member(stream.name, circle, self.inputs, self.bound)
         definition = defined(self.world, stream)
         plan = definition.plan
         if plan is None or not (settles_ties(plan) or is_beyond_spark(stream.query)):
@@ -116,6 +145,8 @@ class Recomputation:
         return self.inputs.add(self.table(name, moment), str(name))
 
     def table(self, name: TableName, moment: Moment | None) -> DataFrame:
+        if name in self.direct:
+            return _source(self.world, name, self.direct)
         if name in self.seen.streams:
             return self.stream(self.seen.streams[name])
         if name in self.world.views:

@@ -21,6 +21,7 @@ def make_older(store: Store) -> None:
         c.execute(text("DROP INDEX ab_history_action"))
         for column in sorted(ADDED):
             c.execute(text(f"ALTER TABLE ab_history DROP COLUMN {column}"))
+        c.execute(text("ALTER TABLE ab_meta DROP COLUMN layout"))
 
 
 def test_missing_columns_tables_and_indexes_are_made(catalog_url: str) -> None:

@@ -30,7 +30,7 @@ def play(ab: anabranch.Anabranch) -> None:
     with ab.transaction():
         ab.sql("UPDATE pg.sales SET amount = 11 WHERE id = 1")
         ab.sql("DELETE FROM pg.sales WHERE id = 2")
-    done = ab.refresh()
+    done = ab.refresh("pg.total")
     assert {line["table"]: line["action"] for line in done} == {
         "pg.by_region": "DIFFERENTIAL",
         "pg.total": "DIFFERENTIAL",

@@ -5,7 +5,7 @@ All tests share one home; each has a schema of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import reduce
 from pathlib import Path
@@ -21,6 +21,7 @@ from anabranch.engine.session import Spark
 from anabranch.errors import AnabranchError, NotIncremental, Refused, SchemaError
 from anabranch.names import TableName, quote
 from anabranch.refresh import run
+from anabranch.refresh.members import Staging
 from tests.e2e.world import Outside, bag, refused, rows
 
 
@@ -360,16 +361,15 @@ def test_a_view_that_is_replaced_during_a_refresh(
     ab.create_stream_table("race.a", "SELECT id FROM race.v")
     ab.create_stream_table("race.z", "SELECT id + 10 AS id FROM race.t")
     ab.sql("INSERT INTO race.t VALUES (1)")
-    stage_part, staged = run.stage_part, []
+    stage, staged = Staging.run, []
 
-    def stage_and_replace(*args: Any) -> Any:
-        result = stage_part(*args)
-        staged.append(args[2])
+    def stage_and_replace(staging: Staging, names: Sequence[TableName], *others: Any) -> None:
+        stage(staging, names, *others)
+        staged.append(names)
         if len(staged) == 1:
             ab.sql("CREATE OR REPLACE VIEW race.v AS SELECT id FROM race.z")
-        return result
 
-    monkeypatch.setattr(run, "stage_part", stage_and_replace)
+    monkeypatch.setattr(Staging, "run", stage_and_replace)
     ab.refresh("race.a")
     parts = [[name.name for name in part] for part in staged]
     assert parts == [["a"], ["z", "a"]], "computed anew, after the table that it reads now"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -84,6 +84,27 @@ def test_schedules(value: object, kind: ScheduleKind, text: str | None) -> None:
     assert Schedule.parse(schedule.text) == schedule == Schedule.parse(schedule)
 
 
+NOON = datetime(2026, 3, 1, 12, 0, 30, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(
+    ("text", "due"),
+    [
+        ("90s", NOON + timedelta(seconds=90)),
+        ("@hourly", datetime(2026, 3, 1, 13, tzinfo=timezone.utc)),
+        ("*/5 * * * *", datetime(2026, 3, 1, 12, 5, tzinfo=timezone.utc)),
+        ("*/10 * * * * *", NOON + timedelta(seconds=10)),
+        ("0 0 29 2 *", datetime(2028, 2, 29, tzinfo=timezone.utc)),
+    ],
+)
+def test_when_a_table_is_due_again(text: str, due: datetime) -> None:
+    assert Schedule.parse(text).next_after(NOON) == due
+
+
+def test_a_table_refreshed_by_hand_is_never_due() -> None:
+    assert Schedule.parse(None).next_after(NOON).year == 9999
+
+
 @pytest.mark.parametrize(
     ("value", "says"),
     [
@@ -92,7 +113,7 @@ def test_schedules(value: object, kind: ScheduleKind, text: str | None) -> None:
         ("5", "no unit"),
         ("@fortnightly", "known are @yearly"),
         ("* * * * * * *", "7 fields"),
-        ("61 * * * *", "'61' is not a minute between 0 and 59"),
+        ("61 * * * *", "'61' is not a minute"),
         ("* * * 13 *", "not a month"),
         ("* 5-3 * * *", "not a hour"),
         ("*/0 * * * *", "not a minute"),

@@ -1,0 +1,95 @@
+"""All rows about some tables and views, taken as they are and put back: under other names, or later.
+
+What is taken is plain JSON, so that it can be kept with a deployment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, insert, select
+
+from anabranch.catalog import tables
+from anabranch.names import TableName
+
+CHUNK = 500  # databases limit the length of IN
+KINDS: Mapping[str, tuple[Table, str]] = {  # the table, and the column that names the owner
+    "streams": (tables.stream_tables, "name"),
+    "views": (tables.views, "name"),
+    "dependencies": (tables.dependencies, "table_name"),
+    "inputs": (tables.inputs, "table_name"),
+    "frontiers": (tables.frontiers, "table_name"),
+}
+NAMING = frozenset({"name", "table_name", "upstream", "source"})
+Taken = dict[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Renaming:
+    """Other names, other values for the rows of streams and views, other marks of views."""
+
+    names: Mapping[str, str]
+    streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by the new name
+    views: Mapping[str, str] = field(default_factory=dict)  # the new text, by the new name
+    marks: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, taken: Taken) -> Taken:
+        return {kind: [self._row(kind, row) for row in rows] for kind, rows in taken.items()}
+
+    def _row(self, kind: str, row: Mapping[str, Any]) -> dict[str, Any]:
+        new = {
+            key: self.names.get(value, value) if key in NAMING else value
+            for key, value in row.items()
+        }
+        if kind == "streams":
+            new |= self.streams.get(new["name"], {})
+        if kind == "views":
+            new["query"] = self.views.get(new["name"], new["query"])
+        if kind == "inputs":
+            location = new["metadata_location"]
+            new["metadata_location"] = self.marks.get(location, location)
+        return new
+
+
+def take(c: Connection, names: Iterable[TableName]) -> Taken:
+    """The rows of the given tables and views."""
+    shown = sorted({str(name) for name in names})
+    return {
+        kind: [
+            {key: _plain(value) for key, value in row.items()}
+            for at in range(0, len(shown), CHUNK)
+            for row in c.execute(
+                select(table).where(table.c[owner].in_(shown[at : at + CHUNK]))
+            ).mappings()
+        ]
+        for kind, (table, owner) in KINDS.items()
+    }
+
+
+def put(c: Connection, names: Iterable[TableName], taken: Mapping[str, Any]) -> None:
+    """The rows of the given tables and views become these."""
+    shown = sorted({str(name) for name in names})
+    for kind, (table, owner) in KINDS.items():
+        for at in range(0, len(shown), CHUNK):
+            c.execute(delete(table).where(table.c[owner].in_(shown[at : at + CHUNK])))
+        rows = [_typed(table, row) for row in taken.get(kind, ())]
+        if rows:
+            c.execute(insert(table), rows)
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _typed(table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Moments are texts in JSON; columns that a newer catalog has more are empty."""
+    typed: dict[str, Any] = {}
+    for column in table.columns:
+        value = row.get(column.name)
+        if isinstance(column.type, tables.Moment) and isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        typed[column.name] = value
+    return typed

@@ -1,0 +1,197 @@
+"""Deployments, what is deployed, and how often each schema was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from anabranch.catalog import stages, tables
+
+Place = tuple[str, str]  # database, schema
+Key = tuple[str, str, str]  # database, schema, object; a cluster has neither database nor schema
+
+
+class DeploymentStatus(str, Enum):
+    STAGING = "STAGING"  # being built
+    STAGED = "STAGED"  # built, kept fresh, invisible to production
+    PROMOTED = "PROMOTED"
+    ROLLED_BACK = "ROLLED_BACK"
+    ABORTED = "ABORTED"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """`plan`: its steps; `wanted`: the records of its objects; `base`: what it was staged upon;
+    `notes`: what stage found out for promote; `undo`: what a roll-back needs."""
+
+    id: str
+    project: str
+    status: DeploymentStatus
+    created_by: str
+    host: str
+    pid: int
+    process_start: str
+    plan: Mapping[str, Any] = field(hash=False)
+    wanted: Mapping[str, Any] = field(hash=False)
+    base: Mapping[str, Any] = field(hash=False)
+    notes: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    undo: Mapping[str, Any] | None = field(default=None, hash=False)
+    created_at: datetime = field(default_factory=tables.now)
+    staged_at: datetime | None = None
+    finished_at: datetime | None = None
+    cut_id: int | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Is the process that stages it still at work?"""
+        owner = stages.StageRow(self.id, self.host, self.pid, self.process_start, self.created_at)
+        return stages.alive(owner, tables.now())
+
+
+@dataclass(frozen=True)
+class SchemaVersion:
+    """Who deployed to a schema last."""
+
+    version: int
+    deployment_id: str
+    changed_by: str
+    changed_at: datetime
+
+
+def add(c: Connection, deployment: Deployment) -> None:
+    values = {each.name: getattr(deployment, each.name) for each in fields(Deployment)}
+    c.execute(insert(tables.deployments).values(**values | {"status": deployment.status.value}))
+
+
+def get(c: Connection, deployment_id: str) -> Deployment | None:
+    table = tables.deployments
+    row = c.execute(select(table).where(table.c.id == deployment_id)).mappings().one_or_none()
+    return None if row is None else _deployment(row)
+
+
+def listing(c: Connection) -> list[Deployment]:
+    """Newest first."""
+    table = tables.deployments
+    rows = c.execute(select(table).order_by(table.c.created_at.desc(), table.c.id))
+    return [_deployment(row) for row in rows.mappings()]
+
+
+def move(
+    c: Connection,
+    deployment_id: str,
+    before: Iterable[DeploymentStatus],
+    after: DeploymentStatus,
+    **values: Any,
+) -> bool:
+    """From one status to another; False when it is not where it should be."""
+    table = tables.deployments
+    here = (table.c.id == deployment_id) & table.c.status.in_([each.value for each in before])
+    statement = update(table).where(here).values(status=after.value, **values)
+    return c.execute(statement).rowcount == 1
+
+
+def own(c: Connection, deployment_id: str, owner: stages.StageRow) -> None:
+    """Another process goes on with it."""
+    values = {"host": owner.host, "pid": owner.pid, "process_start": owner.process_start}
+    table = tables.deployments
+    c.execute(update(table).where(table.c.id == deployment_id).values(**values))
+
+
+def deployed(c: Connection) -> list[tuple[Key, str, Mapping[str, Any]]]:
+    """Every deployed object: its key, its project and its record."""
+    table = tables.deployed
+    order = (table.c.database_name, table.c.schema_name, table.c.object_name)
+    rows = c.execute(select(*order, table.c.project, table.c.record).order_by(*order))
+    return [((row[0], row[1], row[2]), row[3], row[4]) for row in rows]
+
+
+def take_deployed(c: Connection, keys: Iterable[Key]) -> list[dict[str, Any]]:
+    """The rows of some objects as they are."""
+    wanted = set(keys)
+    rows = c.execute(select(tables.deployed)).mappings()
+    return [dict(row) for row in rows if _key(row) in wanted]
+
+
+def put_deployed(c: Connection, keys: Iterable[Key], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Replace the rows of some objects."""
+    table = tables.deployed
+    for database, schema, name in keys:
+        here = (table.c.database_name == database) & (table.c.schema_name == schema)
+        c.execute(delete(table).where(here & (table.c.object_name == name)))
+    if rows:
+        c.execute(insert(table), [dict(row) for row in rows])
+
+
+def schema_versions(c: Connection) -> dict[Place, SchemaVersion]:
+    rows = c.execute(select(tables.deployed_schemas))
+    return {
+        (row.database_name, row.schema_name): SchemaVersion(
+            row.version, row.deployment_id, row.changed_by, row.changed_at
+        )
+        for row in rows
+    }
+
+
+def raise_versions(c: Connection, places: Iterable[Place], deployment_id: str, by: str) -> None:
+    """Count the versions of schemas up, and say who did it."""
+    table, known = tables.deployed_schemas, schema_versions(c)
+    for place in sorted(places):
+        values = {"deployment_id": deployment_id, "changed_by": by, "changed_at": tables.now()}
+        here = (table.c.database_name == place[0]) & (table.c.schema_name == place[1])
+        if place in known:
+            version = known[place].version + 1
+            c.execute(update(table).where(here).values(version=version, **values))
+        else:
+            own = {"database_name": place[0], "schema_name": place[1], "version": 1}
+            c.execute(insert(table).values(**own, **values))
+
+
+def forget_namespaces(c: Connection, catalog: str, namespaces: Iterable[str]) -> None:
+    """Namespaces that hold no table any more end; their names are compared letter by letter."""
+    table, spaces = tables.iceberg_tables, tables.iceberg_namespaces
+    for namespace in namespaces:
+        held = (table.c.catalog_name == catalog) & (table.c.table_namespace == namespace)
+        if c.execute(select(table.c.table_name).where(held).limit(1)).first() is None:
+            here = (spaces.c.catalog_name == catalog) & (spaces.c.namespace == namespace)
+            c.execute(delete(spaces).where(here))
+
+
+def needed_snapshots(c: Connection) -> set[tuple[str, int]]:
+    """(source, snapshot) that tables stand on which a roll-back may bring back."""
+    return {
+        (row["source"], row["snapshot_id"])
+        for undo in _undos(c)
+        for kind in ("inputs", "frontiers")
+        for row in undo["rows"][kind]
+        if row["snapshot_id"]
+    }
+
+
+def kept_locations(c: Connection) -> set[str]:
+    """Metadata files of tables that a roll-back may bring back."""
+    return {at for undo in _undos(c) for at in undo["pointers"].values() if at}
+
+
+def _undos(c: Connection) -> Iterator[Mapping[str, Any]]:
+    """As long as all that is needed for a roll-back is shown by some cut."""
+    table = tables.deployments
+    promoted = table.c.status == DeploymentStatus.PROMOTED.value
+    versions = tables.versions.c.metadata_location
+    known = set(c.execute(select(versions)).scalars())
+    for (undo,) in c.execute(select(table.c.undo).where(promoted, table.c.undo.is_not(None))):
+        if undo and all(at is None or at in known for at in undo["pointers"].values()):
+            yield undo
+
+
+def _key(row: Mapping[Any, Any]) -> Key:
+    return row["database_name"], row["schema_name"], row["object_name"]
+
+
+def _deployment(row: Mapping[Any, Any]) -> Deployment:
+    values = {str(key): value for key, value in row.items()}
+    return Deployment(**values | {"status": DeploymentStatus(values["status"])})

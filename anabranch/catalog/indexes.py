@@ -1,0 +1,52 @@
+"""Indexes: which sorted copies a table has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, insert, select
+
+from anabranch.catalog import tables
+from anabranch.names import TableName
+
+
+@dataclass(frozen=True)
+class Index:
+    """A copy of `table`, sorted by `columns`."""
+
+    table: TableName
+    name: str
+    columns: tuple[str, ...]
+    cluster: str | None = None
+
+    @property
+    def copy(self) -> TableName:
+        """The table that holds the sorted rows."""
+        return TableName(self.table.namespace, f"{self.table.name}__{self.name}")
+
+
+def set_indexes(c: Connection, table: TableName, found: Iterable[Index]) -> None:
+    """Replace the indexes of a table."""
+    c.execute(delete(tables.indexes).where(tables.indexes.c.table_name == str(table)))
+    rows = [
+        {
+            "table_name": str(table),
+            "name": each.name,
+            "columns": list(each.columns),
+            "cluster": each.cluster,
+            "created_at": tables.now(),
+        }
+        for each in found
+    ]
+    if rows:
+        c.execute(insert(tables.indexes), rows)
+
+
+def all_indexes(c: Connection) -> dict[TableName, tuple[Index, ...]]:
+    found: dict[TableName, list[Index]] = {}
+    query = select(tables.indexes).order_by(tables.indexes.c.table_name, tables.indexes.c.name)
+    for row in c.execute(query):
+        table = TableName.parse(row.table_name)
+        found.setdefault(table, []).append(Index(table, row.name, tuple(row.columns), row.cluster))
+    return {table: tuple(each) for table, each in found.items()}

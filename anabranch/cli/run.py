@@ -1,0 +1,101 @@
+"""The scheduler in the foreground: a line for what happens, and a clean stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from types import FrameType
+from typing import Any
+
+from anabranch.cli.output import Output
+from anabranch.cli.session import CliSession
+
+QUIET = ("NO_DATA",)
+NEWS = ("PUBLISHED", "FAILED")
+WORDS = {"PUBLISHED": "published", "FAILED": "failed", "SKIPPED": "waits"}
+
+
+class Stop:
+    """The first signal lets running groups finish; the second gives them up."""
+
+    def __init__(self, say: Callable[[str], None], cancel: Callable[[], object]) -> None:
+        self.asked = threading.Event()
+        self.forced = threading.Event()
+        self._say = say
+        self._cancel = cancel
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.asked.is_set():
+            self.forced.set()
+            threading.Thread(target=self._cancel, daemon=True).start()
+            self._say("giving up what is under way; nothing of it is published")
+        else:
+            self.asked.set()
+            self._say("stopping after what is under way; once more gives it up")
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        signals = (signal.SIGTERM, signal.SIGINT)
+        before = {each: signal.signal(each, self) for each in signals}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+
+class Report:
+    """One line for every group that was published, failed, or waits for a new reason."""
+
+    def __init__(self, out: Output) -> None:
+        self.out = out
+        self._last: dict[str, str] = {}
+
+    def __call__(self, results: Sequence[dict[str, Any]]) -> None:
+        for result in results:
+            said = _kind(result)
+            known = self._last.get(result["group_id"])
+            self._last[result["group_id"]] = said
+            if result["outcome"] in NEWS or (is_news(result) and said != known):
+                self.out.answer(line(result, datetime.now()), result)
+
+
+def is_news(result: dict[str, Any]) -> bool:
+    reason = result["reason"] or ""
+    waits = ("not due", "refreshed by hand")
+    return result["outcome"] not in QUIET and not reason.startswith(waits)
+
+
+def _kind(result: dict[str, Any]) -> str:
+    reason = "".join(each for each in result["reason"] or "" if not each.isdigit())
+    return f"{result['outcome']} {reason}"
+
+
+def line(result: dict[str, Any], at: datetime) -> str:
+    word = WORDS.get(result["outcome"], result["outcome"].lower())
+    text = f"{at:%H:%M:%S}  {word:<9}  {', '.join(result['members'])}"
+    if result["cut_id"] is not None:
+        return f"{text}  (cut {result['cut_id']}, {result['duration_ms'] / 1000:.1f} s)"
+    return f"{text}: {result['reason']}" if result["reason"] else text
+
+
+def run_scheduler(session: CliSession, out: Output, ticks: int | None) -> None:
+    from anabranch.scheduler.loop import run
+
+    ab = session.ab
+    with session.progress.task("starting Spark …"):
+        _ = ab.spark  # before the signals are ours: Spark's start sets its own
+    stop = Stop(out.note, ab.spark.interruptAll)
+    with stop.installed():
+        out.note(f"watching {len(ab.status())} stream tables; Ctrl-C stops")
+        done = run(
+            ab._runtime,
+            stop.asked,
+            ticks=ticks,
+            abandoned=stop.forced.is_set,
+            watch=Report(out),
+        )
+    out.note(f"stopped after {done} ticks")

@@ -1,0 +1,188 @@
+"""Stream tables that read each other in a circle: whether they may, and which columns they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from anabranch.catalog.events import UNBOUNDED, Event
+from anabranch.catalog.groups import Reads
+from anabranch.engine.types import columns_of
+from anabranch.errors import InvalidValue, NotIncremental, Refused, UserError, caret
+from anabranch.graph.components import components
+from anabranch.graph.order import Cycle, topological
+from anabranch.model import Column, Columns, RefreshMode
+from anabranch.names import TableName, shown
+from anabranch.plan.monotone import Broken, not_monotone, unbounded
+from anabranch.plan.nodes import Node
+from anabranch.refresh.columns import same_columns
+from anabranch.refresh.definition import Definition, define, output_columns
+from anabranch.runtime import Transaction
+from anabranch.settings import Settings
+from anabranch.sql.below import place_below
+from anabranch.sql.branches import branches_without
+from anabranch.sql.reach import Reach
+from anabranch.sql.source_text import SourceText
+from anabranch.world import World
+
+SETTLING = 10  # times that types may pass round a circle until they are settled
+Circle = frozenset[TableName]
+
+
+def circles(reads: Reads) -> list[Circle]:
+    return [frozenset(part.members) for part in components(reads) if part.cyclic]
+
+
+def circle_of(reads: Reads, name: TableName) -> Circle | None:
+    return next((circle for circle in circles(reads) if name in circle), None)
+
+
+def check_allowed(settings: Settings, reads: Reads, found: Iterable[Circle]) -> None:
+    """Circles have to be asked for."""
+    if settings.allow_circular:
+        return
+    for circle in found:
+        raise Refused(
+            f"stream tables read each other in a circle: {path(reads, circle)}",
+            hint="SET anabranch.allow_circular = true, or break the circle",
+        )
+
+
+def path(reads: Reads, circle: Circle) -> str:
+    """One way round: a -> b -> a."""
+    inside = {name: [up for up in reads[name] if up in circle] for name in sorted(circle)}
+    try:
+        topological(inside)
+    except Cycle as cycle:
+        return str(cycle)
+    raise AssertionError("a circle has a way round")
+
+
+def check_member(
+    world: World, name: TableName, mode: RefreshMode, definition: Definition, circle: Circle
+) -> None:
+    """A member has a plan, only gains rows when other members do, and is not recomputed in full."""
+    if mode is RefreshMode.FULL:
+        raise Refused(
+            f"{name} has refresh mode FULL, but is in a circle with {_others(name, circle)}",
+            hint="a fixed point is found from changes: use REFRESH MODE AUTO or DIFFERENTIAL",
+        )
+    if definition.plan is None:
+        reasons = "\n".join(f"  {obstacle}" for obstacle in definition.obstacles)
+        raise NotIncremental(
+            f"{name} cannot be in a circle with {_others(name, circle)}, "
+            f"because its query is not incremental:\n{reasons}",
+            hint="change the query, or read the part that is not incremental from another table",
+        )
+    for column in definition.columns:
+        if "map<" in column.type:
+            raise Refused(
+                f"{name} cannot be in a circle: its column {shown(column.name)} is a map, "
+                "and maps cannot be compared",
+                hint="use map_entries(…)",
+            )
+    for broken in not_monotone(definition.plan, circle):
+        raise _not_monotone(world, name, definition, broken)
+
+
+def _not_monotone(world: World, name: TableName, definition: Definition, broken: Broken) -> Refused:
+    nothing: Columns = ()
+    reach = Reach.of(
+        SourceText(definition.query),
+        dict.fromkeys(definition.sources, nothing),
+        {view: world.views[view] for view in definition.views},
+    )
+    source, start = place_below(reach, broken.table, broken.operator)
+    line, column = source.position(start)
+    where = f"in view {source.view}, " if source.view else ""
+    return Refused(
+        f"{name} reads {broken.table}, which is in a circle with it, below "
+        f"{broken.operator.value} ({where}line {line}, column {column})\n"
+        f"{caret(source.text, line, column)}",
+        hint="in a circle more rows must never take rows away: "
+        "put this into a stream table that reads the circle from outside",
+    )
+
+
+def _others(name: TableName, circle: Circle) -> str:
+    return ", ".join(str(other) for other in sorted(circle - {name})) or "itself"
+
+
+def growth_notices(plans: Mapping[TableName, Node], circle: Circle) -> list[Event]:
+    """Rows that go round the circle and come back twice as many have no fixed point."""
+    open_ = {name: tuple(sorted(unbounded(plan, circle))) for name, plan in plans.items()}
+    return [
+        Event(
+            min(loop),
+            UNBOUNDED,
+            f"nothing in the circle {path(open_, loop)} keeps a row only once: if data goes round "
+            "it, counts grow until max_fixpoint_iterations; UNION or DISTINCT would end that",
+        )
+        for loop in circles(open_)
+    ]
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+
+def define_circle(tx: Transaction, queries: Mapping[TableName, str]) -> dict[TableName, Definition]:
+    """Make the tables of a circle: their columns are those of the branches that it starts from,
+    widened until all queries agree with them."""
+    _start(tx, queries)
+    definitions: dict[TableName, Definition] = {}
+    for _ in range(SETTLING):
+        moved = []
+        for name, query in queries.items():
+            definitions[name] = define(tx.world, query)
+            wanted, there = _nullable(definitions[name].columns), tx.stage.version(name).columns
+            if not same_columns(there, wanted):
+                moved.append((name, wanted, there))
+                tx.stage.drop(name)
+                tx.stage.create(name, wanted)
+        if not moved:
+            return definitions
+    name, wanted, there = moved[0]
+    raise InvalidValue(
+        f"the type of column {_differing(wanted, there)} of {name} cannot be decided: "
+        "it gets wider each time round the circle",
+        hint="CAST it to the type that it shall have",
+    )
+
+
+def _start(tx: Transaction, queries: Mapping[TableName, str]) -> None:
+    """First columns, table by table, from the branches that read only what is known."""
+    waiting = dict(queries)
+    while waiting:
+        unknown = frozenset(_fold(name) for name in waiting)
+        for name, query in list(waiting.items()):
+            found = branches_without(query, lambda each, known=unknown: _fold(each) in known)  # type: ignore[misc]
+            if found is not None:
+                columns = columns_of(tx.world.sql(found.text).schema)
+                names = found.names if len(found.names) == len(columns) else ()
+                columns = tuple(
+                    replace(column, name=names[at] if names else column.name)
+                    for at, column in enumerate(columns)
+                )
+                tx.stage.create(name, _nullable(output_columns(columns)))
+                del waiting[name]
+                break
+        else:
+            stuck = " and ".join(str(name) for name in waiting)
+            raise UserError(
+                f"the columns of {stuck} cannot be found: every branch of their queries reads "
+                "the circle itself",
+                hint="a circle starts from a UNION branch that reads something else",
+            )
+
+
+def _nullable(columns: Columns) -> Columns:
+    return tuple(replace(column, nullable=True) for column in columns)
+
+
+def _differing(wanted: Sequence[Column], there: Sequence[Column]) -> str:
+    pairs = zip(wanted, there, strict=False)
+    return next((shown(a.name) for a, b in pairs if (a.name, a.type) != (b.name, b.type)), "?")
+
+
+def _fold(name: TableName) -> tuple[str, ...]:
+    return tuple(part.lower() for part in name.parts)

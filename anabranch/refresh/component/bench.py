@@ -1,0 +1,253 @@
+"""The rounds of a fixed point on Spark.
+
+A member is its stored rows and a list of batches, each some Parquet files below its table's own
+folder: a plan reads any number of batches with one scan, so that it is as large in the hundredth round
+as in the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from anabranch.delta.fixpoint import REMOVED, Span, Spans
+from anabranch.delta.member import Member, among_rows, without
+from anabranch.engine.merge import add_all
+from anabranch.engine.query import Inputs, run_sql
+from anabranch.engine.rounds import BROADCAST_ROWS, counted, distinct, rest, signed
+from anabranch.engine.scan import empty, frame, union
+from anabranch.engine.session import Spark
+from anabranch.engine.write import write
+from anabranch.lake.footers import counts
+from anabranch.lake.places import same_form
+from anabranch.lake.version import TableVersion
+from anabranch.model import Columns, Reading
+from anabranch.names import TableName
+from anabranch.plan.nodes import Given, Node, Scan, Version
+from anabranch.plan.walk import walk
+from anabranch.sql.render import to_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LINES = "lines"
+FEW_ROWS = 200_000  # up to here one task writes
+
+
+@dataclass(frozen=True)
+class Batch:
+    files: tuple[str, ...]
+    rows: int
+
+
+@dataclass
+class Rows:
+    """The rows of one member; `base` is whether its stored rows count."""
+
+    version: TableVersion
+    hidden: Columns
+    directory: str
+    base: bool = True
+    removed: bool = False
+    added: list[Batch] = field(default_factory=list)
+    lost: list[Batch] = field(default_factory=list)
+    waste: list[Batch] = field(default_factory=list)  # of rounds that were given up
+
+    @property
+    def columns(self) -> Columns:
+        return self.version.columns
+
+    @property
+    def physical(self) -> Columns:
+        return (*self.version.columns, *self.hidden)
+
+    @property
+    def lost_rows(self) -> int:
+        return sum(batch.rows for batch in self.lost)
+
+
+Source = Callable[[Scan], str]  # the view of a source at one version
+
+
+@dataclass
+class SparkBench:
+    """`sizes` are the rows of the sources, and of their changes."""
+
+    spark: Spark
+    rows: Mapping[TableName, Rows]
+    source: Source
+    inputs: Inputs
+    source_rows: int = 0
+    delta_rows: int = 0
+    down: bool = True
+
+    # -- what the rounds ask for -----------------------------------------------------------------
+
+    def clear(self) -> None:
+        self.down = False
+        for rows in self.rows.values():
+            rows.base = False
+            rows.waste += rows.added
+            rows.added = []
+
+    def remove(self) -> None:
+        self.down = False
+        for rows in self.rows.values():
+            rows.removed = True
+
+    def add(self, member: Member, lines: Node, spans: Spans) -> int:
+        self.down = False
+        rows = self.rows[member.name]
+        size = self.size(lines, spans)
+        with self.spark.tuned(size), Inputs(self.spark.session) as views:
+            call = Call(self, member, spans, views, hints=self.is_small(lines, size))
+            found = call.run(lines)
+            if member.is_set:
+                fresh = call.fresh(found)
+                if fresh is None:
+                    return 0
+                found = fresh
+            batch = self.written(rows, found, size)
+        return self.kept(rows.added, batch)
+
+    def take(self, member: Member, lines: Node, spans: Spans, *, seeds: bool) -> int:
+        self.down = True
+        rows = self.rows[member.name]
+        size = self.size(lines, spans)
+        with self.spark.tuned(size), Inputs(self.spark.session) as views:
+            call = Call(self, member, spans, views, hints=self.is_small(lines, size))
+            found = distinct(call.run(lines), rows.columns)
+            call.given[LINES] = views.keep(found, LINES)
+            given: Node = member.given(LINES)
+            wanted = without(given, member.given(REMOVED)) if rows.lost else given
+            if seeds:
+                wanted = among_rows(wanted, among_rows(member.now, given))
+            batch = self.written(rows, call.run(wanted), size)
+        return self.kept(rows.lost, batch)
+
+    # -- sizes and files ---------------------------------------------------------------------------
+
+    def size(self, node: Node, spans: Spans) -> int:
+        """Rows that a plan starts from: those of its deltas, or all."""
+        scans = {part for part in walk(node) if isinstance(part, Scan)}
+        deltas = [scan for scan in scans if scan.version is Version.DELTA]
+        if deltas:
+            return max(1, sum(self.moved(scan.table, spans) for scan in deltas))
+        stored = sum(self.stored(self.rows[table]) for table in self.rows)
+        return max(1, self.source_rows + stored)
+
+    def moved(self, table: TableName, spans: Spans) -> int:
+        if table not in self.rows:
+            return self.delta_rows
+        rows, span = self.rows[table], spans[table]
+        batches = rows.lost if self.down else rows.added
+        return sum(batch.rows for batch in batches[span.before : span.after])
+
+    def stored(self, rows: Rows) -> int:
+        base = rows.version.rows if rows.base else 0
+        return base + sum(batch.rows for batch in rows.added)
+
+    def is_small(self, node: Node, size: int) -> bool:
+        starts = any(
+            isinstance(part, Scan) and part.version is Version.DELTA for part in walk(node)
+        )
+        return starts and size <= BROADCAST_ROWS
+
+    def written(self, rows: Rows, found: DataFrame, size: int) -> Batch:
+        hashed = add_all(found, rows.columns, hashed=bool(rows.hidden))
+        if size <= FEW_ROWS:
+            hashed = hashed.repartition(1)  # what it is computed from stays parallel
+        files = write(hashed, rows.directory, rows.physical).add
+        io, root = rows.version.io, rows.version.root
+        found_rows = counts(io, [same_form(path, root) for path in files])
+        return Batch(files, sum(number for number, _ in found_rows.values()))
+
+    def kept(self, batches: list[Batch], batch: Batch) -> int:
+        if batch.rows:
+            batches.append(batch)
+        return batch.rows
+
+    # -- frames ------------------------------------------------------------------------------------
+
+    def seen(self, scan: Scan, spans: Spans) -> DataFrame:
+        """A member as a plan sees it."""
+        rows = self.rows[scan.table]
+        span = spans.get(scan.table, Span(0, 0))
+        if scan.version is Version.DELTA:
+            batches = rows.lost if self.down else rows.added
+            found = self.batches(rows, batches[span.before : span.after])
+            return signed(found, rows.columns, -1 if self.down else 1)
+        if self.down:
+            return self.base(rows)
+        end = span.before if scan.version is Version.BEFORE else span.after
+        parts = [self.base(rows)] if rows.base else []
+        parts += [self.batches(rows, rows.added[:end])] if end or not parts else []
+        return union(parts)
+
+    def base(self, rows: Rows) -> DataFrame:
+        """The stored rows, without the lost ones once those are removed."""
+        session, reading = self.spark.session, rows.version.reading()
+        if not rows.removed or not rows.lost:
+            return frame(session, reading, rows.columns)
+        few = rows.lost_rows <= BROADCAST_ROWS
+        stored = frame(session, reading, rows.physical)
+        return rest(stored, self.physical(rows, rows.lost), rows.columns, few=few)
+
+    def batches(self, rows: Rows, batches: list[Batch]) -> DataFrame:
+        files = tuple(path for batch in batches for path in batch.files)
+        if not files:
+            return empty(self.spark.session, rows.columns)
+        return frame(self.spark.session, Reading(files), rows.columns)
+
+    def physical(self, rows: Rows, batches: list[Batch]) -> DataFrame:
+        files = tuple(path for batch in batches for path in batch.files)
+        return frame(self.spark.session, Reading(files), rows.physical)
+
+
+@dataclass
+class Call:
+    """One plan run for one member."""
+
+    bench: SparkBench
+    member: Member
+    spans: Spans
+    views: Inputs
+    hints: bool
+    given: dict[str, str] = field(default_factory=dict)
+    names: dict[tuple[TableName, Version], str] = field(default_factory=dict)
+
+    def run(self, node: Node) -> DataFrame:
+        text = to_sql(node, self.name_of, "spark", hints=self.hints)
+        return run_sql(self.bench.spark.session, text, labels=self.labels)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {**self.bench.inputs.labels, **self.views.labels}
+
+    def name_of(self, leaf: Scan | Given) -> str:
+        if isinstance(leaf, Given):
+            return self.given.get(leaf.name) or self.removed()
+        if leaf.table not in self.bench.rows:
+            return self.bench.source(leaf)
+        key = (leaf.table, leaf.version)
+        if key not in self.names:
+            self.names[key] = self.views.add(self.bench.seen(leaf, self.spans), str(leaf.table))
+        return self.names[key]
+
+    def removed(self) -> str:
+        rows = self.bench.rows[self.member.name]
+        self.given[REMOVED] = self.views.add(self.bench.batches(rows, rows.lost), REMOVED)
+        return self.given[REMOVED]
+
+    def fresh(self, found: DataFrame) -> DataFrame | None:
+        """The rows that a set does not have yet; None when there are none at all."""
+        rows = self.bench.rows[self.member.name]
+        kept, count = counted(distinct(found, rows.columns), self.labels)
+        if not count:
+            return None
+        self.given[LINES] = self.views.add(kept, LINES)
+        lines, now = self.member.given(LINES), self.member.now
+        self.hints = count <= BROADCAST_ROWS
+        there = among_rows(now, lines) if self.hints else now
+        return self.run(without(lines, there))

@@ -1,0 +1,104 @@
+"""The members of a component as they are understood now: definitions, rules, and why to start anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.catalog.streams import StreamTable
+from anabranch.delta.maintenance import ByRows
+from anabranch.delta.member import Member
+from anabranch.engine.identity import HASHES, hashable
+from anabranch.model import FIRST_HIDDEN_ID, Columns
+from anabranch.names import TableName
+from anabranch.refresh.circles import check_member
+from anabranch.refresh.columns import exactly, fitted, same_columns
+from anabranch.refresh.definition import Definition, understood
+from anabranch.refresh.look import Look
+from anabranch.refresh.redefined import redefined
+from anabranch.refresh.situation import tampered
+from anabranch.runtime import Transaction
+from anabranch.sql.moments import Moment
+from anabranch.world import World
+
+SETTLING = 10  # times that types may pass round a circle until they are settled
+MARK = "-circle"  # of fingerprints: rows of a member are kept in another way than those of others
+
+
+@dataclass(frozen=True)
+class Understood:
+    """A member, and why its stored rows do not follow its query as it is now."""
+
+    stream: StreamTable
+    definition: Definition
+    member: Member
+    why: str | None = None
+
+
+def in_circle(definition: Definition) -> Definition:
+    """The definition of a member: kept by rows, whatever stands at its root."""
+    assert definition.plan is not None
+    fits = hashable(definition.columns)
+    hidden: Columns = tuple(
+        replace(column, field_id=FIRST_HIDDEN_ID + at)
+        for at, column in enumerate(HASHES if fits else ())
+    )
+    kept = ByRows(definition.plan, "a member of a circle gains and loses rows", hidden)
+    return replace(definition, kept=kept, hidden=hidden, fingerprint=definition.fingerprint + MARK)
+
+
+def defined_in_circle(
+    world: World, stream: StreamTable, circle: frozenset[TableName], moment: Moment | None = None
+) -> Definition:
+    definition = understood(world, stream.name, stream.query, moment)
+    check_member(world, stream.name, stream.refresh_mode, definition, circle)
+    return in_circle(definition)
+
+
+def understand(
+    tx: Transaction, seen: Look, members: Sequence[StreamTable]
+) -> Mapping[TableName, Understood]:
+    """All members; their tables get the columns of their queries, as far as they can be kept."""
+    circle = frozenset(stream.name for stream in members)
+    reshaped: dict[TableName, str] = {}
+    for _ in range(SETTLING):
+        definitions = {each.name: defined_in_circle(tx.world, each, circle) for each in members}
+        moved = [fit(tx, name, found.columns) for name, found in definitions.items()]
+        why = "another program changed the columns of the table"
+        reshaped |= {name: why for name in definitions if name in [each for each in moved if each]}
+        if not any(moved):
+            break
+    return {
+        stream.name: Understood(
+            stream,
+            definitions[stream.name],
+            rule(stream.name, definitions[stream.name], circle),
+            _why(tx, seen, stream, definitions[stream.name]) or reshaped.get(stream.name),
+        )
+        for stream in members
+    }
+
+
+def rule(name: TableName, definition: Definition, circle: frozenset[TableName]) -> Member:
+    assert definition.plan is not None
+    return Member(name, definition.plan, circle)
+
+
+def fit(tx: Transaction, name: TableName, columns: Columns) -> TableName | None:
+    """Give the table its columns; its name when they are other ones than before."""
+    if not tx.stage.exists(name):  # dropped by another program
+        tx.stage.create(name, columns)
+    stored = tx.world.version(name).columns
+    wanted = fitted(name, stored, columns)
+    if not exactly(stored, wanted):
+        tx.stage.set_columns(name, wanted)
+    return None if same_columns(stored, wanted) else name
+
+
+def _why(tx: Transaction, seen: Look, stream: StreamTable, definition: Definition) -> str | None:
+    if not stream.populated:
+        return None
+    known = seen.inputs.get(stream.name, {})
+    return redefined(tx.world, stream, definition, known) or tampered(
+        tx.world.version(stream.name), definition.hidden, known.get(stream.name)
+    )

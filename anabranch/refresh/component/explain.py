@@ -1,0 +1,47 @@
+"""How a member of a circle is kept, in words."""
+
+from __future__ import annotations
+
+from anabranch.catalog.streams import StreamTable
+from anabranch.plan.nodes import Given, Node, Scan, Version
+from anabranch.plan.show import show
+from anabranch.refresh.circles import Circle, path
+from anabranch.refresh.component.circle import defined_in_circle, rule
+from anabranch.refresh.look import Look
+from anabranch.sql.render import to_sql
+from anabranch.world import World
+
+
+def explain_member(world: World, seen: Look, stream: StreamTable, circle: Circle) -> list[str]:
+    """The circle, the rules of a round, and the Spark SQL of one."""
+    definition = defined_in_circle(world, stream, circle)
+    member = rule(stream.name, definition, circle)
+    ups = frozenset(member.upstreams)
+    kept = "as a set, without what it has already" if member.is_set else "as a bag"
+    inputs = ", ".join(str(each) for each in member.upstreams)
+    grown = member.grown(ups, only_gains=True)
+    sections = [
+        f"circle: {path(seen.reads, circle)}, refreshed to its least fixed point",
+        "incremental: yes, in rounds",
+        _section("plan", definition.plan),
+        f"kept: {kept}",
+        _section(f"a round, when {inputs} gained rows", grown),
+        _section(f"rows that may go, when {inputs} lost rows", member.lost(ups)),
+    ]
+    if grown is not None:
+        sections.append(f"Spark SQL of a round:\n{_indented(to_sql(grown, _shown, 'spark'))}")
+    return [each for each in sections if each]
+
+
+def _section(title: str, node: Node | None) -> str:
+    return f"{title}:\n{_indented(show(node))}" if node is not None else ""
+
+
+def _shown(leaf: Scan | Given) -> str:
+    if isinstance(leaf, Given):
+        return leaf.name
+    return str(leaf.table) if leaf.version is Version.NOW else f"{leaf.table}@{leaf.version.value}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

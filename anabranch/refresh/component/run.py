@@ -1,0 +1,217 @@
+"""One refresh of a component: understand its members, choose the way, run the rounds, stage them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.catalog.events import REINITIALIZED, Event
+from anabranch.catalog.streams import Input, StreamTable
+from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way, follow, from_empty
+from anabranch.engine.query import Inputs
+from anabranch.errors import DataError
+from anabranch.lake import steps
+from anabranch.lake.changes import net_rows
+from anabranch.lake.version import TableVersion
+from anabranch.model import Action, RefreshMode
+from anabranch.names import TableName
+from anabranch.plan.monotone import not_monotone
+from anabranch.refresh.apply import Outcome, frontier_now, inputs_now, mixed, summary
+from anabranch.refresh.choose import Choice
+from anabranch.refresh.component.bench import Rows, SparkBench
+from anabranch.refresh.component.circle import Understood, understand
+from anabranch.refresh.component.keep import stage_rows
+from anabranch.refresh.component.sources import Outside, SourceViews, deleted_rows, outside
+from anabranch.refresh.component.way import (
+    FEW,
+    TOO_MANY,
+    Facts,
+    Plan,
+    choice_of,
+    decide,
+    not_converged,
+    rounds_text,
+)
+from anabranch.refresh.jobs import Scans, Sources
+from anabranch.refresh.look import Look
+from anabranch.runtime import Runtime, Transaction
+
+
+def refresh_component(
+    runtime: Runtime,
+    tx: Transaction,
+    seen: Look,
+    members: Sequence[StreamTable],
+    done: Mapping[TableName, Outcome],
+) -> list[Outcome]:
+    """Stage all members; upstreams that were refreshed before are read as staged."""
+    circle = understand(tx, seen, members)
+    found = outside(tx.world, seen, {name: each.definition for name, each in circle.items()})
+    plan = decide(facts(circle, found))
+    work = Work(runtime, tx, circle, found.sources, plan)
+    before = {name: tx.world.version(name) for name in circle}
+    settled = work.run()
+    choice = Choice(plan.action, plan.reason) if settled is None else choice_of(plan, settled)
+    if settled is not None:
+        work.stage(settled, choice)
+    after = {name: tx.world.version(name) for name in circle}
+    frontier = frontier_now(seen, done, found.sources)
+    marks = mixed(seen, done, found.sources)
+    made = [
+        outcome(
+            tx, seen, circle[name], Sides(before, after), found.sources, frontier, choice, settled
+        )
+        for name in circle
+    ]
+    return [replace(each, options={**each.options, **marks}) for each in made]
+
+
+def facts(circle: Mapping[TableName, Understood], found: Outside) -> Facts:
+    sources = found.sources
+    streams = [each.stream for each in circle.values()]
+    strict = [each.name for each in streams if each.refresh_mode is RefreshMode.DIFFERENTIAL]
+    return Facts(
+        unfilled=[each.name for each in streams if not each.populated],
+        members=len(circle),
+        redefined={name: each.why for name, each in circle.items() if each.why},
+        apart=found.apart,
+        expired=sources.expired,
+        strict=strict[0] if strict else None,
+        changed=bool(sources.deltas),
+        delta_rows=sources.delta_rows,
+        deleted_rows=deleted_rows(sources, list(sources.deltas)),
+        source_rows=sources.rows,
+    )
+
+
+@dataclass
+class Work:
+    runtime: Runtime
+    tx: Transaction
+    circle: Mapping[TableName, Understood]
+    sources: Sources
+    plan: Plan
+
+    def __post_init__(self) -> None:
+        self.rows = {
+            name: Rows(
+                self.tx.world.version(name), each.definition.hidden, self.tx.stage.directory(name)
+            )
+            for name, each in self.circle.items()
+        }
+        self.members = [each.member for each in self.circle.values()]
+        self.rounds = 0
+
+    def run(self) -> Settled | None:
+        """The rounds; None when there is nothing to do."""
+        if self.plan.way is None:
+            return None
+        session = self.runtime.spark.session
+        with Inputs(session) as inputs:
+            views = SourceViews(Scans(session, self.sources, inputs, hints=True))
+            bench = SparkBench(
+                self.runtime.spark,
+                self.rows,
+                views.view,
+                inputs,
+                self.sources.rows,
+                self.sources.delta_rows,
+            )
+            try:
+                return self.follow(bench)
+            except NotSettled as error:
+                raise not_converged(error, list(self.circle)) from error
+
+    def follow(self, bench: SparkBench) -> Settled:
+        limit = self.runtime.settings.max_fixpoint_iterations
+        if self.plan.way is Way.EMPTY:
+            return from_empty(bench, self.members, limit, self.watch)
+        changed = frozenset(self.sources.deltas)
+        gains = self.sources.insert_only and not any(
+            list(not_monotone(member.plan, changed)) for member in self.members
+        )
+        try:
+            return follow(
+                bench,
+                self.members,
+                changed,
+                only_gains=gains,
+                bound=max(FEW, TOO_MANY * sum(rows.version.rows for rows in self.rows.values())),
+                limit=limit,
+                watch=self.watch,
+            )
+        except DataError as error:
+            # Pairs of old and new rows that were never in a result may break a query.
+            if gains:
+                raise
+            reason = f"the changes cannot be computed: {error.message}"
+            self.plan = replace(self.plan, way=Way.EMPTY, action=Action.FULL, reason=reason)
+            return from_empty(bench, self.members, limit, self.watch)
+
+    def watch(self, found: Counts) -> None:
+        self.rounds += 1
+        rows = {str(name): count for name, count in found.items()}
+        self.runtime.progress("round", {"round": self.rounds, "rows": rows})
+        steps.at_step(f"{steps.ROUND}{self.rounds}")
+
+    def stage(self, settled: Settled, choice: Choice) -> None:
+        afresh = self.plan.afresh
+        for name, each in self.circle.items():
+            told = summary(each.definition, self.sources, choice)
+            stage_rows(self.runtime, self.tx, name, self.rows[name], told, afresh=afresh)
+
+
+@dataclass(frozen=True)
+class Sides:
+    before: Mapping[TableName, TableVersion]
+    after: Mapping[TableName, TableVersion]
+
+
+def outcome(
+    tx: Transaction,
+    seen: Look,
+    member: Understood,
+    sides: Sides,
+    sources: Sources,
+    frontier: Mapping[TableName, int | None],
+    choice: Choice,
+    settled: Settled | None,
+) -> Outcome:
+    name, definition = member.stream.name, member.definition
+    before, after = sides.before[name], sides.after[name]
+    inside = {each: sides.after[each] for each in definition.sources if each in sides.after}
+    read = {each: sources.versions[each] for each in definition.sources if each not in inside}
+    made = Outcome(
+        table=name,
+        choice=choice,
+        fingerprint=definition.fingerprint,
+        reads=tuple(sorted(definition.sources | definition.views)),
+        inputs=inputs_now(tx, name, definition, replace(sources, versions={**read, **inside})),
+        frontier=frontier,
+        options=definition.options,
+        delta_rows=sources.delta_rows,
+        source_rows=sources.rows,
+        event=rebuilt(name, choice),
+        fixpoint_iterations=None if settled is None else settled.rounds,
+        rounds=None if settled is None else rounds_text(settled),
+    )
+    if after.snapshot_id == before.snapshot_id:
+        # Only our rows move: they must not overtake somebody who moved the table.
+        if name not in tx.stage.changes:
+            tx.stage.expect(name, seen.pointers.get(name))
+        return made
+    inserted, deleted = net_rows(before, after)
+    own = Input(after.location, after.snapshot_id)
+    return replace(
+        made,
+        rows_inserted=inserted,
+        rows_deleted=deleted,
+        inputs={**made.inputs, name: own},
+        changed=True,
+    )
+
+
+def rebuilt(name: TableName, choice: Choice) -> Event | None:
+    if choice.action is not Action.REINITIALIZE:
+        return None
+    return Event(name, REINITIALIZED, f"built anew: {choice.reason}")

@@ -1,0 +1,73 @@
+"""What a component reads from outside: one state before and one after, the same for all members."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from anabranch.engine.rounds import netted
+from anabranch.errors import BaseExpired
+from anabranch.model import Delta
+from anabranch.names import TableName
+from anabranch.plan.nodes import Scan, Version
+from anabranch.refresh.definition import Definition
+from anabranch.refresh.jobs import Scans, Sources
+from anabranch.refresh.look import Look
+from anabranch.world import World
+
+
+@dataclass(frozen=True)
+class Outside:
+    """`apart` names a source that the members have read at different versions."""
+
+    sources: Sources
+    apart: TableName | None = None
+
+
+def outside(world: World, seen: Look, definitions: Mapping[TableName, Definition]) -> Outside:
+    """The sources of all members, and what changed in them since the last refresh."""
+    names = {each for found in definitions.values() for each in found.sources} - set(definitions)
+    versions = {name: world.version(name) for name in sorted(names)}
+    before: dict[TableName, int | None] = {}
+    apart = None
+    for member, definition in definitions.items():
+        known = seen.inputs.get(member, {})
+        for name in sorted(definition.sources & names & known.keys()):
+            snapshot = known[name].snapshot_id
+            apart = name if before.setdefault(name, snapshot) != snapshot else apart
+    deltas: dict[TableName, Delta] = {}
+    expired = None
+    for name, version in versions.items():
+        if name not in before or version.snapshot_id == before[name]:
+            continue
+        try:
+            delta = version.delta(before[name])
+        except BaseExpired:
+            expired = str(name)
+            continue
+        if not delta.empty:
+            deltas[name] = delta
+    return Outside(Sources(versions, before, deltas, expired), apart)
+
+
+@dataclass
+class SourceViews:
+    """Sources as temporary views; of a change only what it comes to in the columns that are read."""
+
+    scans: Scans
+    names: dict[tuple[TableName, tuple[str, ...]], str] = field(default_factory=dict)
+
+    def view(self, scan: Scan) -> str:
+        delta = self.scans.sources.deltas.get(scan.table)
+        if scan.version is not Version.DELTA or delta is None or not delta.minus:
+            return self.scans.view(scan)
+        key = (scan.table, scan.names)
+        if key not in self.names:
+            whole = self.scans.read(scan.table, Version.DELTA)
+            self.names[key] = self.scans.inputs.keep(netted(whole, scan.names), str(scan.table))
+        return self.names[key]
+
+
+def deleted_rows(sources: Sources, names: Sequence[TableName]) -> int:
+    deltas = [sources.deltas[name] for name in names if name in sources.deltas]
+    return sum(reading.rows for delta in deltas for reading in delta.minus)

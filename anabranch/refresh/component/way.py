@@ -1,0 +1,125 @@
+"""Which way a component goes, and why: a pure decision, and the words for what it came to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way
+from anabranch.errors import BaseExpired, NotConverged
+from anabranch.model import Action
+from anabranch.names import TableName
+from anabranch.refresh.choose import FIRST, TIME_PASSED, Choice
+
+TOO_MANY = 0.5  # of all rows lost: then starting from empty is cheaper than bringing most back
+FEW = 100  # rows that are lost without counting
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that the decision looks at; members are named where something is said of them."""
+
+    unfilled: Sequence[TableName] = ()
+    members: int = 1
+    redefined: Mapping[TableName, str] | None = None
+    apart: TableName | None = None  # a source of which members have read different versions
+    expired: str | None = None
+    strict: TableName | None = None  # a member that must not be recomputed
+    changed: bool = True
+    delta_rows: int = 0
+    deleted_rows: int = 0
+    source_rows: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`way` is None when there is nothing to do; `afresh`: stored rows are of no use."""
+
+    way: Way | None
+    action: Action
+    reason: str
+    afresh: bool = False
+
+
+def decide(facts: Facts) -> Plan:
+    """The first line that applies decides."""
+    if len(facts.unfilled) == facts.members:
+        return Plan(Way.EMPTY, Action.FULL, FIRST, afresh=True)
+    if facts.unfilled:
+        reason = f"{facts.unfilled[0]} is new in the circle"
+        return Plan(Way.EMPTY, Action.FULL, reason, afresh=True)
+    if facts.redefined:
+        name, why = next(iter(facts.redefined.items()))
+        action = Action.FULL if why.startswith(TIME_PASSED) else Action.REINITIALIZE
+        return Plan(Way.EMPTY, action, f"{name}: {why}", afresh=True)
+    if facts.apart is not None:
+        reason = f"the members have read {facts.apart} at different versions"
+        return Plan(Way.EMPTY, Action.FULL, reason)
+    if facts.expired and facts.strict is not None:
+        raise BaseExpired(
+            f"{facts.strict} cannot be refreshed from changes: the snapshot of {facts.expired} "
+            "that it was built from has expired",
+            hint=f"ALTER STREAM TABLE {facts.strict} SET REFRESH MODE AUTO",
+        )
+    if facts.expired:
+        reason = f"the base snapshot of {facts.expired} has expired"
+        return Plan(Way.EMPTY, Action.FULL, reason)
+    if not facts.changed:
+        return Plan(None, Action.NO_DATA, "no change in the sources")
+    if facts.deleted_rows > TOO_MANY * facts.source_rows:
+        share = facts.deleted_rows / max(facts.source_rows, 1)
+        reason = f"{facts.deleted_rows:,} deleted rows are {share:.0%} of the sources"
+        return Plan(Way.EMPTY, Action.FULL, reason)
+    return Plan(
+        Way.DELETES if facts.deleted_rows else Way.INSERTS,
+        Action.DIFFERENTIAL,
+        f"{facts.delta_rows:,} changed rows in the sources",
+    )
+
+
+def choice_of(plan: Plan, done: Settled) -> Choice:
+    """The way that it went in the end, in words."""
+    if plan.reason == FIRST:
+        return Choice(plan.action, FIRST)
+    if done.gave_up:
+        reason = (
+            f"from empty: {plan.reason} took away {done.lost():,} rows, more than "
+            f"{TOO_MANY:.0%} of the circle"
+        )
+        return Choice(Action.FULL, reason)
+    if done.way is Way.EMPTY:
+        return Choice(plan.action, f"from empty: {plan.reason}")
+    if done.way is Way.DELETES:
+        reason = (
+            f"delete and rederive: {plan.reason} took away {done.lost():,} rows, "
+            f"then {done.added():,} came or came back"
+        )
+        return Choice(plan.action, reason)
+    return Choice(plan.action, f"semi-naively: {plan.reason} brought {done.added():,} rows")
+
+
+def rounds_text(done: Settled) -> str:
+    """Rows per round, for history."""
+    sides = (("lost", done.downwards), ("added", done.upwards))
+    return json.dumps({side: [_named(each) for each in rounds] for side, rounds in sides if rounds})
+
+
+def _named(counts: Counts) -> dict[str, int]:
+    return {str(name): rows for name, rows in sorted(counts.items())}
+
+
+def not_converged(error: NotSettled, members: Sequence[TableName]) -> NotConverged:
+    """How far it got, and who was still changing."""
+    growing = ", ".join(
+        f"{name} still grew by {rows:,} rows" for name, rows in sorted(error.growing.items())
+    )
+    total = sum(sum(each.values()) for each in error.rounds)
+    circle = " and ".join(str(name) for name in members)
+    return NotConverged(
+        f"{circle}: no fixed point after {len(error.rounds)} rounds, which added {total:,} rows: "
+        f"{growing}",
+        members=members,
+        hint="bound the values that grow, keep rows once with UNION, or raise "
+        "max_fixpoint_iterations; then ALTER STREAM TABLE … RESUME or refresh",
+    )

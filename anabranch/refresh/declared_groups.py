@@ -1,0 +1,146 @@
+"""Refresh groups as declarations: create and drop, and what is said when tables meet them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from anabranch.catalog import events, refresh_groups
+from anabranch.catalog.events import Event
+from anabranch.catalog.groups import Reads
+from anabranch.catalog.refresh_groups import RefreshGroup
+from anabranch.catalog.store import Connection
+from anabranch.errors import AlreadyExists, InvalidValue, Refused, UnknownName
+from anabranch.graph.notices import closed_diamonds, left_out, member_conflicts
+from anabranch.graph.order import Cycle, closure, topological
+from anabranch.graph.policies import Isolation
+from anabranch.names import TableName
+from anabranch.refresh.look import Look
+from anabranch.refresh.run import alike
+from anabranch.refresh.unit import look_now
+from anabranch.runtime import Runtime, Transaction
+
+
+def create_refresh_group(
+    runtime: Runtime,
+    name: str,
+    members: Sequence[TableName],
+    isolation: str,
+    snapshot_timeout_ms: int,
+) -> None:
+    """Declare that tables move together; checked against all other groups."""
+    if not name.strip():
+        raise InvalidValue("a refresh group needs a name")
+    if snapshot_timeout_ms < 0:
+        raise InvalidValue(
+            f"snapshot_timeout_ms {snapshot_timeout_ms} is negative", hint="0 means no limit"
+        )
+    level = read_isolation(isolation)
+
+    def act(tx: Transaction) -> None:
+        seen = look_now(runtime)
+        group = RefreshGroup(name, known(seen, members), level.value, snapshot_timeout_ms)
+        check(seen, group)
+        tx.later(lambda c, _: add(c, group))
+
+    runtime.write("create refresh group", act)
+
+
+def add(c: Connection, group: RefreshGroup) -> None:
+    """Checked again where nobody can come between."""
+    others = refresh_groups.all_groups(c)
+    if group.name in others:
+        raise AlreadyExists(
+            f"refresh group {group.name} exists already", hint="choose another name"
+        )
+    refuse_conflicts(group, others)
+    refresh_groups.add(c, group)
+
+
+def read_isolation(text: str) -> Isolation:
+    try:
+        return Isolation(text.strip().lower().replace(" ", "_"))
+    except ValueError:
+        raise InvalidValue(
+            f"{text!r} is not an isolation", hint="use repeatable_read or read_committed"
+        ) from None
+
+
+def known(seen: Look, members: Sequence[TableName]) -> tuple[TableName, ...]:
+    """The members as they are kept, each once."""
+    found = []
+    for member in members:
+        name = alike(member, seen.streams)
+        if name is None:
+            raise UnknownName(
+                f"there is no stream table {member}",
+                name=str(member),
+                known=[str(each) for each in seen.streams],
+            )
+        found.append(name)
+    different = tuple(dict.fromkeys(found))
+    if len(different) < 2:
+        raise InvalidValue("a refresh group needs at least two stream tables")
+    return different
+
+
+def check(seen: Look, group: RefreshGroup) -> None:
+    if group.name in seen.declared:
+        raise AlreadyExists(
+            f"refresh group {group.name} exists already", hint="choose another name"
+        )
+    refuse_conflicts(group, seen.declared)
+    refuse_circles(seen, group)
+
+
+def refuse_conflicts(group: RefreshGroup, others: Mapping[str, RefreshGroup]) -> None:
+    held = {name: each.members for name, each in others.items()}
+    for other, common in member_conflicts(group.members, held).items():
+        raise Refused(
+            f"{common[0]} is a member of refresh group {other}",
+            hint=f"DROP REFRESH GROUP {other}, or name all members in one group",
+        )
+
+
+def refuse_circles(seen: Look, group: RefreshGroup) -> None:
+    """Groups must have an order: none may wait for one that waits for it."""
+    groups = {**seen.declared, group.name: group}
+    home = {name: each.name for each in groups.values() for name in each.members}
+    waits: dict[str, set[str]] = {name: set() for name in groups}
+    for name, owner in home.items():
+        above = closure([name], seen.reads) - {name}
+        waits[owner] |= {home[each] for each in above if each in home} - {owner}
+    try:
+        topological(waits)
+    except Cycle as cycle:
+        raise Refused(
+            f"refresh groups would wait for each other: {cycle}",
+            hint="put their members into one group",
+        ) from cycle
+
+
+def drop_refresh_group(runtime: Runtime, name: str, *, if_exists: bool = False) -> None:
+    with runtime.store.writing() as c:
+        names = list(refresh_groups.all_groups(c))
+        if not refresh_groups.remove(c, name) and not if_exists:
+            raise UnknownName(f"there is no refresh group {name}", name=name, known=names)
+
+
+def leave_groups(c: Connection, name: TableName) -> None:
+    """A dropped table leaves its group; one member alone is no group."""
+    for group in refresh_groups.leave(c, name):
+        said = f"refresh group {group.name} ended: {name} was dropped and one member is left"
+        events.record(c, None, events.GROUP_ENDED, said)
+
+
+def notices(seen: Look, made: Sequence[TableName], after: Reads) -> list[Event]:
+    """What to say about tables that were made or got another query."""
+    declared = {name: group.members for name, group in seen.declared.items()}
+    found: dict[Event, None] = {}
+    for name in made:
+        for diamond in closed_diamonds(name, seen.reads, after):
+            said = f"{diamond}; they will be published together"
+            found[Event(diamond.convergence, events.DIAMOND, said)] = None
+        for each in left_out(name, after, declared):
+            hint = "add it to the group if it must show one version of both"
+            found[Event(name, events.LEFT_OUT, f"{each}; {hint}")] = None
+    return list(found)

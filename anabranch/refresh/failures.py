@@ -1,0 +1,126 @@
+"""What becomes of a table whose refresh failed: when it is tried again, and when it is given up.
+
+- What may pass by itself (a lost connection, bad rows) is tried again later and later: after about
+  1 s, 2 s, 4 s, ... up to a minute, each a little earlier by chance so that tables do not come in
+  step.  After `max_consecutive_errors` the table is suspended.
+- What stays wrong until somebody acts (an unknown column, a query that cannot be incremental) is tried
+  again when the table's query or anything it reads has changed.
+All of it is in the catalog, so that a restart remembers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from anabranch.catalog import events, streams, tables
+from anabranch.catalog.events import Event
+from anabranch.catalog.store import Connection
+from anabranch.catalog.streams import StreamTable
+from anabranch.errors import AnabranchError, DataError, InternalError, SystemFault
+from anabranch.model import Status
+from anabranch.names import TableName
+from anabranch.refresh.look import Look
+
+FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
+JITTER = 0.2
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The table whose refresh failed, and why; nothing of its set was published.
+
+    `members` are the tables that failed with it: a component that found no fixed point.
+    """
+
+    table: TableName
+    error: AnabranchError
+    duration_ms: int
+    members: tuple[TableName, ...] = ()
+
+    @property
+    def failed(self) -> tuple[TableName, ...]:
+        return self.members or (self.table,)
+
+
+def passes(error: AnabranchError) -> bool:
+    """Whether trying again may help although nobody did anything."""
+    return isinstance(error, (SystemFault, InternalError, DataError))
+
+
+def delay(errors: int, chance: float | None = None) -> float:
+    """Seconds to wait after so many failures in a row."""
+    spread = random.uniform(-JITTER, 0) if chance is None else chance
+    return float(min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(errors - 1, 10)) * (1 + spread))
+
+
+def mark(seen: Look, name: TableName) -> str:
+    """What the outcome of a refresh depends on: the query and the state of all it reads."""
+    stream = seen.streams[name]
+    parts = [stream.query, stream.refresh_mode.value]
+    parts += [f"{source}={seen.mark(source)}" for source in seen.reads.get(name, ())]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def hindrance(seen: Look, name: TableName, now: datetime) -> str | None:
+    """Why a table must not be refreshed now, in words for people."""
+    stream = seen.streams[name]
+    if stream.status is Status.SUSPENDED:
+        return f"{name} is suspended"
+    if stream.next_retry_at is not None and now < stream.next_retry_at:
+        seconds = (stream.next_retry_at - now).total_seconds()
+        return f"{name} failed and is tried again in {max(seconds, 0.1):.1f} s"
+    if stream.failed_mark is not None and stream.failed_mark == mark(seen, name):
+        return f"{name} failed and is not tried again until its query or a source changes"
+    return None
+
+
+def note(
+    c: Connection, seen: Look, failure: Failure, most: int | None, at: datetime | None = None
+) -> None:
+    """Write the failure down; `most` failures in a row suspend, if a limit is given."""
+    moment = at or tables.now()
+    for name in failure.failed:
+        stream = streams.get(c, name)
+        if stream is not None:
+            changes = after(seen, stream, failure, most, moment)
+            streams.change(c, name, **changes)
+            events.add(c, _event(stream, changes))
+
+
+def after(
+    seen: Look, stream: StreamTable, failure: Failure, most: int | None, moment: datetime
+) -> dict[str, Any]:
+    errors = stream.consecutive_errors + 1
+    again = passes(failure.error)
+    given_up = again and most is not None and errors >= most
+    known = stream.name in seen.streams
+    return {
+        "status": Status.SUSPENDED if given_up else Status.ERROR,
+        "consecutive_errors": errors,
+        "last_error": str(failure.error),
+        "next_retry_at": moment + timedelta(seconds=delay(errors)) if again else None,
+        "failed_mark": mark(seen, stream.name) if known and not again else None,
+    }
+
+
+def _event(stream: StreamTable, changes: dict[str, Any]) -> Sequence[Event]:
+    if changes["status"] is not Status.SUSPENDED:
+        return ()
+    said = (
+        f"suspended after {changes['consecutive_errors']} failures in a row; "
+        f"ALTER STREAM TABLE {stream.name} RESUME takes it in again"
+    )
+    return (Event(stream.name, events.SUSPENDED, said),)
+
+
+FORGIVEN: dict[str, Any] = {
+    "consecutive_errors": 0,
+    "last_error": None,
+    "next_retry_at": None,
+    "failed_mark": None,
+}

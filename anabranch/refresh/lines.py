@@ -1,0 +1,125 @@
+"""What a refresh leaves in the catalog, written in the transaction that publishes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anabranch.catalog import events, history, streams, tables
+from anabranch.catalog import views as view_rows
+from anabranch.catalog.groups import Group
+from anabranch.catalog.history import COMPLETED, FAILED, SKIPPED, Refresh
+from anabranch.catalog.store import Connection
+from anabranch.errors import PublishConflict
+from anabranch.model import Action, Status
+from anabranch.names import TableName
+from anabranch.refresh.apply import Outcome
+from anabranch.refresh.failures import FORGIVEN, Failure
+from anabranch.runtime import Transaction
+
+MANUAL = "manual"
+SCHEDULER = "scheduler"
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """Why a refresh happens: who asked, and in a tick the cut it may not read past."""
+
+    initiated_by: str = MANUAL
+    watermark: int | None = None
+
+    def line(self, table: TableName, action: Action, status: str, **facts: Any) -> Refresh:
+        return Refresh(
+            table,
+            action,
+            status,
+            initiated_by=self.initiated_by,
+            tick_watermark=self.watermark,
+            **facts,
+        )
+
+    def no_data(self, table: TableName) -> Refresh:
+        return self.line(table, Action.NO_DATA, COMPLETED, reason="no change in the sources")
+
+    def skipped(self, table: TableName, reason: str) -> Refresh:
+        return self.line(table, Action.SKIP, SKIPPED, reason=reason)
+
+    def failed(self, table: TableName, failure: Failure) -> Refresh:
+        """The failed table says why; the others of its set say whom they wait for."""
+        if table not in failure.failed:
+            return self.skipped(table, f"{failure.table} failed")
+        return self.line(
+            table, Action.SKIP, FAILED, error=str(failure.error), duration_ms=failure.duration_ms
+        )
+
+
+def write_lines(
+    c: Connection,
+    cut_id: int | None,
+    tx: Transaction,
+    done: Sequence[Outcome],
+    occasion: Occasion,
+    groups: Sequence[Group] = (),
+) -> list[Refresh]:
+    """Every outcome into the catalog; groups of which a table changed reach their next epoch."""
+    check_views(c, tx, done)
+    epochs = advance_epochs(c, groups, done) if cut_id is not None else {}
+    lines = []
+    for outcome in done:
+        write_outcome(c, outcome, epochs.get(outcome.table))
+        line = outcome.line(cut_id, occasion.initiated_by)
+        lines.append(
+            replace(line, tick_watermark=occasion.watermark, epoch=epochs.get(outcome.table))
+        )
+    history.add(c, lines)
+    events.add(c, [outcome.event for outcome in done if outcome.event is not None])
+    return lines
+
+
+def advance_epochs(
+    c: Connection, groups: Sequence[Group], done: Sequence[Outcome]
+) -> dict[TableName, int]:
+    """The new epoch of every member of a group that is published."""
+    moved = {outcome.table for outcome in done if outcome.changed}
+    published = [group for group in groups if moved.intersection(group.members)]
+    known = streams.epochs(c)
+    found: dict[TableName, int] = {}
+    for group in published:
+        epoch = 1 + max(known.get(name) or 0 for name in group.members)
+        found |= dict.fromkeys(group.members, epoch)
+    streams.set_epochs(c, found)
+    return found
+
+
+def check_views(c: Connection, tx: Transaction, done: Sequence[Outcome]) -> None:
+    """Views have no pointer to compare: one that was replaced meanwhile is noticed by its text."""
+    read = {name for outcome in done for name in outcome.reads if name in tx.world.views}
+    now = view_rows.all_views(c) if read else {}
+    for view in sorted(read):
+        if now.get(view) != tx.world.views[view]:
+            raise PublishConflict(
+                f"view {view} was changed by another process", hint="run it again"
+            )
+
+
+def write_outcome(c: Connection, outcome: Outcome, epoch: int | None) -> None:
+    """What the table has read, where it stands, and that it is well."""
+    name = outcome.table
+    stream = streams.get(c, name)
+    stays = stream is not None and stream.status is Status.SUSPENDED
+    streams.set_inputs(c, {name: outcome.inputs})
+    streams.set_frontiers(c, {name: outcome.frontier})
+    streams.set_dependencies(c, {name: outcome.reads})
+    values: Mapping[str, Any] = {} if epoch is None else {"epoch": epoch}
+    streams.change(
+        c,
+        name,
+        populated=True,
+        status=Status.SUSPENDED if stays else Status.ACTIVE,
+        fingerprint=outcome.fingerprint,
+        options=outcome.options,
+        last_refresh_at=tables.now(),
+        **FORGIVEN,
+        **values,
+    )

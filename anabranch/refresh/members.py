@@ -1,0 +1,107 @@
+"""Stage the members of a set that is published together: upstreams first, siblings side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+
+from anabranch.clusters import on_cluster
+from anabranch.errors import AnabranchError, InternalError, PublishConflict
+from anabranch.graph.components import Component
+from anabranch.names import TableName
+from anabranch.refresh.apply import Outcome, refresh_table
+from anabranch.refresh.failures import Failure
+from anabranch.refresh.look import Look
+from anabranch.refresh.parallel import side_by_side
+from anabranch.runtime import Runtime, Transaction
+
+Reading = Callable[[TableName], Transaction]  # what a member reads
+
+
+@dataclass
+class Staging:
+    """One attempt to stage some stream tables; `done` grows as members are finished."""
+
+    runtime: Runtime
+    tx: Transaction
+    seen: Look
+    reading: Reading | None = None
+    done: dict[TableName, Outcome] = field(default_factory=dict)
+    failure: Failure | None = None
+
+    def run(self, names: Sequence[TableName], executor: Executor | None = None) -> None:
+        """Refresh each into the stage, or say in `failure` who could not be."""
+        wanted = [name for name in names if name in self.seen.streams]  # others were dropped
+        parts = [
+            part for part in self.seen.components(wanted) if set(part.members).intersection(wanted)
+        ]
+        home = {name: part for part in parts for name in part.members}
+        after = {
+            part: {
+                home[up]
+                for name in part.members
+                for up in self.seen.reads.get(name, ())
+                if up in home and home[up] is not part
+            }
+            for part in parts
+        }
+        side_by_side(parts, after, self._refresh, executor)
+
+    def _refresh(self, part: Component[TableName]) -> bool:
+        """One component; False when it failed."""
+        if self.failure is not None:
+            return False
+        start = time.perf_counter()
+        for name in part.members:
+            self.runtime.progress("refresh_started", {"table": str(name)})
+        try:
+            outcomes = self._outcomes(part)
+        except PublishConflict:
+            raise
+        except Exception as error:
+            named = with_name(error, part.members[0])
+            failed = tuple(getattr(named, "members", ()))
+            self.failure = self.failure or Failure(part.members[0], named, _ms(start), failed)
+            return False
+        for outcome in outcomes:
+            self.done[outcome.table] = replace(outcome, duration_ms=_ms(start))
+            facts = {"action": outcome.action.value, "duration_ms": _ms(start)}
+            self.runtime.progress("refresh_finished", {"table": str(outcome.table), **facts})
+        return True
+
+    def _outcomes(self, part: Component[TableName]) -> list[Outcome]:
+        members = [self.seen.streams[name] for name in part.members]
+        tx = self.reading(part.members[0]) if self.reading else self.tx
+        with self.runtime.slots, on_cluster(self.runtime, tx, members[0]) as (runtime, here):
+            if part.cyclic:
+                from anabranch.refresh.component import refresh_component
+
+                return refresh_component(runtime, here, self.seen, members, self.done)
+            return [refresh_table(runtime, here, self.seen, members[0], self.done)]
+
+
+def with_name(error: Exception, table: TableName) -> AnabranchError:
+    """The error with the table's name; one that is not ours is a bug of ours."""
+    if not isinstance(error, AnabranchError):
+        found = InternalError(f"{table}: {type(error).__name__}: {error}")
+        found.__cause__ = error
+        return found
+    if str(table) not in error.message:
+        error.message = f"{table}: {error.message}"
+        error.args = (error.message,)
+    return error
+
+
+def stage_part(
+    runtime: Runtime, tx: Transaction, part: Sequence[TableName], seen: Look
+) -> tuple[list[Outcome], Failure | None]:
+    """Stage some stream tables, one after the other."""
+    staging = Staging(runtime, tx, seen)
+    staging.run(part)
+    return list(staging.done.values()), staging.failure
+
+
+def _ms(start: float) -> int:
+    return round((time.perf_counter() - start) * 1000)

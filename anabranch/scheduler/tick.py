@@ -1,0 +1,149 @@
+"""A tick: one pass of the scheduler over all consistency groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from anabranch.catalog import events, history, tables
+from anabranch.catalog.groups import Group
+from anabranch.errors import Refused
+from anabranch.graph.policies import SchedulePolicy
+from anabranch.refresh.lines import SCHEDULER, Occasion
+from anabranch.refresh.parallel import side_by_side
+from anabranch.refresh.unit import Pass, Result, Unit, Verdict, look_now
+from anabranch.runtime import Runtime
+from anabranch.scheduler.due import BY_HAND, NOT_DUE, Agenda, after
+
+QUIET = (BY_HAND, NOT_DUE)  # reasons to wait that are no news
+
+
+def never() -> bool:
+    return False
+
+
+class Scheduler:
+    """Refreshes what is due, and remembers what it has said so as not to say it every second."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self._said: dict[object, str] = {}  # by group: why it waits, as written into history
+        self._late: set[object] = set()
+
+    def tick(
+        self, stopped: Callable[[], bool] = never, abandoned: Callable[[], bool] = never
+    ) -> list[dict[str, Any]]:
+        """One dict per group; `stopped` begins no more groups, `abandoned` publishes none."""
+        runtime = self.runtime
+        if runtime.transaction is not None:
+            raise Refused("a tick cannot run inside a transaction", hint="tick after it")
+        seen = look_now(runtime)
+        settings = runtime.settings
+        pinned = settings.tick_watermark_enabled
+        work = Pass(
+            runtime,
+            Occasion(SCHEDULER, seen.cut_id if pinned else None),
+            pinned=pinned,
+            patient=False,
+            seen=seen,
+            executor=runtime.members if settings.parallelism > 1 else None,
+            abandoned=abandoned,
+            most_errors=settings.max_consecutive_errors,
+        )
+        agenda = Agenda(seen, tables.now(), SchedulePolicy(settings.diamond_schedule_policy))
+        found: dict[Group, Result] = {}
+        for group in agenda.groups:
+            reason = agenda.waits(group)
+            if reason is not None:
+                found[group] = Result(Unit((group,)), Verdict.SKIPPED, reason)
+        due = [group for group in agenda.groups if group not in found]
+        self._refresh(work, due, found, stopped)
+        self._report(work, agenda, found)
+        return [shown(found[group]) for group in agenda.groups]
+
+    def _refresh(
+        self,
+        work: Pass,
+        due: Sequence[Group],
+        found: dict[Group, Result],
+        stopped: Callable[[], bool],
+    ) -> None:
+        stale = set(work.seen.stale([name for group in due for name in group.members]))
+        idle = [group for group in due if not stale.intersection(group.members)]
+        self._idle(work, idle, found)
+        busy = [group for group in due if group not in found]
+
+        def refresh(group: Group) -> bool:
+            unit = Unit((group,))
+            if stopped():
+                found[group] = Result(unit, Verdict.SKIPPED, "stopped")
+            else:
+                found[group] = work.refresh(unit)
+            return True
+
+        executor = self.runtime.coordinators if self.runtime.settings.parallelism > 1 else None
+        side_by_side(busy, after(busy, work.seen), refresh, executor)
+
+    def _idle(self, work: Pass, groups: Iterable[Group], found: dict[Group, Result]) -> None:
+        """Nothing changed: one statement for all, and one line of history until something does."""
+        idle = {
+            group: Result(Unit((group,)), Verdict.NO_DATA, "no change in the sources")
+            for group in groups
+        }
+        found |= idle
+        news = [group for group in idle if self._said.get(group.id) != Verdict.NO_DATA.value]
+        work.idle([name for group in news for name in group.members])
+        others = [group for group in idle if group not in set(news)]
+        work.idle([name for group in others for name in group.members], say=False)
+
+    def _report(self, work: Pass, agenda: Agenda, found: dict[Group, Result]) -> None:
+        """What is new: groups that wait for another reason than before, or are too slow."""
+        lines, notes = [], []
+        for group, result in found.items():
+            reason = result.reason or ""
+            waits = result.verdict is Verdict.SKIPPED and not reason.startswith(QUIET)
+            if waits and self._said.get(group.id) != kind(reason):
+                lines += [work.occasion.skipped(name, reason) for name in group.members]
+            if result.verdict is Verdict.NO_DATA:
+                self._said[group.id] = Verdict.NO_DATA.value
+            elif waits or result.verdict is not Verdict.SKIPPED:
+                self._said[group.id] = kind(reason)
+            notes += self._lateness(agenda, group, result)
+        if lines or notes:
+            with self.runtime.store.writing() as c:
+                history.add(c, lines)
+                events.add(c, notes)
+
+    def _lateness(self, agenda: Agenda, group: Group, result: Result) -> list[events.Event]:
+        """A group that takes longer than its schedule: said once, until it is in time again."""
+        interval = agenda.interval(group)
+        if interval is None or result.verdict is not Verdict.PUBLISHED:
+            return []
+        if result.duration_ms <= interval * 1000:
+            self._late.discard(group.id)
+            return []
+        if group.id in self._late:
+            return []
+        self._late.add(group.id)
+        said = (
+            f"behind schedule: a refresh took {result.duration_ms / 1000:.1f} s, "
+            f"and one is due every {interval:g} s"
+        )
+        return [events.Event(group.id, events.BEHIND, said)]
+
+
+def kind(reason: str) -> str:
+    """A reason without its numbers: a countdown is not news."""
+    return "".join(each for each in reason if not each.isdigit())
+
+
+def shown(result: Result) -> dict[str, Any]:
+    group = result.unit.groups[0]
+    return {
+        "group_id": str(group.id),
+        "members": [str(name) for name in group.members],
+        "outcome": result.verdict.value,
+        "reason": result.reason,
+        "cut_id": result.cut_id,
+        "duration_ms": result.duration_ms,
+    }

@@ -1,0 +1,66 @@
+"""When a failed table is tried again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from anabranch.errors import (
+    AnabranchError,
+    DataError,
+    InternalError,
+    NotIncremental,
+    SchemaError,
+    Unreachable,
+    UserError,
+)
+from anabranch.model import Status
+from anabranch.refresh.failures import LONGEST_DELAY, Failure, after, delay, mark, passes
+from tests.unit.scheduler.looks import NOW, name, seen
+
+
+def test_delays_grow_to_a_bound() -> None:
+    assert [delay(errors, 0) for errors in (1, 2, 3, 4)] == [1, 2, 4, 8]
+    assert delay(1000, 0) == LONGEST_DELAY
+    assert all(0.8 <= delay(1) <= 1 for _ in range(100))
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        (DataError("division by zero"), True),
+        (Unreachable("gone"), True),
+        (InternalError("bug"), True),
+        (UserError("unknown"), False),
+        (SchemaError("dropped"), False),
+        (NotIncremental("never"), False),
+    ],
+)
+def test_who_is_tried_again(error: AnabranchError, again: bool) -> None:
+    assert passes(error) is again
+
+
+def test_what_is_written_down() -> None:
+    look = seen({"b": "a"}, b={"consecutive_errors": 1})
+    table = name("b")
+    stream = look.streams[table]
+    lost = after(look, stream, Failure(table, Unreachable("gone"), 5), 3, NOW)
+    assert (lost["status"], lost["consecutive_errors"], lost["failed_mark"]) == (
+        Status.ERROR,
+        2,
+        None,
+    )
+    assert timedelta(seconds=1.6) <= lost["next_retry_at"] - NOW <= timedelta(seconds=2)
+    final = after(look, stream, Failure(table, UserError("unknown"), 5), 1, NOW)
+    assert (final["status"], final["next_retry_at"]) == (Status.ERROR, None)
+    assert final["failed_mark"] == mark(look, table)
+
+
+def test_the_limit_suspends_but_only_where_there_is_one() -> None:
+    look = seen({"b": "a"}, b={"consecutive_errors": 2})
+    stream = look.streams[name("b")]
+    failure = Failure(name("b"), DataError("division by zero"), 5)
+    assert after(look, stream, failure, 3, NOW)["status"] is Status.SUSPENDED
+    assert after(look, stream, failure, 4, NOW)["status"] is Status.ERROR
+    assert after(look, stream, failure, None, NOW)["status"] is Status.ERROR
