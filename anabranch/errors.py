@@ -7,13 +7,16 @@ AnabranchError
 │   ├── AlreadyExists         a name that is taken
 │   ├── InvalidValue          a setting, duration, option or value of the wrong form
 │   ├── Unsupported           a statement or type that Anabranch does not take
+│   ├── NotCompiled           a project with mistakes (carries all of them)
 │   └── DataError             the data broke a query: division by zero, failed cast, NULL in NOT NULL
 ├── SchemaError               a source changed so that a query no longer fits: not retried, exit code 1
 ├── Refused                   the request is clear but must not be done: exit code 2
 │   ├── NotIncremental        DIFFERENTIAL asked for a query that is not incremental
+│   ├── NotConverged          a circle of stream tables found no fixed point (carries its members)
 │   └── BaseExpired           the snapshot a delta starts from is gone
 ├── SystemFault               the world failed: retried, exit code 3
 │   ├── PublishConflict       another process published first
+│   ├── SparkLost             the Spark session ended: start the process anew
 │   └── Unreachable           catalog or warehouse cannot be reached, or is not ours
 └── InternalError             a bug in Anabranch: the refresh stops, nothing is published
 """
@@ -21,7 +24,7 @@ AnabranchError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 
 
@@ -78,6 +81,7 @@ class SqlSyntaxError(UserError):
     ) -> None:
         self.line = line
         self.column = column
+        self.plain = message  # without the place
         if line is not None and column is not None:
             message = f"{message} (line {line}, column {column})\n{caret(text, line, column)}"
         super().__init__(message.rstrip(), hint=hint)
@@ -102,6 +106,14 @@ class Unsupported(UserError):
     pass
 
 
+class NotCompiled(UserError):
+    """Every mistake of a project, each with its place."""
+
+    def __init__(self, message: str, *, problems: Sequence[object] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
 class DataError(UserError):
     pass
 
@@ -122,11 +134,25 @@ class BaseExpired(Refused):
     pass
 
 
+class NotConverged(Refused):
+    """A circle of stream tables that still changed after its last round."""
+
+    def __init__(
+        self, message: str, *, members: Sequence[object] = (), hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.members = tuple(members)
+
+
 class SystemFault(AnabranchError):
     kind = Kind.SYSTEM
 
 
 class PublishConflict(SystemFault):
+    pass
+
+
+class SparkLost(SystemFault):
     pass
 
 

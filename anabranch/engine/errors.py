@@ -12,10 +12,10 @@ from anabranch.errors import (
     AnabranchError,
     DataError,
     InternalError,
+    SparkLost,
     SqlSyntaxError,
     SystemFault,
     UnknownName,
-    Unreachable,
     Unsupported,
     UserError,
 )
@@ -91,6 +91,8 @@ def translated(labels: Mapping[str, str] | None = None) -> Iterator[None]:
 
 def translate(error: BaseException, labels: Mapping[str, str]) -> AnabranchError | None:
     """The error of ours that says the same, or None for an error that is not Spark's."""
+    if is_lost(error):
+        return SparkLost("the Spark session ended", hint="start the process anew")
     text = relabel(whole_text(error), labels)
     if not isinstance(error, PySparkException) and not _foreign(error):
         return None
@@ -127,10 +129,15 @@ def _judge(condition: str, parameters: Mapping[str, str], text: str) -> Anabranc
     if "OutOfMemoryError" in text:
         return SystemFault("Spark ran out of memory", hint="raise spark.conf.spark.driver.memory")
     if "SparkContext was shut down" in text or "stopped SparkContext" in text:
-        return Unreachable("Spark has stopped")
+        return SparkLost("the Spark session ended", hint="start the process anew")
     if base and not base.startswith("INTERNAL_ERROR"):
         return UserError(message)
     return SystemFault(message)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether there is no Spark any more that could answer."""
+    return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
 
 
 def _foreign(error: BaseException) -> bool:

@@ -10,7 +10,7 @@ import threading
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
@@ -118,7 +118,8 @@ class Spark:
         for other in others:
             other.stop()
         if session is not None and self._given is None:
-            session.stop()
+            with suppress(ConnectionError, EOFError):  # it may be gone already
+                session.stop()
 
     @contextmanager
     def pool(self, name: str) -> Iterator[None]:
@@ -251,7 +252,9 @@ def launch(settings: Mapping[str, Any]) -> SparkSession:
 
 def launch_context(conf: SparkConf, log: IO[bytes] | None) -> SparkContext:
     launch_gateway = import_module("pyspark.java_gateway").launch_gateway  # untyped
-    quiet = {} if log is None else {"stdout": log, "stderr": log}
+    # A session of its own: signals for us, such as Ctrl-C, are not for Spark; it ends with its stdin.
+    kept: dict[str, Any] = {"start_new_session": True}
+    quiet = kept if log is None else {**kept, "stdout": log, "stderr": log}
     try:
         gateway = launch_gateway(conf=conf, popen_kwargs=quiet)
         return SparkContext(conf=conf, gateway=gateway)

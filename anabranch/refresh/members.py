@@ -8,7 +8,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from anabranch.clusters import on_cluster
-from anabranch.errors import AnabranchError, InternalError, PublishConflict
+from anabranch.engine.errors import is_lost
+from anabranch.errors import AnabranchError, InternalError, PublishConflict, SparkLost
 from anabranch.graph.components import Component
 from anabranch.names import TableName
 from anabranch.refresh.apply import Outcome, refresh_table
@@ -84,6 +85,8 @@ class Staging:
 
 def with_name(error: Exception, table: TableName) -> AnabranchError:
     """The error with the table's name; one that is not ours is a bug of ours."""
+    if is_lost(error):
+        return SparkLost(f"{table}: the Spark session ended", hint="start the process anew")
     if not isinstance(error, AnabranchError):
         found = InternalError(f"{table}: {type(error).__name__}: {error}")
         found.__cause__ = error

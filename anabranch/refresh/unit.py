@@ -25,7 +25,7 @@ from anabranch.refresh.apply import Outcome
 from anabranch.refresh.failures import Failure
 from anabranch.refresh.lines import Occasion, write_lines
 from anabranch.refresh.look import Look, look
-from anabranch.refresh.members import Reading, Staging
+from anabranch.refresh.members import Reading, Staging, with_name
 from anabranch.runtime import ATTEMPTS, Runtime, Transaction
 from anabranch.world import World
 
@@ -131,6 +131,9 @@ class Pass:
                     return self.failed(unit, Failure(unit.members[-1], conflict, 0), self.look())
                 self.look_again()
                 unit = asked_for(self.seen, unit.members)  # a view may have changed what is read
+            except Exception as error:  # of the publish: others must not suffer from it
+                named = with_name(error, unit.members[-1])
+                return self.failed(unit, Failure(unit.members[-1], named, 0), self.look())
         raise InternalError("unreachable")
 
     def _leased(self, unit: Unit) -> Result:
@@ -148,12 +151,12 @@ class Pass:
             staging = Staging(self.runtime, tx, seen, self._reading(unit, tx))
             stale = seen.stale([name for name in unit.members if name in seen.streams])
             staging.run(stale, self.executor)
-            if staging.failure is not None:
-                tx.abandon()
-                return self.failed(unit, staging.failure, seen)
             if self.abandoned():
                 tx.abandon()
                 return Result(unit, Verdict.SKIPPED, "abandoned")
+            if staging.failure is not None:
+                tx.abandon()
+                return self.failed(unit, staging.failure, seen)
             return self._publish(unit, lease, tx, staging.done)
         except BaseException:
             tx.abandon()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch.catalog import cuts
-from anabranch.errors import SystemFault
+from anabranch.errors import SparkLost, SystemFault
 from anabranch.runtime import Runtime
 from anabranch.scheduler.tick import Scheduler, never
 
@@ -39,6 +39,8 @@ def run(
         try:
             results = scheduler.tick(stop.is_set, abandoned)
             cut = newest(runtime)
+        except SparkLost:
+            raise  # this process cannot go on, another can
         except SystemFault as fault:
             faults += 1
             pause = min(LONGEST_PAUSE, 2.0 ** min(faults, 10))

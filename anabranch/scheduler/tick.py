@@ -7,7 +7,7 @@ from typing import Any
 
 from anabranch.catalog import events, history, tables
 from anabranch.catalog.groups import Group
-from anabranch.errors import Refused
+from anabranch.errors import Refused, SparkLost
 from anabranch.graph.policies import SchedulePolicy
 from anabranch.refresh.lines import SCHEDULER, Occasion
 from anabranch.refresh.parallel import side_by_side
@@ -59,6 +59,9 @@ class Scheduler:
         due = [group for group in agenda.groups if group not in found]
         self._refresh(work, due, found, stopped)
         self._report(work, agenda, found)
+        for result in found.values():
+            if result.failure is not None and isinstance(result.failure.error, SparkLost):
+                raise result.failure.error
         return [shown(found[group]) for group in agenda.groups]
 
     def _refresh(
