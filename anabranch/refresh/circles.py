@@ -92,12 +92,13 @@ def _not_monotone(world: World, name: TableName, definition: Definition, broken:
         dict.fromkeys(definition.sources, nothing),
         {view: world.views[view] for view in definition.views},
     )
-    source, start = place_below(reach, broken.table, broken.operator)
-    line, column = source.position(start)
+    below = place_below(reach, broken.table, broken.operator)
+    source = below.source
+    line, column = source.position(below.start)
     where = f"in view {source.view}, " if source.view else ""
     return Refused(
-        f"{name} reads {broken.table}, which is in a circle with it, below "
-        f"{broken.operator.value} ({where}line {line}, column {column})\n"
+        f"{name} reads {broken.table}, which is in a circle with it, "
+        f"{below.operator.value} ({where}line {line}, column {column})\n"
         f"{caret(source.text, line, column)}",
         hint="in a circle more rows must never take rows away: "
         "put this into a stream table that reads the circle from outside",

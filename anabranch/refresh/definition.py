@@ -19,9 +19,9 @@ from anabranch.plan.nodes import Given, Item, Node, Project, Scan
 from anabranch.refresh.fingerprint import fingerprint, texts
 from anabranch.sql.lower import Lowered, lower
 from anabranch.sql.moments import Moment, is_timely, pinned
+from anabranch.sql.predicates import is_beyond_spark
 from anabranch.sql.relation import TypesOf
 from anabranch.sql.render import to_sql
-from anabranch.sql.subqueries import is_beyond_spark
 from anabranch.sql.support import Obstacle
 from anabranch.sql.tables import tables_of
 from anabranch.world import World

@@ -24,8 +24,8 @@ from anabranch.refresh.look import Look, look
 from anabranch.refresh.run import alike
 from anabranch.runtime import Runtime
 from anabranch.sql.moments import Moment, pinned
+from anabranch.sql.predicates import is_beyond_spark
 from anabranch.sql.render import to_sql
-from anabranch.sql.subqueries import is_beyond_spark
 from anabranch.sql.tables import rebind, tables_of
 from anabranch.world import World
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from anabranch.errors import SqlSyntaxError
@@ -15,8 +15,11 @@ _OPENING = {"(": ")", "[": "]", "{": "}"}
 
 
 class Cursor:
-    def __init__(self, passage: Passage) -> None:
+    """`home` are the database and schema that names of fewer parts are seen from."""
+
+    def __init__(self, passage: Passage, home: tuple[str, ...] = ()) -> None:
         self.passage = passage
+        self.home = home
         self.tokens = passage.tokens()
         self.index = 0
 
@@ -79,7 +82,11 @@ class Cursor:
         return tuple(parts)
 
     def table_name(self) -> TableName:
-        return TableName.of(*self.parts("a table name"))
+        return self.absolute(self.parts("a table name"))
+
+    def absolute(self, parts: Sequence[str]) -> TableName:
+        missing = max(0, 3 - len(parts))
+        return TableName.of(*self.home[:missing], *parts)
 
     def string(self, what: str = "a 'string'") -> str:
         if self.token.sort is not Sort.STRING:

@@ -10,11 +10,11 @@ from sqlglot import exp
 from anabranch.plan.exprs import Expr, Tree
 from anabranch.plan.nodes import Generate, Node
 from anabranch.sql import functions
+from anabranch.sql.correlation import Lowering
 from anabranch.sql.obstacles import is_aggregate
 from anabranch.sql.relation import Names, Place, Stop
 from anabranch.sql.resolve import Resolver, resolved
 from anabranch.sql.scope import Field, Scope
-from anabranch.sql.subqueries import Lowering
 
 
 def is_generator(tree: Tree) -> bool:

@@ -17,10 +17,11 @@ from anabranch.plan.nodes import (
     UnionAll,
     same_columns,
 )
+from anabranch.sql.correlation import Lowering
+from anabranch.sql.predicates import is_subquery
 from anabranch.sql.relation import Names, Place, Stop
 from anabranch.sql.resolve import Resolver
 from anabranch.sql.scope import Scope, Side, common_names, using
-from anabranch.sql.subqueries import Lowering, is_subquery
 
 FromItem = tuple[Node, Scope]
 

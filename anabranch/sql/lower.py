@@ -32,6 +32,7 @@ from anabranch.plan.nodes import (
 )
 from anabranch.plan.rewrites import simplify
 from anabranch.plan.walk import transform, walk
+from anabranch.sql.correlation import Around, lowered, with_lateral
 from anabranch.sql.generators import generated
 from anabranch.sql.joins import joined
 from anabranch.sql.obstacles import find_obstacles
@@ -55,7 +56,6 @@ from anabranch.sql.scope import Field, Scope
 from anabranch.sql.select import select
 from anabranch.sql.set_operations import except_, intersect
 from anabranch.sql.source_text import SourceText
-from anabranch.sql.subqueries import Around, lowered, with_lateral
 from anabranch.sql.support import Obstacle
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
 
-from anabranch.errors import SqlSyntaxError, Unsupported, did_you_mean
+from anabranch.errors import SqlSyntaxError, Unsupported, UserError, did_you_mean
 from anabranch.sql.tokens import Place, Sort, Token, place, syntax_error, tokenize
 
 DIALECT = "spark"
@@ -68,8 +69,23 @@ def split(text: str) -> list[Passage]:
 
 
 def parse_query(text: str | Passage) -> exp.Query:
-    """The tree of SELECT, VALUES, WITH …, a set operation or a query in brackets."""
+    """The tree of SELECT, VALUES, WITH …, a set operation or a query in brackets.
+
+    Trees of the last few texts are shared: look, do not change.
+    """
     passage = Passage.of(text)
+    try:
+        return _shared_tree(passage.text)
+    except UserError:
+        return _parse_query(passage)  # says it again, at its place in the whole text
+
+
+@lru_cache(maxsize=16)  # a query is checked, then searched for tables: one parse does for both
+def _shared_tree(text: str) -> exp.Query:
+    return _parse_query(Passage.of(text))
+
+
+def _parse_query(passage: Passage) -> exp.Query:
     tokens = passage.tokens()
     first = tokens[0]
     if not any(first.says(word) for word in QUERY_WORDS):

@@ -6,11 +6,11 @@ from sqlglot import exp
 
 from anabranch.plan.exprs import Expr, Tree, call, cast, column, is_not_null
 from anabranch.plan.nodes import Filter, Item, Node, Project, UnionAll
+from anabranch.sql.correlation import Lowering
 from anabranch.sql.grouping import Groups, grouped
 from anabranch.sql.relation import Names, Output, Place, Relation, Stop
 from anabranch.sql.resolve import Resolver, resolved
 from anabranch.sql.scope import Scope
-from anabranch.sql.subqueries import Lowering
 
 
 def pivoted(

@@ -48,7 +48,18 @@ def bounds(
         tree = parse_expression(condition)
     except UserError:
         return ()
-    return _Judge(condition, columns, alias, zone).bounds(tree)
+    return tree_bounds(tree, condition, columns, alias, zone)
+
+
+def tree_bounds(
+    tree: exp.Expr,
+    text: str,
+    columns: Columns,
+    alias: str | None,
+    zone: timezone | None = timezone.utc,
+) -> tuple[Bound, ...]:
+    """The same for a condition that was read already; `text` is what it was read from."""
+    return _Judge(text, columns, alias, zone).bounds(tree)
 
 
 class _Judge:

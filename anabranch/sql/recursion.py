@@ -10,8 +10,8 @@ from sqlglot import exp
 from anabranch.delta.recursive import not_linear
 from anabranch.plan.exprs import Tree, cast, column
 from anabranch.plan.nodes import Again, Item, Node, Project, Recursive, UnionAll
+from anabranch.sql.correlation import Lowering
 from anabranch.sql.relation import Cte, Output, Relation, Stop, column_aliases
-from anabranch.sql.subqueries import Lowering
 
 
 def names_itself(cte: exp.CTE) -> bool:

@@ -12,24 +12,22 @@ from sqlglot import exp
 
 from anabranch.plan.exprs import Expr, Tree, column, unwrapped
 from anabranch.plan.nodes import Aggregate, Filter, Item, Join, Node, OneRow, Project, same_columns
+from anabranch.sql.correlation import Around, Lowering
 from anabranch.sql.generators import without_generators
 from anabranch.sql.grouping import Grouped, grouped, groups, is_grouped
 from anabranch.sql.obstacles import is_aggregate, mark_window_calls
 from anabranch.sql.ordering import Limit, Sorted, limit_of, sorted_by, top
-from anabranch.sql.relation import Domain, Names, Place, Relation, Selected, Stop
-from anabranch.sql.resolve import Resolver
-from anabranch.sql.subqueries import (
-    Around,
-    Lowering,
+from anabranch.sql.predicates import (
     Pending,
-    applied,
     conditions,
     is_subquery,
-    kept,
     pending,
     positive,
     taken_out,
 )
+from anabranch.sql.relation import Domain, Names, Place, Relation, Selected, Stop
+from anabranch.sql.resolve import Resolver
+from anabranch.sql.subqueries import applied, kept
 from anabranch.sql.windows import inexact_calls, named_windows, with_windows
 
 _WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")

@@ -207,6 +207,19 @@ class Resume:
     pass
 
 
+@dataclass(frozen=True)
+class CreateRefreshGroup(Statement):
+    name: str
+    members: tuple[TableName, ...]
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class DropRefreshGroup(Statement):
+    name: str
+    if_exists: bool = False
+
+
 StreamTableChange = SetSchedule | SetRefreshMode | SetQuery | SetOptions | Suspend | Resume
 
 
@@ -253,6 +266,71 @@ class ShowTables(Statement):
 @dataclass(frozen=True)
 class Describe(Statement):
     name: TableName
+
+
+@dataclass(frozen=True)
+class CreateCluster(Statement):
+    """A scheduler pool of the session at hand, or the address of a Spark Connect server."""
+
+    name: str
+    pool: str | None = None
+    address: str | None = None
+    settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropCluster(Statement):
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateIndex(Statement):
+    """A copy of the table, sorted by some columns."""
+
+    name: str
+    table: TableName
+    columns: tuple[str, ...]
+    cluster: str | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropIndex(Statement):
+    name: str
+    table: TableName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class Comment(Statement):
+    """`COMMENT ON TABLE t IS '…'`, or on a column of it; None takes the comment away."""
+
+    table: TableName
+    text: str | None
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that a test gives or expects; without `columns` the query names them."""
+
+    query: str
+    columns: tuple[str, ...] | None = None
+    query_at: Place = field(default=START, compare=False)
+
+
+@dataclass(frozen=True)
+class CreateTest(Statement):
+    """What an object gives over mock inputs; `expect` is None when no row is expected."""
+
+    name: str
+    table: TableName | None
+    given: tuple[tuple[TableName, Rows], ...]
+    expect: Rows | None
+    at: Place = field(default=START, compare=False)
 
 
 @dataclass(frozen=True)

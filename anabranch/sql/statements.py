@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from anabranch.errors import Unsupported, did_you_mean
+from anabranch.sql.cluster_ddl import create_cluster, create_index, drop_cluster, drop_index
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.dml import delete, insert, update
+from anabranch.sql.group_ddl import create_refresh_group, drop_refresh_group
 from anabranch.sql.merge import merge
 from anabranch.sql.parse import QUERY_WORDS, Passage, check_query, split
+from anabranch.sql.project_ddl import comment, create_test
 from anabranch.sql.statement_records import (
     CALCULATED,
     AddColumn,
@@ -16,13 +19,19 @@ from anabranch.sql.statement_records import (
     AlterTable,
     Assignments,
     ColumnDef,
+    Comment,
+    CreateCluster,
+    CreateIndex,
     CreateStreamTable,
     CreateTable,
     CreateTableAs,
+    CreateTest,
     CreateView,
     Delete,
     Describe,
+    DropCluster,
     DropColumn,
+    DropIndex,
     DropStreamTable,
     DropTable,
     DropView,
@@ -64,13 +73,19 @@ __all__ = [
     "AlterTable",
     "Assignments",
     "ColumnDef",
+    "Comment",
+    "CreateCluster",
+    "CreateIndex",
     "CreateStreamTable",
     "CreateTable",
     "CreateTableAs",
+    "CreateTest",
     "CreateView",
     "Delete",
     "Describe",
+    "DropCluster",
     "DropColumn",
+    "DropIndex",
     "DropStreamTable",
     "DropTable",
     "DropView",
@@ -101,7 +116,8 @@ SETTINGS_PREFIX = "anabranch."
 TRANSACTION_HINT = "write several changes as one with `with ab.transaction(): …`"
 POSSIBLE = (
     "SELECT, INSERT, UPDATE, DELETE, MERGE, CREATE/ALTER/DROP TABLE, CREATE/DROP VIEW, "
-    "CREATE/ALTER/DROP/REFRESH/EXPLAIN STREAM TABLE, SHOW TABLES, DESCRIBE, SET anabranch.…"
+    "CREATE/ALTER/DROP/REFRESH/EXPLAIN STREAM TABLE, CREATE/DROP REFRESH GROUP, "
+    "CREATE/DROP CLUSTER, CREATE/DROP INDEX, SHOW TABLES, DESCRIBE, SET anabranch.…"
 )
 HINTS = {  # statements people try, and what to do instead
     "BEGIN": TRANSACTION_HINT,
@@ -113,15 +129,15 @@ HINTS = {  # statements people try, and what to do instead
     "TABLE": "write SELECT * FROM …",
     "CACHE": None, "UNCACHE": None, "ANALYZE": None, "OPTIMIZE": None, "VACUUM": None,
     "GRANT": None, "REVOKE": None, "CALL": None, "LOAD": None, "MSCK": None, "DECLARE": None,
-    "EXECUTE": None, "COMMENT": None, "REPLACE": "write CREATE OR REPLACE …",
+    "EXECUTE": None, "REPLACE": "write CREATE OR REPLACE …",
 }  # fmt: skip
 SCHEMA_HINT = "schemas are made on first use: write CREATE TABLE schema.table …"
 VIEW_HINT = "possible: CREATE VIEW, CREATE STREAM TABLE"
 
 
-def parse_statement(text: str | Passage) -> Statement:
-    """Read one statement; a closing `;` is fine."""
-    cursor = Cursor(_only_piece(text) if isinstance(text, str) else text)
+def parse_statement(text: str | Passage, home: tuple[str, ...] = ()) -> Statement:
+    """Read one statement; a closing `;` is fine.  `home`: where names of fewer parts are at home."""
+    cursor = Cursor(_only_piece(text) if isinstance(text, str) else text, home)
     first = cursor.token
     if cursor.at_any(*QUERY_WORDS):
         check_query(cursor.passage)
@@ -158,8 +174,12 @@ def _create(cursor: Cursor) -> Statement:
     or_replace = cursor.accept("OR", "REPLACE")
     readers: Mapping[tuple[str, ...], Callable[[Cursor, bool], Statement]] = {
         ("STREAM", "TABLE"): create_stream_table,
+        ("REFRESH", "GROUP"): create_refresh_group,
         ("TABLE",): create_table,
         ("VIEW",): create_view,
+        ("CLUSTER",): create_cluster,
+        ("INDEX",): create_index,
+        ("TEST",): create_test,
     }
     for words, read in readers.items():
         if cursor.accept(*words):
@@ -168,7 +188,7 @@ def _create(cursor: Cursor) -> Statement:
                     cursor.token.start, "OR REPLACE and IF NOT EXISTS do not go together"
                 )
             return read(cursor, or_replace)
-    raise _not_made(cursor, "CREATE", "TABLE, VIEW or STREAM TABLE")
+    raise _not_made(cursor, "CREATE", "TABLE, VIEW, STREAM TABLE, REFRESH GROUP, CLUSTER or INDEX")
 
 
 def _alter(cursor: Cursor) -> Statement:
@@ -182,26 +202,31 @@ def _alter(cursor: Cursor) -> Statement:
 def _drop(cursor: Cursor) -> Statement:
     if cursor.accept("STREAM", "TABLE"):
         return drop_stream_table(cursor)
+    if cursor.accept("REFRESH", "GROUP"):
+        return drop_refresh_group(cursor)
     if cursor.accept("TABLE"):
         return drop_table(cursor)
     if cursor.accept("VIEW"):
         return drop_view(cursor)
-    raise _not_made(cursor, "DROP", "TABLE, VIEW or STREAM TABLE")
+    if cursor.accept("CLUSTER"):
+        return drop_cluster(cursor)
+    if cursor.accept("INDEX"):
+        return drop_index(cursor)
+    raise _not_made(cursor, "DROP", "TABLE, VIEW, STREAM TABLE, REFRESH GROUP, CLUSTER or INDEX")
 
 
 def _not_made(cursor: Cursor, verb: str, possible: str) -> Exception:
     """Why CREATE, ALTER or DROP of this thing is not done."""
     if cursor.token.sort is not Sort.WORD:
         return cursor.error(possible)
-    for later in (("REFRESH", "GROUP"), ("INDEX",)):
-        if cursor.at(*later):
-            return Unsupported(f"{verb} {' '.join(later)} is not available yet")
     what = cursor.token.text.upper()
     if what in ("SCHEMA", "DATABASE", "NAMESPACE"):
         return Unsupported(f"{verb} {what} is not supported", hint=SCHEMA_HINT)
     if what in ("TEMP", "TEMPORARY", "GLOBAL", "MATERIALIZED", "EXTERNAL", "FUNCTION"):
         return Unsupported(f"{verb} {what} … is not supported", hint=VIEW_HINT)
-    return cursor.error(possible, did_you_mean(what, ["TABLE", "VIEW", "STREAM"]))
+    return cursor.error(
+        possible, did_you_mean(what, ["TABLE", "VIEW", "STREAM", "CLUSTER", "INDEX"])
+    )
 
 
 def _truncate(cursor: Cursor) -> Statement:
@@ -266,6 +291,7 @@ READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "DELETE": delete,
     "MERGE": merge,
     "TRUNCATE": _truncate,
+    "COMMENT": comment,
     "REFRESH": refresh,
     "EXPLAIN": explain,
     "SET": _set,

@@ -11,13 +11,13 @@ REFRESH STREAM TABLE n, REFRESH ALL STREAM TABLES, EXPLAIN STREAM TABLE n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any
 
-from anabranch.errors import InvalidValue, Unsupported, did_you_mean
+from anabranch.errors import Unsupported, did_you_mean
 from anabranch.model import RefreshMode
 from anabranch.sql.cursor import Cursor
+from anabranch.sql.options import read_options
 from anabranch.sql.statement_records import (
     CALCULATED,
     AlterStreamTable,
@@ -65,7 +65,7 @@ def _clauses(cursor: Cursor) -> dict[str, Any]:
         ("SCHEDULE",): ("schedule", _schedule),
         ("REFRESH", "MODE"): ("refresh_mode", _mode),
         ("IN", "CLUSTER"): ("cluster", lambda c: c.identifier("a cluster's name")),
-        ("WITH",): ("options", _options),
+        ("WITH",): ("options", read_options),
     }
     found: dict[str, Any] = {}
     while not cursor.at("AS"):
@@ -100,29 +100,6 @@ def _mode(cursor: Cursor) -> RefreshMode:
     return RefreshMode(word)
 
 
-def _options(cursor: Cursor) -> Mapping[str, str]:
-    def option() -> tuple[str, str]:
-        quoted = cursor.token.sort is Sort.STRING
-        name = cursor.string() if quoted else ".".join(cursor.parts("an option's name"))
-        cursor.expect("=")
-        return name.lower(), _option_value(cursor)
-
-    pairs = cursor.bracketed(option)
-    options = dict(pairs)
-    if len(options) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidValue(f'option "{twice}" appears twice')
-    return MappingProxyType(options)
-
-
-def _option_value(cursor: Cursor) -> str:
-    sign = "-" if cursor.accept("-") else ""
-    if cursor.token.sort not in (Sort.STRING, Sort.NUMBER, Sort.WORD):
-        raise cursor.error("a value")
-    return sign + cursor.next().value
-
-
 def alter_stream_table(cursor: Cursor) -> Statement:
     name = cursor.table_name()
     change = _change(cursor)
@@ -144,7 +121,7 @@ def _change(cursor: Cursor) -> StreamTableChange:
         return SetRefreshMode(_mode(cursor))
     if cursor.at("SET", "("):
         cursor.accept("SET")
-        return SetOptions(_options(cursor))
+        return SetOptions(read_options(cursor))
     cursor.accept("SET")
     raise cursor.error(
         "SET SCHEDULE, SET REFRESH MODE, SET (option = value), AS, SUSPEND or RESUME"

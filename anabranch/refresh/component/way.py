@@ -112,7 +112,8 @@ def _named(counts: Counts) -> dict[str, int]:
 def not_converged(error: NotSettled, members: Sequence[TableName]) -> NotConverged:
     """How far it got, and who was still changing."""
     growing = ", ".join(
-        f"{name} still grew by {rows:,} rows" for name, rows in sorted(error.growing.items())
+        f"{name} still grew by {rows:,} row{'s' if rows > 1 else ''}"
+        for name, rows in sorted(error.growing.items())
     )
     total = sum(sum(each.values()) for each in error.rounds)
     circle = " and ".join(str(name) for name in members)

@@ -9,18 +9,25 @@ from anabranch.model import RefreshMode
 from anabranch.names import TableName
 from anabranch.sql.column_types import column_type
 from anabranch.sql.parse import split
+from anabranch.sql.statement_records import CreateRefreshGroup, DropRefreshGroup, Rows
 from anabranch.sql.statements import (
     AddColumn,
     AlterStreamTable,
     AlterTable,
     ColumnDef,
+    Comment,
+    CreateCluster,
+    CreateIndex,
     CreateStreamTable,
     CreateTable,
     CreateTableAs,
+    CreateTest,
     CreateView,
     Delete,
     Describe,
+    DropCluster,
     DropColumn,
+    DropIndex,
     DropStreamTable,
     DropTable,
     DropView,
@@ -165,6 +172,36 @@ STATEMENTS: list[tuple[str, Statement]] = [
     ("SET anabranch.tick_interval", Set("tick_interval")),
     ("SET Anabranch.tick_interval = '1s'", Set("tick_interval", "1s")),
     ("SET anabranch.spark.master = local[2]", Set("spark.master", "local[2]")),
+    ("CREATE CLUSTER c", CreateCluster("c", "c")),
+    (
+        "create or replace cluster c pool 'p' with (weight = 2, Min_Share = 1)",
+        CreateCluster("c", "p", None, {"weight": "2", "min_share": "1"}, or_replace=True),
+    ),
+    (
+        "CREATE CLUSTER IF NOT EXISTS c ADDRESS 'sc://h' WITH (spark.sql.x.maxY = '8')",
+        CreateCluster("c", None, "sc://h", {"spark.sql.x.maxY": "8"}, if_not_exists=True),
+    ),
+    ("DROP CLUSTER IF EXISTS c", DropCluster("c", True)),
+    ("CREATE INDEX i ON shop.sales (a, `b c`)", CreateIndex("i", SALES, ("a", "b c"))),
+    (
+        "CREATE INDEX IF NOT EXISTS i ON t (a) IN CLUSTER c",
+        CreateIndex("i", T, ("a",), "c", if_not_exists=True),
+    ),
+    ("DROP INDEX i ON t", DropIndex("i", T)),
+    ("COMMENT ON TABLE t IS 'x'", Comment(T, "x")),
+    ("COMMENT ON STREAM TABLE shop.sales IS NULL", Comment(SALES, None)),
+    ("COMMENT ON COLUMN shop.sales.a IS 'x'", Comment(SALES, "x", "a")),
+    (
+        "CREATE TEST t FOR shop.sales GIVEN t AS (SELECT (1) AS a) EXPECT NO ROWS",
+        CreateTest("t", SALES, ((T, Rows("SELECT (1) AS a")),), None),
+    ),
+    (
+        "CREATE TEST t GIVEN t (a, b) AS (VALUES (1, 2)) EXPECT (a) AS (VALUES (1))",
+        CreateTest(
+            "t", None, ((T, Rows("VALUES (1, 2)", ("a", "b"))),), Rows("VALUES (1)", ("a",))
+        ),
+    ),
+    ("CREATE TEST t EXPECT (VALUES (1))", CreateTest("t", None, (), Rows("VALUES (1)"))),
     ("SHOW TABLES", ShowTables()),
     ("SHOW TABLES IN shop LIKE 'a*'", ShowTables("shop", "a*")),
     ("SHOW STREAM TABLES", ShowTables(streams_only=True)),
@@ -275,8 +312,19 @@ REFUSALS: list[tuple[str, type[AnabranchError], str]] = [
     ("SET spark.x = 1", Unsupported, "start with anabranch."),
     ("SET anabranch.x =", SqlSyntaxError, "expected a value"),
     ("CREATE SCHEMA shop", Unsupported, "made on first use"),
-    ("CREATE REFRESH GROUP g (a)", Unsupported, "CREATE REFRESH GROUP is not available yet"),
-    ("CREATE INDEX i ON t (a)", Unsupported, "CREATE INDEX is not available yet"),
+    ("CREATE INDEX i ON t", SqlSyntaxError, 'expected "("'),
+    ("CREATE INDEX i ON t (a, A)", InvalidValue, "column A appears twice"),
+    ("CREATE OR REPLACE INDEX i ON t (a)", SqlSyntaxError, "drop the index"),
+    ("CREATE CLUSTER c POOL 'p' ADDRESS 'sc://h'", SqlSyntaxError, "not both"),
+    ("CREATE CLUSTER c ADDRESS 'http://h'", InvalidValue, "write ADDRESS 'sc://host:15002'"),
+    ("CREATE CLUSTER c WITH (wieght = 1)", InvalidValue, 'did you mean "weight"?'),
+    ("CREATE CLUSTER c WITH (weight = heavy)", InvalidValue, "not a whole number"),
+    ("CREATE CLUSTER c ADDRESS 'sc://h' WITH (weight = 1)", InvalidValue, "start with spark."),
+    ("COMMENT ON COLUMN c IS ''", SqlSyntaxError, "COMMENT ON COLUMN table.column"),
+    ("COMMENT ON SCHEMA s IS ''", SqlSyntaxError, "expected TABLE, VIEW, STREAM TABLE or COLUMN"),
+    ("CREATE TEST t", SqlSyntaxError, "expected GIVEN or EXPECT"),
+    ("CREATE TEST t GIVEN a AS (SELECT 1) GIVEN a AS (SELECT 1)", SqlSyntaxError, "given twice"),
+    ("CREATE TEST t EXPECT (SELEC 1)", SqlSyntaxError, "expected a query"),
     ("CREATE TEMPORARY VIEW v AS SELECT 1", Unsupported, "CREATE TEMPORARY"),
     ("CREATE MATERIALIZED VIEW v AS SELECT 1", Unsupported, "CREATE STREAM TABLE"),
     ("CREATE TABEL t (a INT)", SqlSyntaxError, 'did you mean "TABLE"'),
@@ -365,3 +413,50 @@ def test_a_long_insert_is_read_quickly() -> None:
     found = parse_statement(f"INSERT INTO t VALUES {rows}")
     assert isinstance(found, Insert)
     assert found.query.endswith("(19999, 'name 19999')")
+
+
+def test_names_of_fewer_parts_are_at_home_somewhere() -> None:
+    home = ("db", "shop")
+    for text, name in [("t", "db.shop.t"), ("s.t", "db.s.t"), ("x.s.t", "x.s.t")]:
+        found = parse_statement(f"CREATE TABLE {text} (a INT)", home)
+        assert isinstance(found, CreateTable)
+        assert str(found.name) == name
+    found = parse_statement("COMMENT ON COLUMN t.a IS ''", home)
+    assert found == Comment(TableName.of("db", "shop", "t"), "", "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("CREATE REFRESH GROUP g (s.a, s.b)", {}),
+        ("CREATE REFRESH GROUP g MEMBERS (s.a, s.b);", {}),
+        (
+            "CREATE REFRESH GROUP g (s.a, s.b) ISOLATION READ COMMITTED",
+            {"isolation": "read_committed"},
+        ),
+        (
+            "CREATE REFRESH GROUP g (s.a, s.b) ISOLATION 'repeatable_read' "
+            "WITH (snapshot_timeout_ms = 500)",
+            {"isolation": "repeatable_read", "snapshot_timeout_ms": "500"},
+        ),
+    ],
+)
+def test_refresh_groups(text: str, options: dict[str, str]) -> None:
+    members = (TableName.of("s", "a"), TableName.of("s", "b"))
+    assert parse_statement(text) == CreateRefreshGroup("g", members, options)
+    assert parse_statement("DROP REFRESH GROUP IF EXISTS g") == DropRefreshGroup("g", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("CREATE OR REPLACE REFRESH GROUP g (a, b)", "DROP REFRESH GROUP first"),
+        ("CREATE REFRESH GROUP g (a, b) WITH (speed = 'high')", 'no option "speed"'),
+        ("CREATE REFRESH GROUP g (a, b) QUICKLY", "expected ISOLATION or WITH"),
+        ("CREATE REFRESH GROUP (a, b)", "a group's name"),
+    ],
+)
+def test_what_is_no_refresh_group(text: str, says: str) -> None:
+    with pytest.raises(AnabranchError) as caught:
+        parse_statement(text)
+    assert says in str(caught.value)

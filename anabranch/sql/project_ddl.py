@@ -1,0 +1,89 @@
+"""Statements that stand in the files of a project: comments and unit tests.
+
+COMMENT ON TABLE | VIEW | STREAM TABLE t IS '…' | NULL
+COMMENT ON COLUMN t.c IS '…' | NULL
+CREATE TEST name [FOR t]
+    [GIVEN input [(column, …)] AS (query)] …
+    EXPECT [(column, …) AS] (query) | EXPECT NO ROWS
+"""
+
+from __future__ import annotations
+
+from anabranch.names import TableName
+from anabranch.sql.cursor import Cursor
+from anabranch.sql.parse import Passage, check_query
+from anabranch.sql.statement_records import Comment, CreateTest, Rows, Statement
+from anabranch.sql.table_ddl import no_repeats
+
+
+def comment(cursor: Cursor) -> Statement:
+    cursor.expect("ON")
+    column = None
+    if cursor.accept("COLUMN"):
+        *table, column = cursor.parts("a column's name")
+        if not table:
+            raise cursor.error('"." and a column', "write COMMENT ON COLUMN table.column IS '…'")
+        name = cursor.absolute(table)
+    elif cursor.accept("STREAM", "TABLE") or cursor.accept("TABLE") or cursor.accept("VIEW"):
+        name = cursor.table_name()
+    else:
+        raise cursor.error("TABLE, VIEW, STREAM TABLE or COLUMN")
+    cursor.expect("IS")
+    text = None if cursor.accept("NULL") else cursor.string()
+    cursor.expect_end()
+    return Comment(name, text, column)
+
+
+def create_test(cursor: Cursor, or_replace: bool) -> Statement:
+    at = cursor.passage.at
+    name = cursor.identifier("a test's name")
+    table = cursor.table_name() if cursor.accept("FOR") else None
+    given: list[tuple[TableName, Rows]] = []
+    while cursor.accept("GIVEN"):
+        given.append(_given(cursor, given))
+    if not cursor.accept("EXPECT"):
+        raise cursor.error("GIVEN or EXPECT")
+    expect = None if cursor.accept("NO", "ROWS") else _expected(cursor)
+    cursor.expect_end()
+    return CreateTest(name, table, tuple(given), expect, at)
+
+
+def _given(cursor: Cursor, before: list[tuple[TableName, Rows]]) -> tuple[TableName, Rows]:
+    start = cursor.token.start
+    table = cursor.table_name()
+    if any(table == other for other, _ in before):
+        raise cursor.passage.error(start, f"{table} is given twice")
+    columns = _columns(cursor) if cursor.at("(") else None
+    cursor.expect("AS")
+    return table, _rows(cursor, columns)
+
+
+def _expected(cursor: Cursor) -> Rows:
+    """Names in brackets come before AS; a query in brackets ends the statement."""
+    index = cursor.index
+    _bracketed(cursor)
+    named = cursor.at("AS")
+    cursor.index = index
+    columns = _columns(cursor) if named else None
+    if named:
+        cursor.expect("AS")
+    return _rows(cursor, columns)
+
+
+def _columns(cursor: Cursor) -> tuple[str, ...]:
+    columns = cursor.bracketed(lambda: cursor.identifier("a column's name"))
+    no_repeats(columns)
+    return columns
+
+
+def _rows(cursor: Cursor, columns: tuple[str, ...] | None) -> Rows:
+    passage = _bracketed(cursor)
+    check_query(passage)
+    return Rows(passage.text, columns, passage.at)
+
+
+def _bracketed(cursor: Cursor) -> Passage:
+    cursor.expect("(")
+    passage = cursor.until(")")
+    cursor.expect(")")
+    return passage
