@@ -1,0 +1,43 @@
+"""A relation: a set of tuples that can be looked up by any of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from anabranch.errors import InvalidValue
+
+Row = tuple[Any, ...]
+Columns = tuple[int, ...]
+
+
+class Relation:
+    """Rows of one width; an index is made when first asked for, and kept."""
+
+    def __init__(self, name: str, width: int) -> None:
+        self.name = name
+        self.width = width
+        self.rows: set[Row] = set()
+        self._indexes: dict[Columns, dict[Row, list[Row]]] = {}
+
+    def add(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            if len(row) != self.width:
+                raise InvalidValue(f"{self.name} has {self.width} columns, not {len(row)}")
+            if row not in self.rows:
+                self.rows.add(row)
+                for columns, index in self._indexes.items():
+                    index.setdefault(_key(row, columns), []).append(row)
+
+    def index(self, columns: Columns) -> dict[Row, list[Row]]:
+        """Rows by the values of some columns; it follows later additions."""
+        if columns not in self._indexes:
+            made: dict[Row, list[Row]] = {}
+            for row in self.rows:
+                made.setdefault(_key(row, columns), []).append(row)
+            self._indexes[columns] = made
+        return self._indexes[columns]
+
+
+def _key(row: Row, columns: Columns) -> Row:
+    return tuple([row[column] for column in columns])

@@ -1,0 +1,1 @@
+"""Change sets, plans and deployments."""
