@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from anabranch.catalog.events import UNBOUNDED, Event
 from anabranch.catalog.groups import Reads
+from anabranch.catalog.streams import StreamTable
 from anabranch.engine.types import columns_of
 from anabranch.errors import InvalidValue, NotIncremental, Refused, UserError, caret
 from anabranch.graph.components import components
@@ -16,8 +17,9 @@ from anabranch.names import TableName, shown
 from anabranch.plan.monotone import Broken, not_monotone, unbounded
 from anabranch.plan.nodes import Node
 from anabranch.refresh.columns import same_columns
-from anabranch.refresh.definition import Definition, define, output_columns
-from anabranch.runtime import Transaction
+from anabranch.refresh.definition import Definition, define, output_columns, understood
+from anabranch.refresh.look import Look
+from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
 from anabranch.sql.below import place_below
 from anabranch.sql.branches import branches_without
@@ -109,7 +111,7 @@ def _others(name: TableName, circle: Circle) -> str:
     return ", ".join(str(other) for other in sorted(circle - {name})) or "itself"
 
 
-def growth_notices(plans: Mapping[TableName, Node], circle: Circle) -> list[Event]:
+def _growth_notices(plans: Mapping[TableName, Node], circle: Circle) -> list[Event]:
     """Rows that go round the circle and come back twice as many have no fixed point."""
     open_ = {name: tuple(sorted(unbounded(plan, circle))) for name, plan in plans.items()}
     return [
@@ -121,6 +123,29 @@ def growth_notices(plans: Mapping[TableName, Node], circle: Circle) -> list[Even
         )
         for loop in circles(open_)
     ]
+
+
+def check_circle(
+    runtime: Runtime, tx: Transaction, seen: Look, stream: StreamTable, definition: Definition
+) -> list[Event]:
+    """Whether a table may close a circle, or stay in it; what to say about it."""
+    reads = {**seen.reads, stream.name: definition.reads}
+    circle = circle_of(reads, stream.name)
+    if circle is None:
+        return []
+    if circle not in circles(seen.reads):
+        check_allowed(runtime.settings, reads, [circle])
+    found = {stream.name: definition}
+    for name in sorted(circle - {stream.name}):
+        found[name] = understood(tx.world, name, seen.streams[name].query)
+        check_member(tx.world, name, seen.streams[name].refresh_mode, found[name], circle)
+    check_member(tx.world, stream.name, stream.refresh_mode, definition, circle)
+    return growth(found)
+
+
+def growth(found: Mapping[TableName, Definition]) -> list[Event]:
+    plans = {name: each.plan for name, each in found.items() if each.plan is not None}
+    return _growth_notices(plans, frozenset(found))
 
 
 # -- columns ---------------------------------------------------------------------------------------

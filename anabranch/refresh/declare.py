@@ -18,19 +18,17 @@ from anabranch.graph.order import closure, dependants
 from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
 from anabranch.refresh.circles import (
-    SETTLING,
-    Circle,
     check_allowed,
+    check_circle,
     check_member,
     circle_of,
-    circles,
     define_circle,
-    growth_notices,
+    growth,
 )
-from anabranch.refresh.columns import exactly, relaxed
 from anabranch.refresh.declared_groups import leave_groups, notices
-from anabranch.refresh.definition import Definition, check_mode, define, understood
+from anabranch.refresh.definition import Definition, check_mode, define
 from anabranch.refresh.failures import FORGIVEN
+from anabranch.refresh.fit import fit_columns, fit_readers
 from anabranch.refresh.lines import Occasion, write_lines
 from anabranch.refresh.look import Look
 from anabranch.refresh.members import stage_part
@@ -119,11 +117,12 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
             found = define_part(runtime, tx, part)
             for each in part.members:
                 made[each.name] = _stream(each, found[each.name])
-                reads[each.name] = reads_of(found[each.name])
+                reads[each.name] = found[each.name].reads
             said += growth(found) if part.cyclic else []
 
         seen = look_now(runtime)
-        said += notices(seen, list(made), {**seen.reads, **reads})
+        grouped = [name for name, each in made.items() if each.diamond_consistency != "none"]
+        said += notices(seen, grouped, {**seen.reads, **reads})
 
         def rows(c: Connection, cut_id: int | None) -> None:
             streams.add(c, made.values())
@@ -172,15 +171,6 @@ def define_part(runtime: Runtime, tx: Transaction, part: Part) -> dict[TableName
         else:
             tx.stage.create(each.name, found[each.name].columns)
     return found
-
-
-def growth(found: Mapping[TableName, Definition]) -> list[Event]:
-    plans = {name: each.plan for name, each in found.items() if each.plan is not None}
-    return growth_notices(plans, frozenset(found))
-
-
-def reads_of(definition: Definition) -> tuple[TableName, ...]:
-    return tuple(sorted(definition.sources | definition.views))
 
 
 def _stream(declared: Declaration, definition: Definition) -> StreamTable:
@@ -254,7 +244,7 @@ def requery(
 ) -> None:
     """Another query: other columns perhaps, other sources, and all rows anew."""
     name, options = stream.name, definition.options
-    reads = reads_of(definition)
+    reads = definition.reads
     fit_columns(tx, name, definition)
     said = [*said, *notices(seen, [name], {**seen.reads, name: reads})]
 
@@ -276,45 +266,6 @@ def requery(
         queries[name] = stream.query
     fit_readers(tx, queries, circle_of(after, name))
     fill(runtime, tx, {name: changed}, {name: reads}, wanted, ALTER)
-
-
-def fit_columns(tx: Transaction, name: TableName, definition: Definition) -> None:
-    stored = tx.world.version(name).columns
-    wanted = relaxed(stored, definition.columns)
-    if not exactly(stored, wanted):
-        tx.stage.set_columns(name, wanted)
-
-
-def fit_readers(tx: Transaction, queries: Mapping[TableName, str], circle: Circle | None) -> None:
-    """The columns of tables that read one that changed; round a circle until they are settled."""
-    for _ in range(SETTLING):
-        before = {name: tx.world.version(name).columns for name in queries}
-        for name, query in queries.items():
-            fit_columns(tx, name, understood(tx.world, name, query))
-        if circle is None or before == {name: tx.world.version(name).columns for name in queries}:
-            return
-    raise InvalidValue(
-        f"the columns of {' and '.join(str(name) for name in sorted(circle or ()))} do not settle",
-        hint="CAST them to the types that they shall have",
-    )
-
-
-def check_circle(
-    runtime: Runtime, tx: Transaction, seen: Look, stream: StreamTable, definition: Definition
-) -> list[Event]:
-    """Whether a table may close a circle, or stay in it; what to say about it."""
-    reads = {**seen.reads, stream.name: reads_of(definition)}
-    circle = circle_of(reads, stream.name)
-    if circle is None:
-        return []
-    if circle not in circles(seen.reads):
-        check_allowed(runtime.settings, reads, [circle])
-    found = {stream.name: definition}
-    for name in sorted(circle - {stream.name}):
-        found[name] = understood(tx.world, name, seen.streams[name].query)
-        check_member(tx.world, name, seen.streams[name].refresh_mode, found[name], circle)
-    check_member(tx.world, stream.name, stream.refresh_mode, definition, circle)
-    return growth(found)
 
 
 def mode(text: str | RefreshMode) -> RefreshMode:

@@ -45,6 +45,11 @@ class Definition:
     moment: Moment | None = None  # what functions of the current time stand for
 
     @property
+    def reads(self) -> tuple[TableName, ...]:
+        """Tables and views, as the catalog keeps them."""
+        return tuple(sorted(self.sources | self.views))
+
+    @property
     def options(self) -> dict[str, Any]:
         """What the catalog must know to tell whether the table is out of date."""
         if self.moment is not None:

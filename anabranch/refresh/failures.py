@@ -19,6 +19,7 @@ from typing import Any
 
 from anabranch.catalog import events, streams, tables
 from anabranch.catalog.events import Event
+from anabranch.catalog.groups import homes
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
 from anabranch.errors import AnabranchError, DataError, InternalError, SystemFault
@@ -59,10 +60,14 @@ def delay(errors: int, chance: float | None = None) -> float:
 
 
 def mark(seen: Look, name: TableName) -> str:
-    """What the outcome of a refresh depends on: the query and the state of all it reads."""
-    stream = seen.streams[name]
-    parts = [stream.query, stream.refresh_mode.value]
-    parts += [f"{source}={seen.mark(source)}" for source in seen.reads.get(name, ())]
+    """What the outcome of a refresh depends on: the query and the state of all it reads; in a circle
+    those of all members."""
+    home = homes(tuple(seen.reads.items())).get(name)
+    parts: list[str] = []
+    for member in home.members if home is not None else (name,):
+        stream = seen.streams[member]
+        parts += [stream.query, stream.refresh_mode.value]
+        parts += [f"{source}={seen.mark(source)}" for source in seen.reads.get(member, ())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LINES = "lines"
-FEW_ROWS = 200_000  # up to here one task writes
+FEW_ROWS = 100_000  # up to here one task writes
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Rows:
     removed: bool = False
     added: list[Batch] = field(default_factory=list)
     lost: list[Batch] = field(default_factory=list)
-    waste: list[Batch] = field(default_factory=list)  # of rounds that were given up
+    waste: list[Batch] = field(default_factory=list)  # empty, or of rounds that were given up
 
     @property
     def columns(self) -> Columns:
@@ -109,7 +109,7 @@ class SparkBench:
                     return 0
                 found = fresh
             batch = self.written(rows, found, size)
-        return self.kept(rows.added, batch)
+        return self.kept(rows, rows.added, batch)
 
     def take(self, member: Member, lines: Node, spans: Spans, *, seeds: bool) -> int:
         self.down = True
@@ -124,7 +124,7 @@ class SparkBench:
             if seeds:
                 wanted = among_rows(wanted, among_rows(member.now, given))
             batch = self.written(rows, call.run(wanted), size)
-        return self.kept(rows.lost, batch)
+        return self.kept(rows, rows.lost, batch)
 
     # -- sizes and files ---------------------------------------------------------------------------
 
@@ -163,9 +163,8 @@ class SparkBench:
         found_rows = counts(io, [same_form(path, root) for path in files])
         return Batch(files, sum(number for number, _ in found_rows.values()))
 
-    def kept(self, batches: list[Batch], batch: Batch) -> int:
-        if batch.rows:
-            batches.append(batch)
+    def kept(self, rows: Rows, batches: list[Batch], batch: Batch) -> int:
+        (batches if batch.rows else rows.waste).append(batch)
         return batch.rows
 
     # -- frames ------------------------------------------------------------------------------------
@@ -241,13 +240,21 @@ class Call:
         return self.given[REMOVED]
 
     def fresh(self, found: DataFrame) -> DataFrame | None:
-        """The rows that a set does not have yet; None when there are none at all."""
+        """The rows that a set does not have yet; None when there are none at all.
+
+        A small table is compared as it is.  Of a large one only the rows in question are looked up,
+        which takes computing them first.
+        """
         rows = self.bench.rows[self.member.name]
-        kept, count = counted(distinct(found, rows.columns), self.labels)
+        once = distinct(found, rows.columns)
+        lines, now = self.member.given(LINES), self.member.now
+        if self.bench.stored(rows) <= FEW_ROWS:
+            self.given[LINES] = self.views.add(once, LINES)
+            return self.run(without(lines, now))
+        kept, count = counted(once, self.labels)
         if not count:
             return None
         self.given[LINES] = self.views.add(kept, LINES)
-        lines, now = self.member.given(LINES), self.member.now
         self.hints = count <= BROADCAST_ROWS
         there = among_rows(now, lines) if self.hints else now
         return self.run(without(lines, there))

@@ -1,0 +1,247 @@
+"""The least fixed point of a component, and how it follows a change.
+
+from empty   X = ∅; every member adds what its query has more than it, until nothing is new
+inserts      the same from the old fixed point: it lies below the new one
+deletes      O: all rows with a derivation that uses a row that goes, and so on; X₀ − O lies below the
+             new fixed point, for what is left does not lean on what went; then upwards, where the
+             rows of O that are still derived come back
+
+Each round looks only at the rows that the last one found.  Where plans are run is up to the bench, so
+that the same rounds run on Spark and in tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from anabranch.delta.member import Member, without
+from anabranch.delta.rule import Changed
+from anabranch.names import TableName
+from anabranch.plan.nodes import Node, UnionAll
+
+Counts = Mapping[TableName, int]
+
+
+@dataclass(frozen=True)
+class Span:
+    """What a plan sees of a member: batches up to `before` or `after`; those between are its DELTA."""
+
+    before: int
+    after: int
+
+
+Spans = Mapping[TableName, Span]
+REMOVED = "removed"  # the given relation of all rows that a member has lost
+
+
+class Bench(Protocol):
+    """Where the rows of the members are, and plans over them are run."""
+
+    def add(self, member: Member, lines: Node, spans: Spans) -> int:
+        """Store the lines (of a set: those it has not) as the member's next batch; how many."""
+
+    def take(self, member: Member, lines: Node, spans: Spans, *, seeds: bool) -> int:
+        """Note the lines that were not noted before as the next batch of lost rows; how many.
+
+        The spans count batches of lost rows, and every member is what it was before the change.
+        `seeds`: lines that the member never had may be among them.
+        """
+
+    def remove(self) -> None:
+        """From now on the members are without their lost rows."""
+
+    def clear(self) -> None:
+        """From now on the members are empty."""
+
+
+class Way(Enum):
+    EMPTY = "from empty"
+    INSERTS = "semi-naively"
+    DELETES = "delete and rederive"
+
+
+class NotSettled(Exception):
+    """No fixed point after so many rounds; `growing` are the members that still gained rows."""
+
+    def __init__(self, rounds: Sequence[Counts]) -> None:
+        super().__init__(f"no fixed point after {len(rounds)} rounds")
+        self.rounds = tuple(rounds)
+        self.growing = dict(rounds[-1])
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What it took: rows per member that each round took away, then added."""
+
+    way: Way
+    downwards: tuple[Counts, ...] = ()
+    upwards: tuple[Counts, ...] = ()
+    gave_up: bool = False  # so much was lost that it started from empty
+
+    @property
+    def rounds(self) -> int:
+        return len(self.downwards) + len(self.upwards)
+
+    def lost(self) -> int:
+        return sum(sum(each.values()) for each in self.downwards)
+
+    def added(self) -> int:
+        return sum(sum(each.values()) for each in self.upwards)
+
+
+def from_empty(
+    bench: Bench, members: Sequence[Member], limit: int, watch: Callable[[Counts], None]
+) -> Settled:
+    bench.clear()
+    return Settled(Way.EMPTY, (), climb(Upwards(bench, members, None), limit, watch))
+
+
+def follow(
+    bench: Bench,
+    members: Sequence[Member],
+    changed: Changed,
+    *,
+    only_gains: bool,
+    bound: float,
+    limit: int,
+    watch: Callable[[Counts], None],
+) -> Settled:
+    """From the old fixed point to the new one, after a change of some sources.
+
+    When more rows than `bound` are lost, it starts from empty: most of them would have to come back.
+    """
+    down: tuple[Counts, ...] = ()
+    if not only_gains:
+        downwards = Downwards(bench, members, changed, bound)
+        down = climb(downwards, None, watch)
+        if downwards.too_many:
+            bench.clear()
+            up = climb(Upwards(bench, members, None), limit, watch)
+            return Settled(Way.EMPTY, down, up, gave_up=True)
+        bench.remove()
+    start = Start(changed, only_gains, frozenset(name for each in down for name in each))
+    up = climb(Upwards(bench, members, start), limit, watch)
+    return Settled(Way.DELETES if start.removed else Way.INSERTS, down, up)
+
+
+class Stairs(Protocol):
+    def round(self) -> Counts:
+        """One pass over all members: the rows that each of them moved by."""
+
+
+def climb(stairs: Stairs, limit: int | None, watch: Callable[[Counts], None]) -> tuple[Counts, ...]:
+    """Rounds until one moves nothing."""
+    rounds: list[Counts] = []
+    while not rounds or rounds[-1]:
+        if limit is not None and len(rounds) == limit:
+            raise NotSettled(rounds)
+        rounds.append(stairs.round())
+        watch(rounds[-1])
+    return tuple(rounds)
+
+
+@dataclass
+class Seen:
+    """How many batches of each member there are, and how many of them a reader has looked at."""
+
+    batches: dict[TableName, int] = field(default_factory=dict)
+    looked: dict[tuple[TableName, TableName], int] = field(default_factory=dict)
+
+    def look(self, member: Member) -> Spans:
+        """Everything up to now; what came since the last look is the delta."""
+        spans = {}
+        for up in {*member.upstreams, member.name}:
+            now = self.batches.get(up, 0)
+            spans[up] = Span(self.looked.get((member.name, up), 0), now)
+            self.looked[member.name, up] = now
+        return spans
+
+    def moved(self, member: Member, spans: Spans) -> frozenset[TableName]:
+        ups = member.upstreams
+        return frozenset(up for up in ups if spans[up].after > spans[up].before)
+
+    def count(self, member: Member, rows: int) -> None:
+        self.batches[member.name] = self.batches.get(member.name, 0) + bool(rows)
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first look at a change: what changed, and which members have lost rows."""
+
+    changed: Changed
+    only_gains: bool
+    removed: frozenset[TableName]
+
+
+@dataclass
+class Upwards:
+    """X ← X + (F(X) − X); `start` is None when the members are empty."""
+
+    bench: Bench
+    members: Sequence[Member]
+    start: Start | None
+    seen: Seen = field(default_factory=Seen)
+    first: bool = True
+
+    def round(self) -> Counts:
+        found: dict[TableName, int] = {}
+        for member in self.members:
+            spans = self.seen.look(member)
+            lines = self.lines(member, self.seen.moved(member, spans))
+            rows = 0 if lines is None else self.bench.add(member, lines, spans)
+            self.seen.count(member, rows)
+            found |= {member.name: rows} if rows else {}
+        self.first = False
+        return found
+
+    def lines(self, member: Member, moved: frozenset[TableName]) -> Node | None:
+        if not self.first:
+            return member.grown(moved, only_gains=True)
+        if self.start is None:
+            return member.whole()
+        changed = moved | (self.start.changed & member.sources)
+        lines = member.grown(changed, only_gains=self.start.only_gains)
+        if member.name not in self.start.removed:
+            return lines
+        removed = member.given(REMOVED)
+        back = member.again(removed)
+        return back if lines is None else UnionAll((without(lines, removed), back))
+
+
+@dataclass
+class Downwards:
+    """O ← O + the rows that a row of O was used for"""
+
+    bench: Bench
+    members: Sequence[Member]
+    changed: Changed
+    bound: float
+    seen: Seen = field(default_factory=Seen)
+    first: bool = True
+    total: int = 0
+
+    @property
+    def too_many(self) -> bool:
+        return self.total > self.bound
+
+    def round(self) -> Counts:
+        found: dict[TableName, int] = {}
+        for member in [] if self.too_many else self.members:
+            spans = self.seen.look(member)
+            moved = self.seen.moved(member, spans)
+            changed = self.changed & member.sources if self.first else frozenset()
+            rows = self.taken(member, changed, spans, seeds=True)
+            rows += self.taken(member, moved, spans, seeds=False)
+            self.total += rows
+            found |= {member.name: rows} if rows else {}
+        self.first = False
+        return found
+
+    def taken(self, member: Member, changed: Changed, spans: Spans, *, seeds: bool) -> int:
+        lines = member.lost(changed) if changed else None
+        rows = 0 if lines is None else self.bench.take(member, lines, spans, seeds=seeds)
+        self.seen.count(member, rows)
+        return rows

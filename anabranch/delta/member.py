@@ -1,0 +1,200 @@
+"""A member of a component, X = F(S, X): the plans of one round of its fixed point.
+
+S: what lies outside, from S₀ to S₁.  X: all members, batch by batch.
+
+grown   F(S₁, X after) − F(S₀, X before)        the lines that come
+lost    rows with a derivation in F(S₀, X₀) that uses a row that goes: at least those
+again   F(S₁, X after) for given rows only
+
+Where the root is DISTINCT the member is a set: its lines are those of the query without any DISTINCT,
+and whoever stores them leaves out what is there already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+from sqlglot import exp
+
+from anabranch.delta.differentiate import RULES, delta
+from anabranch.delta.rule import Changed, at, net
+from anabranch.names import TableName
+from anabranch.plan.exprs import Expr, binary, call, cast, column, conjunction, literal, when
+from anabranch.plan.monotone import counts_copies, distinct_root, reads
+from anabranch.plan.nodes import (
+    WEIGHT,
+    Aggregate,
+    Filter,
+    Generate,
+    Given,
+    Item,
+    Join,
+    Match,
+    Node,
+    OneRow,
+    Partner,
+    Project,
+    Recursive,
+    Scan,
+    Semi,
+    UnionAll,
+    Version,
+)
+from anabranch.plan.push_keys import semi
+from anabranch.plan.walk import reads_now, transform, walk
+
+_LINEAR = (Scan, OneRow, Filter, Project, Join, UnionAll, Generate)
+_COPY, _W = "_ab_i", column(WEIGHT)
+NEGATIVE = "anabranch internal: a member of a component has lost a row in a round"
+
+
+@dataclass(frozen=True)
+class Member:
+    name: TableName
+    plan: Node
+    circle: frozenset[TableName]  # all members of the component
+
+    @cached_property
+    def is_set(self) -> bool:
+        return distinct_root(self.plan) is not None
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return self.plan.columns
+
+    @cached_property
+    def body(self) -> Node:
+        root = distinct_root(self.plan)
+        return self.plan if root is None else _loose(root, self.circle)
+
+    @cached_property
+    def sources(self) -> frozenset[TableName]:
+        return reads_now(self.body) - self.circle
+
+    @cached_property
+    def upstreams(self) -> tuple[TableName, ...]:
+        """The members that it reads."""
+        return tuple(sorted(reads(self.body, self.circle)))
+
+    @property
+    def now(self) -> Scan:
+        """Its own rows, up to the last batch."""
+        return Scan(self.name, self.columns, Version.AFTER)
+
+    def whole(self) -> Node:
+        return at(self.body, Version.AFTER)
+
+    def grown(self, changed: Changed, *, only_gains: bool) -> Node | None:
+        """Each row that comes, as often as it does.  `only_gains`: no source has lost a row."""
+        change = delta(self.body, changed)
+        if change is None:
+            return None
+        sure = only_gains and all(isinstance(part, _LINEAR) for part in walk(self.body))
+        if sure or (only_gains and self.is_set):
+            gained = change if sure else Filter(change, binary(exp.GT, _W, literal(0)))
+            return self.lines(gained)
+        gained = net(change)
+        if not only_gains:  # what went is asked for anew
+            gained = Filter(gained, binary(exp.GT, _W, literal(0)))
+        return self.lines(gained if self.is_set else _copies(gained))
+
+    def lost(self, changed: Changed) -> Node | None:
+        """What `changed` takes away, as sets of rows; other tables as they were before."""
+        change = _lost(self.body, changed)
+        if change is None:
+            return None
+        if not changed & self.sources:
+            change = transform(change, _before)
+        return self.lines(Filter(change, binary(exp.LT, _W, literal(0))))
+
+    def again(self, wanted: Given) -> Node:
+        """Those of the given rows that the query has, as often as it has them."""
+        on = tuple((column(name), name) for name in self.columns)
+        return among(self.whole(), wanted, on)
+
+    def lines(self, node: Node) -> Node:
+        return Project(node, tuple(Item(name, column(name)) for name in self.columns))
+
+    def given(self, name: str) -> Given:
+        return Given(name, self.columns)
+
+
+def without(rows: Node, others: Node) -> Node:
+    """The rows that are not among the others; NULL is NULL."""
+    renamed = tuple(Item(f"_ab_x{i}", column(name)) for i, name in enumerate(others.columns))
+    pairs = zip(rows.columns, renamed, strict=True)
+    same = conjunction(
+        binary(exp.NullSafeEQ, column(mine), column(theirs.name)) for mine, theirs in pairs
+    )
+    return Match(rows, Project(others, renamed), same, Partner.UNWANTED)
+
+
+def among_rows(rows: Node, wanted: Node) -> Node:
+    """The rows that are among the wanted ones."""
+    return Semi(rows, wanted, tuple((column(name), name) for name in rows.columns))
+
+
+def among(node: Node, wanted: Node, on: tuple[tuple[Expr, str], ...]) -> Node:
+    """The rows of a node among the wanted ones.  Where no input of a join has all columns that are
+    compared, each is asked for those it has, which leaves little to join."""
+    match node:
+        case Project():
+            exprs = {item.name: item.expr for item in node.items}
+            below = tuple((expr.substitute(exprs), key) for expr, key in on)
+            return replace(node, input=among(node.input, wanted, below))
+        case Filter():
+            return replace(node, input=among(node.input, wanted, on))
+        case UnionAll():
+            return UnionAll(tuple(among(part, wanted, on) for part in node.parts))
+        case Join() if not any(_has(part, on) for part in node.parts):
+            parts = [_asked(part, wanted, on) for part in node.parts]
+            return Semi(node.with_inputs(parts), wanted, on)
+    return semi(node, wanted, on)
+
+
+def _has(part: Node, on: tuple[tuple[Expr, str], ...]) -> bool:
+    return all(expr.columns <= set(part.columns) for expr, _ in on)
+
+
+def _asked(part: Node, wanted: Node, on: tuple[tuple[Expr, str], ...]) -> Node:
+    mine = tuple(pair for pair in on if pair[0].columns and pair[0].columns <= set(part.columns))
+    if not mine:
+        return part
+    names = dict.fromkeys(key for _, key in mine)
+    keys = Aggregate(wanted, tuple(Item(name, column(name)) for name in names))
+    return semi(part, keys, mine)
+
+
+def _loose(node: Node, circle: frozenset[TableName]) -> Node:
+    """The query without DISTINCT above members, where it does not matter how often a row comes."""
+    if not reads(node, circle) or counts_copies(node) or isinstance(node, Recursive):
+        return node
+    if isinstance(node, Aggregate) and not node.calls:
+        return _loose(Project(node.input, node.keys), circle)
+    return node.with_inputs([_loose(part, circle) for part in node.inputs])
+
+
+@lru_cache(maxsize=1_000)
+def _lost(node: Node, changed: Changed) -> Node | None:
+    """Δ, but a row that comes out once goes with any of the rows it stands for."""
+    if not reads_now(node) & changed:
+        return None
+    if isinstance(node, Aggregate) and not node.calls:
+        change = _lost(node.input, changed)
+        return change and Project(change, (*node.keys, Item(WEIGHT, _W)))
+    return RULES[type(node)](node, changed, _lost)
+
+
+def _before(part: Node) -> Node:
+    if isinstance(part, Scan) and part.version is Version.AFTER:
+        return replace(part, version=Version.BEFORE)
+    return part
+
+
+def _copies(gained: Node) -> Node:
+    """Each row as often as its weight says."""
+    wrong = Expr.of(exp.Literal.string(NEGATIVE))
+    weight = when(binary(exp.LT, _W, literal(0)), call("RAISE_ERROR", wrong), _W)
+    numbers = call("SEQUENCE", cast(literal(1), "bigint"), cast(weight, "bigint"))
+    return Generate(gained, call("EXPLODE", numbers), (_COPY,))

@@ -1,0 +1,69 @@
+"""Rows of a member between the rounds of a fixed point, as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from anabranch.engine.errors import translated
+from anabranch.engine.identity import typed
+from anabranch.engine.merge import Identity, names, quoted
+from anabranch.engine.scan import union
+from anabranch.engine.types import WEIGHT
+from anabranch.model import Columns
+
+BROADCAST_ROWS = 200_000  # up to here rows are sent whole to every task
+
+
+def signed(df: DataFrame, columns: Columns, weight: int) -> DataFrame:
+    """The rows with a weight."""
+    value = F.lit(weight).cast("bigint").alias(WEIGHT.name)
+    return df.select(*quoted(names(columns)), value)
+
+
+def rest(stored: DataFrame, lost: DataFrame, columns: Columns, *, few: bool) -> DataFrame:
+    """Stored rows (visible and hidden columns) without every copy of the lost ones."""
+    return _matched(stored, lost, columns, few, "left_anti")
+
+
+def gone(stored: DataFrame, lost: DataFrame, columns: Columns, *, few: bool) -> DataFrame:
+    """Every copy of the lost rows that is stored."""
+    return _matched(stored, lost, columns, few, "left_semi")
+
+
+def _matched(
+    stored: DataFrame, lost: DataFrame, columns: Columns, few: bool, how: str
+) -> DataFrame:
+    identity = Identity(columns)
+    rows = identity.of_stored(stored)
+    keys = identity.of_stored(lost).select(*identity.names)
+    keys = F.broadcast(keys) if few else keys
+    return rows.join(keys, identity.equal(rows, keys), how).select(*quoted(names(columns)))
+
+
+def distinct(df: DataFrame, columns: Columns) -> DataFrame:
+    """Each row once, in the types in which rows are stored."""
+    return typed(df, columns).distinct()
+
+
+def netted(delta: DataFrame, chosen: Sequence[str]) -> DataFrame:
+    """A delta over some columns, each row as often as it really came or went."""
+    total = F.sum(WEIGHT.name).alias(WEIGHT.name)
+    net = delta.groupBy(*quoted(chosen)).agg(total).filter(F.col(WEIGHT.name) != 0)
+    copies = F.array_repeat(F.signum(WEIGHT.name).cast("bigint"), F.abs(WEIGHT.name).cast("int"))
+    return net.select(*quoted(chosen), F.explode(copies).alias(WEIGHT.name))
+
+
+def change(plus: DataFrame | None, minus: DataFrame | None, columns: Columns) -> DataFrame:
+    """What became of the stored rows, as one delta."""
+    sides = [(plus, 1), (minus, -1)]
+    return union([signed(side, columns, sign) for side, sign in sides if side is not None])
+
+
+def counted(df: DataFrame, labels: Mapping[str, str]) -> tuple[DataFrame, int]:
+    """The rows, computed once, and how many there are."""
+    with translated(labels):
+        kept = df.localCheckpoint(eager=False)
+        return kept, kept.count()

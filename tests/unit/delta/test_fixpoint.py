@@ -1,0 +1,143 @@
+"""The rounds of a fixed point, over a bench that only counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from anabranch.delta.fixpoint import NotSettled, Spans, Way, follow, from_empty
+from anabranch.delta.member import Member
+from anabranch.model import Column
+from anabranch.names import TableName
+from anabranch.plan.exprs import Expr
+from anabranch.plan.nodes import Node, Scan, Version
+from anabranch.plan.walk import walk
+from anabranch.sql.lower import lower
+
+E, A, B = (TableName.of(name) for name in ("e", "a", "b"))
+COLUMNS = (Column("src", "int"), Column("dst", "int"))
+QUERIES = {
+    A: "SELECT src, dst FROM e UNION SELECT b.src, e.dst FROM b JOIN e ON e.src = b.dst",
+    B: "SELECT src, dst FROM a",
+}
+
+
+def types(node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
+    return ["int" for _ in exprs]
+
+
+def members() -> list[Member]:
+    found = []
+    for name, query in QUERIES.items():
+        plan = lower(query, dict.fromkeys((E, A, B), COLUMNS), {}, types).plan
+        assert plan is not None
+        found.append(Member(name, plan, frozenset(QUERIES)))
+    return found
+
+
+@dataclass
+class Counting:
+    """Answers `add` and `take` with given counts, and remembers what it was asked."""
+
+    adds: list[int] = field(default_factory=list)
+    takes: list[int] = field(default_factory=list)
+    asked: list[tuple[str, str, Node, Spans]] = field(default_factory=list)
+
+    def add(self, member: Member, lines: Node, spans: Spans) -> int:
+        self.asked.append(("add", member.name.name, lines, spans))
+        return self.adds.pop(0) if self.adds else 0
+
+    def take(self, member: Member, lines: Node, spans: Spans, *, seeds: bool) -> int:
+        self.asked.append(("seed" if seeds else "take", member.name.name, lines, spans))
+        return self.takes.pop(0) if self.takes else 0
+
+    def remove(self) -> None:
+        self.asked.append(("remove", "", members()[0].plan, {}))
+
+    def clear(self) -> None:
+        self.asked.append(("clear", "", members()[0].plan, {}))
+
+    @property
+    def verbs(self) -> list[tuple[str, str]]:
+        return [(verb, name) for verb, name, _, _ in self.asked]
+
+
+def deltas(node: Node) -> set[TableName]:
+    return {
+        part.table
+        for part in walk(node)
+        if isinstance(part, Scan) and part.version is Version.DELTA
+    }
+
+
+def test_a_round_looks_only_at_what_is_new() -> None:
+    bench = Counting(adds=[3, 3, 2, 2])
+    done = from_empty(bench, members(), 10, lambda _: None)
+    assert done.way is Way.EMPTY and done.rounds == 3
+    assert done.upwards == ({A: 3, B: 3}, {A: 2, B: 2}, {})
+    assert bench.verbs == [
+        ("clear", ""),
+        *[("add", name) for _ in range(2) for name in ("a", "b")],
+        ("add", "a"),
+    ]  # in the last round nothing came for b
+    first, second = bench.asked[1], bench.asked[3]
+    assert not deltas(first[2]) and deltas(second[2]) == {B}
+    span = second[3][B]
+    assert (span.before, span.after) == (0, 1)
+
+
+def test_plans_do_not_grow_with_the_rounds() -> None:
+    bench = Counting(adds=[1] * 40)
+    from_empty(bench, members(), 100, lambda _: None)
+    later = {lines for _, name, lines, _ in bench.asked[3:] if name == "a"}
+    assert len(later) == 1
+
+
+def test_the_limit_ends_what_does_not_end() -> None:
+    watched: list[int] = []
+    with pytest.raises(NotSettled) as caught:
+        from_empty(Counting(adds=[1] * 100), members(), 4, lambda each: watched.append(len(each)))
+    assert len(caught.value.rounds) == 4 == len(watched)
+    assert caught.value.growing == {A: 1, B: 1}
+
+
+def test_inserts_take_nothing_away() -> None:
+    bench = Counting(adds=[1, 1])
+    done = follow(
+        bench, members(), frozenset({E}), only_gains=True, bound=5, limit=9, watch=lambda _: None
+    )
+    assert done.way is Way.INSERTS
+    assert {verb for verb, _ in bench.verbs} == {"add"}
+    assert deltas(bench.asked[0][2]) == {E}
+    assert deltas(bench.asked[1][2]) == {A}
+
+
+def test_deletes_go_down_to_the_end_and_come_up_again() -> None:
+    bench = Counting(takes=[2, 1], adds=[1])
+    done = follow(
+        bench, members(), frozenset({E}), only_gains=False, bound=50, limit=9, watch=lambda _: None
+    )
+    assert done.way is Way.DELETES
+    assert done.downwards == ({A: 2, B: 1}, {})
+    assert done.lost() == 3 and done.added() == 1
+    assert bench.verbs[:4] == [("seed", "a"), ("take", "b"), ("take", "a"), ("remove", "")]
+
+
+def test_losing_most_rows_starts_from_empty() -> None:
+    bench = Counting(takes=[2, 9, 9, 9], adds=[1])
+    done = follow(
+        bench, members(), frozenset({E}), only_gains=False, bound=5, limit=9, watch=lambda _: None
+    )
+    assert done.way is Way.EMPTY and done.gave_up
+    assert [verb for verb, _ in bench.verbs].count("clear") == 1
+    assert not deltas(bench.asked[-2][2]) or bench.verbs[-1] == ("add", "a")
+
+
+def test_nothing_lost_is_no_deletion() -> None:
+    bench = Counting(adds=[1])
+    done = follow(
+        bench, members(), frozenset({E}), only_gains=False, bound=5, limit=9, watch=lambda _: None
+    )
+    assert done.way is Way.INSERTS
