@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, insert, select
+from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
 from anabranch.catalog import tables
 from anabranch.names import TableName
@@ -78,6 +78,15 @@ def put(c: Connection, names: Iterable[TableName], taken: Mapping[str, Any]) -> 
         rows = [_typed(table, row) for row in taken.get(kind, ())]
         if rows:
             c.execute(insert(table), rows)
+
+
+def rename_history(c: Connection, names: Mapping[TableName, TableName]) -> None:
+    """What was recorded of some tables goes on under other names: costs are learned from it."""
+    table = tables.history
+    renamed = update(table).where(table.c.table_name == bindparam("b_before"))
+    pairs = [{"b_before": str(old), "b_after": str(new)} for old, new in names.items()]
+    if pairs:
+        c.execute(renamed.values(table_name=bindparam("b_after")), pairs)
 
 
 def _plain(value: Any) -> Any:

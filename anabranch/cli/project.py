@@ -1,4 +1,4 @@
-"""`anabranch init`: a settings file that explains itself, and a catalog."""
+"""`anabranch init`: a settings file that explains itself, a catalog, and a project to start from."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ catalog {catalog}
 next    anabranch sql            an SQL shell: CREATE TABLE, INSERT, CREATE STREAM TABLE … AS SELECT …
         anabranch status         what there is
         anabranch demo           stream tables at work"""
+EXAMPLE = """
+        anabranch compile        check the example project in models/
+        anabranch test           run its unit tests"""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Created:
     data: dict[str, Any]
 
 
-def create(session: CliSession, folder: str) -> Created:
+def create(session: CliSession, folder: str, *, example: bool = True) -> Created:
     """The catalog first, so that no file is left behind when it cannot be reached."""
     file = Path(folder).absolute() / FILE
     if file.exists():
@@ -39,9 +42,23 @@ def create(session: CliSession, folder: str) -> Created:
     places = {name: relative_to(file.parent, value) for name, value in chosen.items()}
     file.parent.mkdir(parents=True, exist_ok=True)
     session.connect(Settings.load(places)).close()  # opening it makes it
-    file.write_text(settings_text(chosen), encoding="utf-8")
+    example = example and not (file.parent / "models").exists()
+    profiles = write_example(file.parent) if example else ""
+    file.write_text(settings_text(chosen) + profiles, encoding="utf-8")
     catalog = TABLE["catalog"].kind.show(Settings.load(file).catalog)
-    return Created(NEXT.format(file=file, catalog=catalog), {"file": str(file), "catalog": catalog})
+    text = NEXT.format(file=file, catalog=catalog) + (EXAMPLE if example else "")
+    return Created(text, {"file": str(file), "catalog": catalog, "example": example})
+
+
+def write_example(folder: Path) -> str:
+    """The files of the example project; what belongs into the settings file is returned."""
+    from anabranch.project.example import FILES, PROFILES
+
+    for name, text in FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return PROFILES
 
 
 def settings_text(chosen: dict[str, str]) -> str:

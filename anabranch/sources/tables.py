@@ -10,12 +10,13 @@ from anabranch.catalog import views as view_rows
 from anabranch.catalog.store import Connection
 from anabranch.engine.types import columns_of
 from anabranch.errors import Refused, UnknownName
-from anabranch.graph.order import Cycle, topological
 from anabranch.lake.schemas import SchemaChange
 from anabranch.model import Column, Columns
 from anabranch.names import TableName
+from anabranch.refresh.circles import circles, path
 from anabranch.refresh.definition import reach
 from anabranch.runtime import Runtime, Transaction, check_new_name
+from anabranch.sources.indexes import refuse_copy
 from anabranch.sources.write import append_frame
 from anabranch.world import World
 
@@ -122,10 +123,12 @@ def readers_of(
         with suppress(UnknownName):  # another program dropped a table: its next refresh says so
             tables, views = reach(world, queries[name].query)
             changed[name] = tuple(sorted(tables | views))
-    try:
-        topological({**known, **changed})
-    except Cycle as cycle:
-        raise Refused(f"view {view} would make a stream table read itself: {cycle}") from cycle
+    after = {**known, **changed}
+    before = circles(known)
+    for circle in circles(after):
+        if circle not in before:
+            way = path(after, circle)
+            raise Refused(f"view {view} would make a stream table read itself: {way}")
     return changed
 
 
@@ -162,6 +165,7 @@ def check_source(runtime: Runtime, name: TableName) -> None:
             f"{name} is a stream table: only its query fills it",
             hint="write to its sources; ALTER or DROP STREAM TABLE changes the table",
         )
+    refuse_copy(runtime, name)
 
 
 def refuse_if_read(runtime: Runtime, name: TableName) -> None:

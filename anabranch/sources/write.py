@@ -19,6 +19,7 @@ from anabranch.model import Bound, Written
 from anabranch.names import TableName
 from anabranch.refresh.choose import Layout, rewrites
 from anabranch.runtime import Runtime, Transaction
+from anabranch.sources.indexes import refuse_copy
 from anabranch.sql.prune import bounds
 from anabranch.sql.statement_records import Delete, Insert, Merge, MergeClause, Update
 
@@ -181,6 +182,7 @@ def writable(runtime: Runtime, tx: Transaction, name: TableName) -> TableName:
         raise Refused(
             f"{found} is a stream table: only its query fills it", hint="write to its sources"
         )
+    refuse_copy(runtime, found)
     return found
 
 

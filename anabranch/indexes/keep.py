@@ -1,0 +1,184 @@
+"""Indexes are kept in the publish that changes their table.
+
+An index is an ordinary table that says of itself which version of its table it holds:
+
+    current(index, table)  =  the table's uuid and snapshot are those that the index notes
+
+It is read only where that is true, so an index that was left behind, by another program or another
+version of Anabranch, is slow to use and never wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from anabranch.catalog.clusters import Cluster, all_clusters
+from anabranch.catalog.indexes import Index, all_indexes
+from anabranch.engine.clusters import at_home
+from anabranch.engine.identity import HASHES, hashable
+from anabranch.engine.merge import add_all, apply_rows
+from anabranch.engine.scan import Among, delta_frame, frame
+from anabranch.engine.session import Spark
+from anabranch.engine.sorting import in_ranges
+from anabranch.engine.write import write
+from anabranch.errors import BaseExpired, Refused
+from anabranch.lake.stage import Stage
+from anabranch.lake.version import TableVersion
+from anabranch.model import FIRST_HIDDEN_ID, Columns, Delta
+from anabranch.names import TableName, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+UUID = "anabranch.index.table"  # properties of the copy: which table, and which version of it
+SNAPSHOT = "anabranch.index.snapshot"
+SORTED_BY = "anabranch.index.columns"
+SMALL_ROWS = 100_000  # up to here the copy is sorted anew
+ROWS_PER_FILE = 250_000
+MUCH_CHANGED = 0.2
+
+
+def current(copy: TableVersion, table: TableVersion, index: Index) -> bool:
+    """Does the copy hold the rows of this very version of the table, sorted as the index says?"""
+    same = all(copy.properties.get(key) == value for key, value in noted(table, index).items())
+    return same and shape(copy.columns) == shape(table.columns)
+
+
+def noted(table: TableVersion, index: Index) -> dict[str, str]:
+    """What the copy says of itself."""
+    return {
+        UUID: str(table.metadata.table_uuid),
+        SNAPSHOT: snapshot_text(table),
+        SORTED_BY: json.dumps(index.columns),
+    }
+
+
+def snapshot_text(table: TableVersion) -> str:
+    return "" if table.snapshot_id is None else str(table.snapshot_id)
+
+
+def shape(columns: Columns) -> list[tuple[str, str]]:
+    return [(column.name, column.type) for column in columns]
+
+
+def bring(stage: Stage, spark: Spark, index: Index, cluster: Cluster | None = None) -> None:
+    """Stage the copy as it must be for the table as it is staged."""
+    table = stage.version(index.table)
+    check_columns(index, table.columns)
+    wanted = tuple(
+        replace(column, field_id=0, nested={}, ambiguous=False) for column in table.columns
+    )
+    if stage.exists(index.copy) and shape(stage.version(index.copy).columns) != shape(wanted):
+        stage.drop(index.copy)
+    if not stage.exists(index.copy):
+        stage.create(index.copy, wanted)
+    copy = stage.version(index.copy)
+    if current(copy, table, index):
+        return
+    home = cluster or Cluster("")
+    with at_home(spark, home.pool, home.address, home.settings) as chosen:
+        delta = changes(copy, table, index)
+        if delta is None:
+            rebuild(stage, chosen, index, table)
+        elif not delta.empty:
+            update(stage, chosen, index, table, delta)
+    stage.set_properties(index.copy, noted(table, index))
+
+
+def keep(
+    stage: Stage, spark: Spark, declared: Mapping[TableName, tuple[Index, ...]]
+) -> dict[TableName, tuple[Index, ...]]:
+    """Before a publish: the indexes of every table that it changes come along.
+
+    `declared` are those that the work itself makes or drops; returned are the tables whose rows in
+    the catalog change.
+    """
+    if not stage.changes and not declared:
+        return {}
+    with stage.lake.store.reading() as c:
+        there = all_indexes(c)
+        known = {**there, **declared}
+        clusters = all_clusters(c) if known else {}
+    rows = dict(declared)
+    for table in sorted({*stage.changes, *declared}):
+        if not stage.exists(table):
+            rows |= {table: ()} if table in known else {}
+        wanted = rows.get(table, known.get(table, ()))
+        for copy in sorted({each.copy for each in there.get(table, ())} - {w.copy for w in wanted}):
+            if stage.exists(copy):
+                stage.drop(copy)
+        for index in wanted:
+            bring(stage, spark, index, clusters.get(index.cluster or ""))
+    return rows
+
+
+def check_columns(index: Index, columns: Columns) -> None:
+    known = [column.name.lower() for column in columns]
+    for name in index.columns:
+        if name.lower() not in known:
+            raise Refused(
+                f"index {shown(index.name)} of {index.table} needs its column {shown(name)}",
+                hint=f"DROP INDEX {shown(index.name)} ON {index.table}",
+            )
+
+
+def changes(copy: TableVersion, table: TableVersion, index: Index) -> Delta | None:
+    """What the copy lacks; None when it is cheaper, or the only way, to sort all rows anew."""
+    wanted, since = noted(table, index), copy.properties.get(SNAPSHOT)
+    if since is None or any(copy.properties.get(key) != wanted[key] for key in (UUID, SORTED_BY)):
+        return None
+    try:
+        delta = table.delta(int(since) if since else None)
+    except BaseExpired:
+        return None
+    small = table.rows <= SMALL_ROWS and not delta.empty
+    return None if small or delta.rows > MUCH_CHANGED * table.rows else delta
+
+
+def hidden(columns: Columns) -> Columns:
+    """The row hashes by which rows are found again."""
+    own = HASHES if hashable(columns) else ()
+    return tuple(replace(column, field_id=FIRST_HIDDEN_ID + at) for at, column in enumerate(own))
+
+
+def rebuild(stage: Stage, spark: Spark, index: Index, table: TableVersion) -> None:
+    columns = stage.version(index.copy).columns
+    own = hidden(columns)
+    files = max(1, -(-table.rows // ROWS_PER_FILE))
+    with spark.tuned(table.rows):
+        rows = frame(spark.session, table.reading(), table.columns)
+        ordered = in_ranges(add_all(rows, columns, hashed=True), index.columns, files)
+        written = write(ordered, stage.directory(index.copy), (*columns, *own))
+    stage.commit_rows(index.copy, written, replace_all=True, hidden=own)
+
+
+def update(stage: Stage, spark: Spark, index: Index, table: TableVersion, delta: Delta) -> None:
+    copy = stage.version(index.copy)
+    own = hidden(copy.columns)
+    with spark.tuned(delta.rows):
+        rows = apply_rows(
+            Stored(spark, copy, own),
+            delta_frame(spark.session, delta, table.columns),
+            copy.columns,
+            rewrite=False,
+            insert_only=not delta.minus,
+        )
+        written = write(rows, stage.directory(index.copy), (*copy.columns, *own), files=1)
+    stage.commit_rows(index.copy, written, hidden=own)
+
+
+class Stored:
+    """The rows of the copy, with their places."""
+
+    def __init__(self, spark: Spark, copy: TableVersion, own: Columns) -> None:
+        self.spark = spark
+        self.copy = copy
+        self.columns = {column.name: column for column in (*copy.columns, *own)}
+
+    def __call__(self, names: Sequence[str], among: Among | None = None) -> DataFrame:
+        chosen = tuple(self.columns[name] for name in names)
+        reading = self.copy.reading()
+        return frame(self.spark.session, reading, chosen, positions=True, among=among)

@@ -1,0 +1,26 @@
+"""Point look-ups: of a table and its current indexes, the one that needs the fewest files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from anabranch.catalog.indexes import Index
+from anabranch.indexes.keep import current
+from anabranch.lake.version import TableVersion
+from anabranch.model import Bound, Columns, Reading
+from anabranch.names import TableName
+
+VersionOf = Callable[[TableName], TableVersion | None]
+
+
+def cheapest(
+    table: TableVersion, indexes: Iterable[Index], bounds: Sequence[Bound], version_of: VersionOf
+) -> tuple[Reading, Columns]:
+    """The files that may hold a row within the bounds, and the columns to read of them."""
+    asked = {bound.column.lower() for bound in bounds}
+    found = [(table.reading(prune=bounds), table.columns)]
+    for index in indexes:
+        copy = version_of(index.copy) if index.columns[0].lower() in asked else None
+        if copy is not None and current(copy, table, index):
+            found.append((copy.reading(prune=bounds), copy.columns))
+    return min(found, key=lambda each: (len(each[0].files) + len(each[0].skip), each[0].bytes))

@@ -1,0 +1,162 @@
+"""Resolve a project offline: names, order, columns, types, and everything that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from anabranch.deploy.snapshot import ObjectKey
+from anabranch.errors import AnabranchError
+from anabranch.graph.components import Component, components
+from anabranch.graph.order import closure
+from anabranch.names import RESERVED_PREFIX, TableName, shown
+from anabranch.project.problems import Problem
+from anabranch.project.records import Files, Model
+from anabranch.project.references import Link, links, qualified
+from anabranch.project.rules import object_problems
+from anabranch.sql.outline import Known, Outline, outline
+from anabranch.sql.statement_records import CreateTable, CreateView
+
+
+@dataclass(frozen=True)
+class CompiledObject:
+    """An object with its names resolved; `columns` is None when they cannot be told offline."""
+
+    model: Model
+    reads: frozenset[ObjectKey] = frozenset()
+    query: str = ""  # with every table by its full name
+    columns: Outline = None
+
+    @property
+    def key(self) -> ObjectKey:
+        return self.model.key
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """`objects` stand in order: what an object reads comes before it."""
+
+    files: Files
+    objects: Mapping[ObjectKey, CompiledObject] = field(default_factory=dict, hash=False)
+    problems: tuple[Problem, ...] = ()
+
+    def reads_of(self, key: ObjectKey) -> frozenset[ObjectKey]:
+        return self.objects[key].reads
+
+    def through_views(self, key: ObjectKey) -> set[ObjectKey]:
+        """The objects that a query reads, directly or through views; the views too."""
+        views = {
+            each: found.reads for each, found in self.objects.items() if found.model.kind == "view"
+        }
+        return closure(self.objects[key].reads, views)
+
+
+def compile_files(files: Files, *, allow_circular: bool = False) -> Compiled:
+    """All mistakes are gathered; one that would only follow from another is left out."""
+    problems = list(files.problems)
+    found = {key: links(model, files) for key, model in files.models.items()}
+    problems += [link.problem for each in found.values() for link in each if link.problem]
+    reads = {key: [link.key for link in each if link.key] for key, each in found.items()}
+    objects: dict[ObjectKey, CompiledObject] = {}
+    for part in components(reads):
+        if part.cyclic:
+            problems += circular(part, reads, found, files, allow_circular)
+        for key in part.members:
+            objects[key], wrong = resolved(files.models[key], found[key], objects)
+            problems += wrong
+    compiled = Compiled(files, objects)
+    for each in objects.values():
+        problems += object_problems(each, compiled)
+    return Compiled(files, objects, tuple(sorted(set(problems))))
+
+
+def resolved(
+    model: Model, found: tuple[Link, ...], done: Mapping[ObjectKey, CompiledObject]
+) -> tuple[CompiledObject, list[Problem]]:
+    """One object after all it reads; members of a cycle do not know each other's columns yet."""
+    reads = frozenset(link.key for link in found if link.key)
+    if isinstance(model.statement, CreateTable):
+        columns = tuple(Known(each.name, plain(each.type)) for each in model.statement.columns)
+        return CompiledObject(model, columns=columns), []
+    by_name = {link.name: link.key for link in found}
+
+    def table(name: TableName) -> Outline:
+        key = by_name.get(name)
+        return done[key].columns if key is not None and key in done else None
+
+    try:
+        columns_, findings = outline(model.query, table)
+    except AnabranchError as error:
+        return CompiledObject(model, reads), [model.at.file.of_error(error, model.at.passage)]
+    problems = [model.query_problem(each.start, each.message, each.hint) for each in findings]
+    problems += list(column_problems(model, columns_))
+    if isinstance(model.statement, CreateView) and model.statement.columns:
+        names = model.statement.columns
+        types = [each.type for each in columns_] if columns_ else [None] * len(names)
+        if len(types) != len(names):
+            message = f"the view names {len(names)} columns, its query gives {len(types)}"
+            problems.append(model.at.problem(message, word=names[0]))
+        columns_ = tuple(Known(name, type_) for name, type_ in zip(names, types, strict=False))
+    query = model.query if any(link.problem for link in found) else qualified(model.query, found)
+    return CompiledObject(model, reads, query, columns_), problems
+
+
+def plain(type_: str) -> str | None:
+    """CHAR and VARCHAR come out of a table as something else: left to Spark."""
+    return None if "char(" in type_ else type_
+
+
+def column_problems(model: Model, columns: Outline) -> Iterator[Problem]:
+    """A stored table needs names of its own for its columns."""
+    if isinstance(model.statement, CreateView) and model.statement.columns:
+        return
+    seen: set[str] = set()
+    for column in columns or ():
+        if column.name is None:
+            continue
+        name = column.name.lower()
+        if name in seen:
+            message = f"the query gives the column {shown(column.name)} twice"
+            yield model.query_problem(0, message, "name one of them with AS")
+        if name.startswith(RESERVED_PREFIX):
+            message = f"column {column.name}: names that start with {RESERVED_PREFIX} are reserved"
+            yield model.query_problem(0, message, "choose another name")
+        seen.add(name)
+
+
+def circular(
+    part: Component[ObjectKey],
+    reads: Mapping[ObjectKey, list[ObjectKey]],
+    found: Mapping[ObjectKey, tuple[Link, ...]],
+    files: Files,
+    allowed: bool,
+) -> Iterator[Problem]:
+    """Objects that read each other: the path, at the reference that closes it."""
+    outsiders = [key for key in part.members if files.models[key].kind != "stream table"]
+    if allowed and not outsiders:
+        return
+    path = shortest(part.members[0], set(part.members), reads)
+    link = next(link for link in found[path[0]] if link.key == path[1])
+    message = f"objects read each other in a circle: {' -> '.join(map(str, path))}"
+    hint = "break the circle"
+    if not outsiders:
+        hint = "break the circle, or set allow_circular = true for stream tables"
+    elif allowed:
+        hint = f"break the circle: {outsiders[0]} is a {files.models[outsiders[0]].kind}"
+    yield files.models[path[0]].query_problem(link.start, message, hint)
+
+
+def shortest(
+    start: ObjectKey, inside: set[ObjectKey], reads: Mapping[ObjectKey, list[ObjectKey]]
+) -> list[ObjectKey]:
+    """The shortest way from an object back to itself."""
+    paths = [[start]]
+    seen: set[ObjectKey] = set()
+    for path in paths:
+        for step in sorted(inside.intersection(reads[path[-1]])):
+            if step == start:
+                return [*path, start]
+            if step not in seen:
+                seen.add(step)
+                paths.append([*path, step])
+    raise AssertionError("a cyclic component has a cycle")

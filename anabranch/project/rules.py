@@ -1,0 +1,132 @@
+"""What an object must keep to beyond its query: clusters, indexes, comments, options and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from anabranch.errors import AnabranchError, did_you_mean
+from anabranch.names import shown
+from anabranch.project.problems import Problem
+from anabranch.project.records import Index, Placed, UnitTest, fold
+from anabranch.schedules import Schedule
+from anabranch.sql.outline import Outline
+from anabranch.sql.statement_records import CreateStreamTable, Rows
+
+if TYPE_CHECKING:
+    from anabranch.project.compile import Compiled, CompiledObject
+
+OPTIONS = {
+    "initialize": ("true", "false"),
+    "diamond_consistency": ("atomic", "none"),
+    "diamond_schedule_policy": ("fastest", "slowest"),
+}
+
+
+def object_problems(found: CompiledObject, compiled: Compiled) -> Iterator[Problem]:
+    model = found.model
+    if isinstance(model.statement, CreateStreamTable):
+        yield from stream_problems(model.statement, model.at, compiled)
+    yield from repeated([(each.statement.name, each.at) for each in model.indexes], "index")
+    yield from repeated([(each.name, each.at) for each in model.tests], "test")
+    for index in model.indexes:
+        yield from index_problems(index, found, compiled)
+    for remark in model.comments:
+        if remark.statement.column is not None:
+            wrong = unknown_columns([remark.statement.column], found.columns, str(model.key))
+            yield from (remark.at.problem(*each) for each in wrong)
+    for test in model.tests:
+        yield from unit_test_problems(test, found, compiled)
+
+
+def stream_problems(
+    statement: CreateStreamTable, at: Placed, compiled: Compiled
+) -> Iterator[Problem]:
+    yield from cluster_problems(statement.cluster, at, compiled)
+    try:
+        Schedule.parse(statement.schedule)
+    except AnabranchError as error:
+        yield at.problem(error.message, error.hint, statement.schedule or "")
+    for name, value in statement.options.items():
+        if name not in OPTIONS:
+            hint = did_you_mean(name, OPTIONS) or f"known: {', '.join(OPTIONS)}"
+            yield at.problem(f'there is no option "{name}"', hint, name)
+        elif value.lower() not in OPTIONS[name]:
+            hint = f"use {' or '.join(OPTIONS[name])}"
+            yield at.problem(f"option {name} cannot be {value!r}", hint, name)
+
+
+def cluster_problems(name: str | None, at: Placed, compiled: Compiled) -> Iterator[Problem]:
+    files = compiled.files
+    if name is None or name in files.clusters or name in files.unread_clusters:
+        return
+    hint = did_you_mean(name, files.clusters) or f"write clusters/{name}.sql: CREATE CLUSTER {name}"
+    yield at.problem(f"there is no cluster {shown(name)}", hint, name)
+
+
+def index_problems(index: Index, found: CompiledObject, compiled: Compiled) -> Iterator[Problem]:
+    statement = index.statement
+    if found.model.kind == "view":
+        hint = "make it a stream table, or index the tables it reads"
+        yield index.at.problem(f"{found.key} is a view: it has no rows to sort", hint)
+    yield from cluster_problems(statement.cluster, index.at, compiled)
+    wrong = unknown_columns(statement.columns, found.columns, str(found.key))
+    yield from (index.at.problem(*each) for each in wrong)
+    types = {(each.name or "").lower(): each.type or "" for each in found.columns or ()}
+    for name in statement.columns:
+        if types.get(name.lower(), "").startswith(("array<", "map<", "struct<")):
+            message = f"column {shown(name)} is a {types[name.lower()]}: it cannot be sorted by"
+            yield index.at.problem(message, "index another column", name)
+
+
+def unit_test_problems(
+    test: UnitTest, found: CompiledObject, compiled: Compiled
+) -> Iterator[Problem]:
+    statement = test.statement
+    if found.model.kind == "table":
+        yield test.at.problem(
+            f"{found.key} is a source table: it has no query to test", "test what reads it"
+        )
+        return
+    inputs = {fold(key): key for key in compiled.through_views(found.key)}
+    for table, rows in statement.given:
+        key = inputs.get(fold(table.parts))
+        if key is None:
+            known = [key.name for key in inputs.values()]
+            hint = (
+                did_you_mean(table.name, known)
+                or f"it reads {', '.join(map(str, inputs.values()))}"
+            )
+            yield test.at.problem(f"{found.key} does not read {table}", hint, table.name)
+        elif key in compiled.objects:
+            wrong = row_problems(rows, compiled.objects[key].columns, str(key))
+            yield from (test.at.problem(*each) for each in wrong)
+    if statement.expect is not None:
+        wrong = row_problems(statement.expect, found.columns, str(found.key))
+        yield from (test.at.problem(*each) for each in wrong)
+
+
+Wrong = tuple[str, str | None, str]  # message, hint, and the word it is about
+
+
+def row_problems(rows: Rows, columns: Outline, table: str) -> Iterator[Wrong]:
+    if rows.columns is not None:
+        yield from unknown_columns(rows.columns, columns, table)
+
+
+def unknown_columns(names: Iterable[str], columns: Outline, table: str) -> Iterator[Wrong]:
+    if columns is None or any(each.name is None for each in columns):
+        return
+    known = [each.name or "" for each in columns]
+    for name in names:
+        if name.lower() not in fold(known):
+            hint = did_you_mean(name, known) or f"columns: {', '.join(known)}"
+            yield f"{table} has no column {shown(name)}", hint, name
+
+
+def repeated(named: list[tuple[str, Placed]], what: str) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for name, at in named:
+        if name.lower() in seen:
+            yield at.problem(f"{what} {shown(name)} is there twice", "choose another name", name)
+        seen.add(name.lower())
