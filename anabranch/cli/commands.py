@@ -41,12 +41,13 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @click.argument("folder", default=".")
+@click.option("--bare", is_flag=True, help="Leave the example project out.")
 @command
-def init(session: CliSession, out: Output, folder: str) -> None:
-    """Start a project: write anabranch.toml and create the catalog."""
+def init(session: CliSession, out: Output, folder: str, bare: bool) -> None:
+    """Start a project: anabranch.toml, the catalog and an example to change."""
     from anabranch.cli.project import create
 
-    created = create(session, folder)
+    created = create(session, folder, example=not bare)
     out.answer(created.text, created.data)
 
 
@@ -84,6 +85,30 @@ def cuts(session: CliSession, out: Output, limit: int) -> None:
 
 
 @click.command()
+@click.argument("name", required=False)
+@click.option("--dot", "form", flag_value="dot", help="Answer in the language of Graphviz.")
+@click.option("--mermaid", "form", flag_value="mermaid", help="Answer in the language of Mermaid.")
+@click.option("--svg", metavar="[FILE]", is_flag=False, flag_value="-", help="Draw a picture.")
+@command
+def graph(
+    session: CliSession, out: Output, name: str | None, form: str | None, svg: str | None
+) -> None:
+    """Draw the stream tables and what they read, or only the surroundings of one table.
+
+    Sources stand at the margin, and under each table those that read it.
+    """
+    from anabranch.cli.graph import STDOUT, drawn, write_svg
+
+    if svg and form:
+        raise click.UsageError("give one of --dot, --mermaid and --svg")
+    picture = session.ab.graph(name)
+    if svg is not None and svg != STDOUT:
+        write_svg(session, picture, svg)
+    else:
+        out.answer(drawn(picture, "svg" if svg else form) or "no stream tables yet", picture.data())
+
+
+@click.command()
 @click.argument("name")
 @command
 def explain(session: CliSession, out: Output, name: str) -> None:
@@ -100,6 +125,20 @@ def refresh(session: CliSession, out: Output, name: str | None) -> None:
     with session.progress.task("looking for changes …"):
         rows = session.ab.refresh(name)
     out.rows(rows, REFRESH_COLUMNS, "no stream tables yet")
+
+
+@click.command()
+@click.option("--ticks", type=click.IntRange(min=1), help="Stop after so many passes.")
+@command
+def run(session: CliSession, out: Output, ticks: int | None) -> None:
+    """Run the scheduler: refresh what is due, until Ctrl-C or SIGTERM.
+
+    A first signal lets the groups under way finish, a second gives them up; nothing is ever published
+    in part.
+    """
+    from anabranch.cli.run import run_scheduler
+
+    run_scheduler(session, out, ticks)
 
 
 @click.command()
@@ -161,4 +200,18 @@ def demo(session: CliSession) -> int:
     return 0 if Stage(session).play() else REFUSED
 
 
-COMMANDS = (init, demo, sql, status, history, events, explain, refresh, verify, cuts, maintain)
+COMMANDS = (
+    init,
+    demo,
+    sql,
+    status,
+    graph,
+    history,
+    events,
+    explain,
+    refresh,
+    run,
+    verify,
+    cuts,
+    maintain,
+)

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 import click
 
 from anabranch.cli.commands import COMMANDS
+from anabranch.cli.deploy import DEPLOY_COMMANDS
 from anabranch.cli.output import error_text
+from anabranch.cli.projects import PROJECT_COMMANDS
 from anabranch.cli.session import CliSession
 from anabranch.errors import AnabranchError, InternalError, UserError
 
@@ -47,7 +49,7 @@ def cli(
     context.obj = CliSession(home, catalog, warehouse, verbose)
 
 
-for command in COMMANDS:
+for command in (*COMMANDS, *PROJECT_COMMANDS, *DEPLOY_COMMANDS):
     cli.add_command(command)
 
 

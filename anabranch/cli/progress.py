@@ -27,6 +27,10 @@ class Progress:
         with self._lock:
             if event in ("spark_starting", "spark_started"):
                 self._starting = event == "spark_starting"
+            elif event == "waiting":
+                self._task = str(data["text"])
+            elif event == "building":
+                self._task = f"building {data['object']} ({data['number']} of {data['of']}) …"
             elif event == "refresh_started":
                 self._running.append(str(data["table"]))
             elif event == "refresh_finished" and str(data["table"]) in self._running:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 
 from pyarrow.fs import FileInfo
 
-from anabranch.catalog import cuts, stages
+from anabranch.catalog import cuts, deployments, stages
 from anabranch.errors import Unreachable
 from anabranch.lake.changes import own_delta
 from anabranch.lake.lake import Lake
@@ -56,7 +56,8 @@ def _collect(lake: Lake, foreign_grace: timedelta, now: datetime) -> tuple[int, 
             for each in cuts.known_versions(c)
             if each.metadata_location is not None
         ]
-    referenced = set(_references(lake, pointers, versions))
+        kept = deployments.kept_locations(c)
+    referenced = set(_references(lake, pointers, versions, kept))
     garbage = [
         (path, info)
         for path, info in listed.items()
@@ -113,9 +114,13 @@ def _root_of(warehouse: str, path: str) -> str | None:
 
 
 def _references(
-    lake: Lake, pointers: dict[TableName, str], versions: list[tuple[TableName, str]]
+    lake: Lake,
+    pointers: dict[TableName, str],
+    versions: list[tuple[TableName, str]],
+    kept: set[str],
 ) -> Iterator[str]:
-    """All files of current tables, and those that recorded cuts show."""
+    """All files of current tables and of those that a roll-back may bring back, and those that other
+    recorded cuts show."""
     seen: set[str] = set()
     for name, location in pointers.items():
         version = lake.version(name, location)
@@ -126,8 +131,10 @@ def _references(
         if pointers.get(name) != location:
             version = lake.version(name, location)
             yield from _named_in(version)
-            if version.snapshot_id is not None:
-                yield from _files_of(version, version.snapshot_id, seen)
+            shown = version.snapshot_ids if location in kept else [version.snapshot_id]
+            for each in shown:
+                if each is not None:
+                    yield from _files_of(version, each, seen)
 
 
 def _named_in(version: TableVersion) -> Iterator[str]:

@@ -39,7 +39,7 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None) -> int | None:
         steps.at_step(steps.STAGED)
         changes = {name: _logged(stage, each) for name, each in sorted(stage.changes.items())}
         for staged in changes.values():
-            if staged.version is not None:
+            if staged.version is not None and not staged.written:
                 _write_metadata(stage, staged.version)
         steps.at_step(steps.METADATA_WRITTEN)
         with stage.lake.store.writing() as c:
@@ -160,7 +160,7 @@ def conflict(name: TableName) -> PublishConflict:
 def _logged(stage: Stage, staged: Staged) -> Staged:
     """The version with the file before it in its metadata log."""
     version = staged.version
-    if version is None or staged.base is None:
+    if version is None or staged.base is None or staged.written:
         return staged
     before = stage.lake.version(version.name, staged.base).metadata
     if before.table_uuid != version.metadata.table_uuid:  # dropped and made anew

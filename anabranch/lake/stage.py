@@ -50,6 +50,7 @@ class Staged:
 
     base: str | None
     version: TableVersion | None  # None: dropped
+    written: bool = False  # the version is an older one, or another table's: its file is there
 
 
 class Stage:
@@ -198,6 +199,15 @@ class Stage:
     def set_properties(self, name: TableName, values: Mapping[str, str | None]) -> TableVersion:
         """Set table properties; None takes one away."""
         return self._put(name, with_properties(self.version(name).metadata, values))
+
+    def adopt(self, name: TableName, location: str) -> TableVersion:
+        """The table becomes what a metadata file says that some cut shows, whatever its name there."""
+        version = self.lake.version(name, location)
+        with self._lock:
+            before = self.changes.get(name)
+            base = before.base if before else self.base.get(name)
+            self.changes[name] = Staged(base, version, written=True)
+        return version
 
     def replace_metadata(self, name: TableName, metadata: TableMetadata) -> TableVersion:
         """For upkeep: the same table with other metadata."""

@@ -1,7 +1,8 @@
 """The steps of a publish, so that tests can stop a process exactly there.
 
 With `ANABRANCH_KILL_AT=<step>` in its environment a process kills itself at that step, as hard as a
-power cut.  `at_step` may also be replaced in a test.
+power cut; with `<step>:<n>` when it comes there for the n-th time.  `at_step` may also be replaced in
+a test.
 """
 
 from __future__ import annotations
@@ -13,9 +14,18 @@ STAGED = "staged"  # data files and manifests are written
 METADATA_WRITTEN = "metadata_written"  # and all new metadata files
 IN_TRANSACTION = "in_transaction"  # all pointers are moved, nothing is committed
 PUBLISHED = "published"  # committed
+ROUND = "round_"  # and a number: so many rounds of a fixed point are done
+BEGUN = "begun"  # a deployment is written down, nothing of it is built
 STEPS = (STAGED, METADATA_WRITTEN, IN_TRANSACTION, PUBLISHED)
 
 
+_times = 0
+
+
 def at_step(step: str) -> None:
-    if os.environ.get("ANABRANCH_KILL_AT") == step:
-        os.kill(os.getpid(), signal.SIGKILL)
+    global _times  # noqa: PLW0603
+    name, _, number = os.environ.get("ANABRANCH_KILL_AT", "").partition(":")
+    if name == step:
+        _times += 1
+        if _times == int(number or 1):
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -11,7 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import RemoveSnapshotsUpdate, update_table_metadata
 
-from anabranch.catalog import cuts, stages, streams, tables
+from anabranch.catalog import cuts, deployments, stages, streams, tables
 from anabranch.errors import PublishConflict
 from anabranch.lake.changes import DELTA, NetDelta
 from anabranch.lake.collect import FOREIGN_GRACE, collect, is_our_root
@@ -97,6 +97,8 @@ def _expire(
         versions = cuts.known_versions(c)
         asked = streams.needed_snapshots(c) if needed is None else needed
         wanted = {name: set(ids) for name, ids in asked.items()}
+        for source, snapshot_id in deployments.needed_snapshots(c):
+            wanted.setdefault(TableName.parse(source), set()).add(snapshot_id)
     for each in versions:
         if each.metadata_location != pointers.get(each.name):
             shown = lake.version(each.name, each.metadata_location or "")

@@ -1,0 +1,222 @@
+"""Commands of deployments: plan, stage, wait, promote, abort, rollback, deployments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.cli.commands import REFUSED, command
+from anabranch.cli.deploy_text import NOTHING, plan_text, progress_text, steps_text
+from anabranch.cli.output import JsonOutput, Output
+from anabranch.cli.projects import profile, project_folder
+from anabranch.cli.session import CliSession
+from anabranch.errors import UserError
+from anabranch.settings import FILE
+
+if TYPE_CHECKING:
+    from anabranch.project.project import Project
+
+DEPLOYMENT_COLUMNS = (
+    "id", "status", "created_by", "created_at", "finished_at", "cut_id", "schemas", "build",
+)  # fmt: skip
+OBJECT_COLUMNS = ("object", "kind", "staged_as", "state", "error")
+
+select = click.option(
+    "--select",
+    multiple=True,
+    metavar="NAME",
+    help="Only these objects: name, *.name, +name with what it reads, name+ with its readers.",
+)
+drop_tables = click.option(
+    "--drop-tables", is_flag=True, help="Let source tables that were deleted go, with their rows."
+)
+dry_run = click.option("--dry-run", is_flag=True, help="Check and show, but do nothing.")
+
+
+def opened(session: CliSession, folder: str, profile: str | None) -> Project:
+    """The project, and the session on the catalog that its settings name."""
+    from anabranch.project import load
+
+    loaded = load(folder, profile)
+    session.project, session.profile = loaded.root / FILE, profile
+    return loaded
+
+
+@click.command()
+@project_folder
+@profile
+@select
+@click.option("--why", metavar="NAME", help="Show the chain of reasons why an object is dirty.")
+@click.option(
+    "--what-if", multiple=True, metavar="NAME", help="As if these objects had been edited."
+)
+@command
+def plan(
+    session: CliSession,
+    out: Output,
+    project: str,
+    profile: str | None,
+    select: Sequence[str],
+    why: str | None,
+    what_if: Sequence[str],
+) -> None:
+    """Show what changed, what is dirty and why, and what a deployment would do."""
+    from anabranch.deploy import verbs
+
+    if what_if and select:
+        raise click.UsageError("give --select or --what-if, not both")
+    loaded = opened(session, project, profile)
+    found = verbs.plan(session.ab._runtime, loaded, select=select, what_if=what_if)
+    if why is None:
+        out.answer(plan_text(found), found.as_dict())
+    else:
+        key = verbs.key_named(found, why)
+        reasons = list(found.found.why(key))
+        out.answer("\n".join(reasons), {"object": str(key), "why": reasons})
+
+
+@click.command()
+@project_folder
+@profile
+@select
+@drop_tables
+@dry_run
+@command
+def stage(
+    session: CliSession,
+    out: Output,
+    project: str,
+    profile: str | None,
+    select: Sequence[str],
+    drop_tables: bool,
+    dry_run: bool,
+) -> None:
+    """Build what is dirty beside production, and print the deployment's id."""
+    from anabranch.deploy import verbs
+
+    loaded = opened(session, project, profile)
+    chosen: dict[str, Any] = {"select": select, "drop_tables": drop_tables}
+    if dry_run:
+        found = verbs.stage_dry(session.ab._runtime, loaded, **chosen)
+        out.answer(plan_text(found), found.as_dict())
+        return
+    with session.progress.task("staging …"):
+        made = verbs.stage_project(session.ab._runtime, loaded, **chosen)
+    if made is None and not isinstance(out, JsonOutput):
+        out.note(NOTHING)
+        return
+    if made is not None:
+        out.note(f"staged; next: anabranch promote {made}")
+    out.answer(made or "", {"id": made})
+
+
+@click.command()
+@click.argument("deployment", required=False)
+@click.option("--timeout", type=float, metavar="SECONDS", help="Wait no longer than this.")
+@command
+def wait(session: CliSession, out: Output, deployment: str | None, timeout: float | None) -> int:
+    """Wait until a deployment is built, and show how far its objects are.
+
+    Exit code 2 if it is not ready then.
+    """
+    from anabranch.deploy.progress import wait as wait_for
+
+    ab = session.ab
+    found_id = deployment or _newest(session)
+    with session.progress.task("waiting …"):
+        found = wait_for(
+            ab._store,
+            ab._runtime.lake,
+            found_id,
+            timeout=timeout,
+            watch=lambda found: session.progress("waiting", {"text": progress_text(found)}),
+        )
+    if isinstance(out, JsonOutput):
+        out.answer("", found)
+    else:
+        out.rows(found["objects"], OBJECT_COLUMNS, "nothing to build")
+        out.note(progress_text(found))
+    if found["stuck"]:
+        out.note(f"nobody builds it any more; next: anabranch stage, or anabranch abort {found_id}")
+    return 0 if found["ready"] or found["status"] == "PROMOTED" else REFUSED
+
+
+def _newest(session: CliSession) -> str:
+    for each in session.ab.deployments():
+        if each["status"] in ("STAGING", "STAGED"):
+            return str(each["id"])
+    raise UserError("no deployment is staged", hint="`anabranch stage` builds one")
+
+
+@click.command()
+@click.argument("deployment", required=False)
+@click.option(
+    "--no-refresh", is_flag=True, help="Do not bring the staged tables up to date before."
+)
+@dry_run
+@command
+def promote(
+    session: CliSession, out: Output, deployment: str | None, no_refresh: bool, dry_run: bool
+) -> None:
+    """Put a staged deployment in place: all of it becomes visible in one publish."""
+    from anabranch.deploy import verbs
+    from anabranch.deploy.promote import promote as put
+
+    runtime = session.ab._runtime
+    chosen = verbs.staged_id(runtime, deployment)
+    if dry_run:
+        found = verbs.promote_dry(runtime, chosen)
+        out.answer(steps_text(found), found)
+        return
+    with session.progress.task("promoting …"):
+        done = put(runtime, chosen, catch_up=not no_refresh)
+    out.answer(f"promoted {done['id']} as cut {done['cut_id']}", done)
+
+
+@click.command()
+@click.argument("deployment", required=False)
+@dry_run
+@command
+def rollback(session: CliSession, out: Output, deployment: str | None, dry_run: bool) -> None:
+    """Return to the state before a deployment, in one publish and without recomputing."""
+    from anabranch.deploy import verbs
+    from anabranch.deploy.rollback import rollback as take_back
+
+    runtime = session.ab._runtime
+    if dry_run:
+        found = verbs.rollback_dry(runtime, deployment)
+        out.answer(steps_text(found), found)
+        return
+    with session.progress.task("rolling back …"):
+        done = take_back(runtime, deployment)
+    out.answer(f"rolled {done['id']} back as cut {done['cut_id']}", done)
+
+
+@click.command()
+@click.argument("deployment")
+@dry_run
+@command
+def abort(session: CliSession, out: Output, deployment: str, dry_run: bool) -> None:
+    """Remove a deployment that was not promoted, and nothing else."""
+    from anabranch.deploy import verbs
+    from anabranch.deploy.abort import abort as remove
+
+    runtime = session.ab._runtime
+    if dry_run:
+        found = verbs.abort_dry(runtime, deployment)
+        out.answer(steps_text(found), found)
+        return
+    done = remove(runtime, deployment)
+    out.answer(f"aborted {done['id']}", done)
+
+
+@click.command()
+@command
+def deployments(session: CliSession, out: Output) -> None:
+    """List the deployments, newest first."""
+    out.rows(session.ab.deployments(), DEPLOYMENT_COLUMNS, "no deployments yet")
+
+
+DEPLOY_COMMANDS = (plan, stage, wait, promote, abort, rollback, deployments)

@@ -1,0 +1,73 @@
+"""abort: remove a staged deployment, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.catalog import definitions, deployments, streams, tables
+from anabranch.catalog.deployments import Deployment, DeploymentStatus
+from anabranch.catalog.store import Connection
+from anabranch.deploy import clusters
+from anabranch.deploy.staging import Staging
+from anabranch.deploy.state import find, refuse_in_transaction, wrong_status
+from anabranch.errors import Refused
+from anabranch.names import TableName
+from anabranch.runtime import Runtime, Transaction
+from anabranch.world import World
+
+CAN_END = (DeploymentStatus.STAGING, DeploymentStatus.STAGED, DeploymentStatus.ABORTED)
+
+
+def abort(runtime: Runtime, deployment_id: str) -> dict[str, Any]:
+    """One publish: staged tables, their rows and the deployment's status."""
+    refuse_in_transaction(runtime)
+    with runtime.store.reading() as c:
+        deployment = find(c, deployment_id)
+    if deployment.status not in CAN_END:
+        raise wrong_status(deployment, "aborted")
+    removed = runtime.write("abort", lambda tx: _remove(tx, deployment))
+    return {"id": deployment.id, "status": DeploymentStatus.ABORTED.value, "removed": removed}
+
+
+def remove_left_overs(runtime: Runtime, deployment: Deployment) -> None:
+    """What a stage made that did not notice the abort in time."""
+    if deployment.status is DeploymentStatus.ABORTED:
+        runtime.write("abort", lambda tx: _remove(tx, deployment))
+
+
+def _remove(tx: Transaction, deployment: Deployment) -> list[str]:
+    found = staged_names(tx.world, deployment)
+    for name in found:
+        if name in tx.stage.base:
+            tx.stage.drop(name)
+
+    def rows(c: Connection, cut_id: int | None) -> None:
+        ended = {"finished_at": deployment.finished_at or tables.now()}
+        aborted = DeploymentStatus.ABORTED
+        if not deployments.move(c, deployment.id, CAN_END, aborted, **ended):
+            raise wrong_status(find(c, deployment.id), "aborted")
+        refuse_readers(c, found)
+        definitions.put(c, found, {})
+        clusters.remove_unused(c, deployment)
+        namespaces = {name.schema for name in found}
+        deployments.forget_namespaces(c, tx.world.lake.catalog_name, namespaces)
+
+    tx.later(rows)
+    return [str(name) for name in found]
+
+
+def staged_names(world: World, deployment: Deployment) -> list[TableName]:
+    """Everything in the staging schemas of the deployment."""
+    staging = Staging(deployment.id, frozenset())
+    return sorted(name for name in world.names() if staging.key(name) is not None)
+
+
+def refuse_readers(c: Connection, found: list[TableName]) -> None:
+    """Somebody may have declared a stream table over a staged one."""
+    gone = set(found)
+    for reader, reads in sorted(streams.dependencies(c).items()):
+        if reader not in gone and gone.intersection(reads):
+            read = sorted(gone.intersection(reads))[0]
+            raise Refused(
+                f"{reader} reads {read}, which would go", hint=f"DROP STREAM TABLE {reader}"
+            )

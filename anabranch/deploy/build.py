@@ -1,0 +1,89 @@
+"""Build the objects of a deployment in its staging schemas, upstreams first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from anabranch.deploy.snapshot import ObjectKey, Snapshot, SnapshotObject
+from anabranch.deploy.source_tables import declared_columns
+from anabranch.deploy.staging import Staging
+from anabranch.graph.components import components
+from anabranch.refresh import declare
+from anabranch.refresh.declare import Declaration
+from anabranch.runtime import Runtime
+from anabranch.schedules import Schedule
+from anabranch.settings import Settings
+from anabranch.sources.indexes import create_index
+from anabranch.sources.tables import create_table, create_view
+from anabranch.sql.column_names import with_column_names
+from anabranch.sql.statement_records import CreateIndex, CreateView
+from anabranch.sql.statements import parse_statement
+
+NO_GROUP = "none"  # a staged table must never hold a group of production back
+
+
+def parts(snapshot: Snapshot, keys: Sequence[ObjectKey]) -> list[tuple[ObjectKey, ...]]:
+    """The objects in order; those that read each other together."""
+    reads = {key: sorted(snapshot.objects[key].reads & set(keys)) for key in keys}
+    return [part.members for part in components(reads)]
+
+
+def build(
+    runtime: Runtime, staging: Staging, snapshot: Snapshot, part: Sequence[ObjectKey]
+) -> None:
+    """One object, or several that read each other: there afterwards, whatever was there before."""
+    world = runtime.world()
+    missing = [snapshot.objects[key] for key in part if world.find(staging.name(key)) is None]
+    streams = [each for each in missing if each.kind == "stream table"]
+    for each in missing:
+        name = staging.name(each.key)
+        if each.kind == "table":
+            create_table(runtime, name, declared_columns(each), if_not_exists=True)
+        elif each.kind == "view":
+            query = staging.query(view_query(each))
+            create_view(runtime, name, query, if_not_exists=True)
+    if streams:
+        declare.create_all(
+            runtime, [staged_declaration(each, staging, runtime.settings) for each in streams]
+        )
+    for key in part:
+        for index in snapshot.objects[key].indexes:
+            table = staging.name(key)
+            made = CreateIndex(index.name, table, index.columns, index.cluster, if_not_exists=True)
+            create_index(runtime, made)
+
+
+def view_query(each: SnapshotObject) -> str:
+    """The query of a view with the names that the view gives its columns."""
+    statement = parse_statement(each.sql)
+    named = statement.columns if isinstance(statement, CreateView) else None
+    return with_column_names(each.query, named) if named else each.query
+
+
+def staged_declaration(each: SnapshotObject, staging: Staging, settings: Settings) -> Declaration:
+    return replace(
+        declaration(each, settings),
+        name=staging.name(each.key),
+        query=staging.query(each.query),
+        diamond_consistency=NO_GROUP,
+    )
+
+
+def declaration(each: SnapshotObject, settings: Settings) -> Declaration:
+    """The stream table as the project declares it."""
+    options = dict(each.options)
+    return Declaration(
+        name=each.key.table,
+        query=each.query.strip().rstrip(";"),
+        schedule=Schedule.parse(options.get("schedule")).text,
+        refresh_mode=declare.mode(options.get("refresh_mode") or "AUTO"),
+        diamond_consistency=declare.option(
+            "diamond_consistency", options.get("diamond_consistency"), settings
+        ),
+        diamond_schedule_policy=declare.option(
+            "diamond_schedule_policy", options.get("diamond_schedule_policy"), settings
+        ),
+        initialize=(options.get("initialize") or "true").lower() == "true",
+        cluster=each.cluster,
+    )

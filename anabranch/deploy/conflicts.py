@@ -1,0 +1,70 @@
+"""What may have happened to production since a deployment was staged: checked where it flips."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from anabranch.catalog import deployments, streams
+from anabranch.catalog import views as view_rows
+from anabranch.catalog.deployments import Deployment, SchemaVersion
+from anabranch.catalog.store import Connection
+from anabranch.deploy.snapshot import ObjectKey, SchemaKey
+from anabranch.deploy.state import OPEN, definition
+from anabranch.errors import Refused
+from anabranch.names import TableName
+from anabranch.refresh.look import Look
+
+
+def check_base(c: Connection, seen: Look, deployment: Deployment) -> None:
+    """Refuse when production is not what the deployment was staged upon.
+
+    `seen` is from before the flip: inside its transaction the pointers have moved already.
+    """
+    versions = deployments.schema_versions(c)
+    again = f"`anabranch abort {deployment.id}`, then `anabranch stage` again"
+    for database, schema, version in deployment.base["schemas"]:
+        now = versions.get((database, schema))
+        if (now.version if now else 0) != version:
+            raise Refused(_moved(deployment, SchemaKey(database, schema), now), hint=again)
+    now_seen = replace(seen, streams=streams.all_streams(c), views=view_rows.all_views(c))
+    for shown, before in deployment.base["definitions"].items():
+        name = TableName.parse(shown)
+        if definition(now_seen, ObjectKey.of(name)) != before:
+            raise Refused(
+                f"{name} was changed by hand since {deployment.id} was staged", hint=again
+            )
+
+
+def _moved(deployment: Deployment, place: SchemaKey, now: SchemaVersion | None) -> str:
+    if now is None:
+        return f"schema {place} is not deployed any more"
+    when = now.changed_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return (
+        f"schema {place} moved since {deployment.id} was staged: {now.changed_by} deployed "
+        f"{now.deployment_id or 'its previous state'} to it at {when}"
+    )
+
+
+def check_readers(c: Connection, deployment: Deployment, gone: Collection[TableName]) -> None:
+    """What goes may not be read by anything that stays; other deployments see to themselves."""
+    missing = set(gone)
+    suffixes = [f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN]
+    for reader, reads in sorted(streams.dependencies(c).items()):
+        staged = any(reader.namespace[-1].endswith(suffix) for suffix in suffixes)
+        if reader in missing or staged or not missing.intersection(reads):
+            continue
+        read = sorted(missing.intersection(reads))[0]
+        if not _replaced(deployment, reader):
+            raise Refused(
+                f"{reader} reads {read}, which {deployment.id} drops",
+                hint=f"DROP STREAM TABLE {reader}, or keep {read}",
+            )
+
+
+def _replaced(deployment: Deployment, name: TableName) -> bool:
+    """Does the deployment give the reader another definition?"""
+    return any(
+        step["action"] == "swap" and tuple(step["parts"]) == name.parts
+        for step in deployment.plan["steps"]
+    )

@@ -1,0 +1,44 @@
+"""Indexes of a deployment: the copies of staged tables flip with their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from anabranch.catalog.indexes import Index
+from anabranch.deploy.snapshot import SnapshotObject
+from anabranch.names import TableName
+from anabranch.refresh.look import Look
+from anabranch.runtime import Transaction
+from anabranch.sources.indexes import sortable
+
+Indexes = Mapping[TableName, tuple[Index, ...]]
+
+
+def wanted(each: SnapshotObject, tx: Transaction) -> tuple[Index, ...]:
+    """The indexes that an object shall have in production."""
+    if not each.indexes:
+        return ()
+    table = each.key.table
+    columns = tx.world.version(table).columns
+    return tuple(
+        Index(table, fact.name, sortable(columns, fact.columns, table), fact.cluster)
+        for fact in sorted(each.indexes, key=lambda fact: fact.name)
+    )
+
+
+def adopt(tx: Transaction, seen: Look, staged: TableName, found: Iterable[Index]) -> None:
+    """Copies that were built beside production become those of production."""
+    for index in found:
+        copy = Index(staged, index.name, index.columns).copy
+        if copy in seen.pointers:
+            tx.stage.adopt(index.copy, seen.pointers[copy])
+            tx.stage.drop(copy)
+
+
+def record(found: Iterable[Index]) -> list[list[Any]]:
+    return [[each.name, list(each.columns), each.cluster] for each in found]
+
+
+def indexes_of(table: TableName, recorded: Iterable[Iterable[Any]]) -> tuple[Index, ...]:
+    return tuple(Index(table, name, tuple(columns), cluster) for name, columns, cluster in recorded)

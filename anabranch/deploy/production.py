@@ -1,0 +1,99 @@
+"""The staged objects as they will be in production: the same rows under other names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from anabranch.catalog.definitions import Renaming
+from anabranch.deploy.build import declaration, view_query
+from anabranch.deploy.snapshot import Snapshot
+from anabranch.deploy.staging import Staging
+from anabranch.names import TableName
+from anabranch.refresh.look import Look, view_mark
+from anabranch.refresh.unit import look_now, world_of
+from anabranch.refresh.verify import defined
+from anabranch.runtime import Runtime
+from anabranch.world import World
+
+Fingerprints = dict[str, list[str]]  # production name -> [staged, in production]
+
+
+def world_after(runtime: Runtime, seen: Look, staging: Staging, snapshot: Snapshot) -> World:
+    """The world as a promote would leave it."""
+    moved = {
+        production: seen.pointers[staged]
+        for staged, production in staging.names.items()
+        if staged in seen.pointers
+    }
+    views = {name: text for name, text in seen.views.items() if name not in moved}
+    pointers = {**seen.pointers, **moved}
+    for name, text in production_views(staging, snapshot).items():
+        views[name] = text
+        pointers.pop(name, None)
+    return replace(world_of(runtime, seen), pointers=pointers, views=views)
+
+
+def production_views(staging: Staging, snapshot: Snapshot) -> dict[TableName, str]:
+    return {
+        key.table: view_query(snapshot.objects[key])
+        for key in sorted(staging.keys)
+        if snapshot.objects[key].kind == "view"
+    }
+
+
+def fingerprints(
+    runtime: Runtime,
+    staging: Staging,
+    snapshot: Snapshot,
+    known: Mapping[str, list[str]] | None = None,
+) -> Fingerprints:
+    """What the queries mean under the names of production; known ones hold while the staged ones do.
+
+    With the right fingerprint the next refresh goes on from changes, as if the table had always
+    been there.
+    """
+    seen = look_now(runtime)
+    world = world_after(runtime, seen, staging, snapshot)
+    found: Fingerprints = {}
+    for key in sorted(staging.keys):
+        stream = seen.streams.get(staging.name(key))
+        if stream is None:
+            continue
+        name = str(key.table)
+        before = (known or {}).get(name)
+        if before is not None and before[0] == stream.fingerprint:
+            found[name] = before
+        else:
+            query = declaration(snapshot.objects[key], runtime.settings).query
+            there = replace(stream, name=key.table, query=query)
+            found[name] = [stream.fingerprint, defined(world, there).fingerprint]
+    return found
+
+
+def renaming(
+    runtime: Runtime, seen: Look, staging: Staging, snapshot: Snapshot, known: Fingerprints
+) -> Renaming:
+    """How the rows of the staged objects become those of production."""
+    texts = production_views(staging, snapshot)
+    streams: dict[str, dict[str, Any]] = {}
+    for key in staging.keys:
+        each = snapshot.objects[key]
+        if each.kind == "stream table":
+            declared = declaration(each, runtime.settings)
+            streams[str(key.table)] = {
+                "query": declared.query,
+                "fingerprint": known[str(key.table)][1],
+                "diamond_consistency": declared.diamond_consistency,
+            }
+    return Renaming(
+        names={str(staged): str(name) for staged, name in staging.names.items()},
+        streams=streams,
+        views={str(name): text for name, text in texts.items()},
+        marks={
+            view_mark(seen.views[staging.name(key)]): view_mark(texts[key.table])
+            for key in staging.keys
+            if key.table in texts and staging.name(key) in seen.views
+        },
+    )

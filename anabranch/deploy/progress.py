@@ -1,0 +1,106 @@
+"""wait and deployments: how far things are, from catalog rows alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.catalog import deployments
+from anabranch.catalog.deployments import Deployment, DeploymentStatus
+from anabranch.catalog.store import Store
+from anabranch.deploy.record import snapshot_of
+from anabranch.deploy.snapshot import ObjectKey, SchemaKey
+from anabranch.deploy.staging import Staging
+from anabranch.deploy.state import find, staging_of
+from anabranch.deploy.steps import Action
+from anabranch.lake.lake import Lake
+from anabranch.model import Status
+from anabranch.refresh.look import Look, look
+
+POLL_SECONDS = 0.5
+
+
+def listing(store: Store) -> list[dict[str, Any]]:
+    """All deployments, newest first."""
+    with store.reading() as c:
+        return [summary(each) for each in deployments.listing(c)]
+
+
+def summary(each: Deployment) -> dict[str, Any]:
+    actions = [step["action"] for step in each.plan["steps"]]
+    return {
+        "id": each.id,
+        "project": each.project,
+        "status": each.status.value,
+        "created_by": each.created_by,
+        "created_at": each.created_at,
+        "staged_at": each.staged_at,
+        "finished_at": each.finished_at,
+        "cut_id": each.cut_id,
+        "schemas": [str(SchemaKey(*parts)) for parts in each.base["touched"]],
+        **{action.value: actions.count(action.value) for action in Action},
+    }
+
+
+def progress(store: Store, lake: Lake, deployment_id: str) -> dict[str, Any]:
+    """Where each staged object stands."""
+    with store.reading() as c:
+        deployment = find(c, deployment_id)
+        seen = look(c, lake)
+    staging, snapshot = staging_of(deployment), snapshot_of(deployment.wanted)
+    objects = [
+        {
+            "object": str(key),
+            "kind": snapshot.objects[key].kind,
+            "staged_as": str(staging.name(key)),
+            "state": state(deployment, staging, seen, key),
+            "error": seen.streams[staging.name(key)].last_error
+            if staging.name(key) in seen.streams
+            else None,
+        }
+        for key in sorted(staging.keys)
+    ]
+    built = sum(each["state"] not in ("WAITING", "ERROR") for each in objects)
+    return {
+        "id": deployment.id,
+        "status": deployment.status.value,
+        "built": built,
+        "of": len(objects),
+        "ready": deployment.status is DeploymentStatus.STAGED and built == len(objects),
+        "stuck": deployment.status is DeploymentStatus.STAGING and not deployment.alive,
+        "objects": objects,
+    }
+
+
+def state(deployment: Deployment, staging: Staging, seen: Look, key: ObjectKey) -> str:
+    """WAITING to be built, FRESH, BEHIND its sources, or in ERROR; PROMOTED once it is in place."""
+    name = staging.name(key)
+    if deployment.status is DeploymentStatus.PROMOTED:
+        return "PROMOTED"
+    if name not in seen.pointers and name not in seen.views:
+        return "WAITING"
+    stream = seen.streams.get(name)
+    if stream is not None and stream.status is Status.ERROR:
+        return "ERROR"
+    return "BEHIND" if stream is not None and seen.stale([name]) else "FRESH"
+
+
+def wait(
+    store: Store,
+    lake: Lake,
+    deployment_id: str,
+    *,
+    timeout: float | None = None,
+    watch: Callable[[dict[str, Any]], None] = lambda found: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, Any]:
+    """Until the deployment is ready, has ended, or can get no further; `watch` sees every look."""
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        found = progress(store, lake, deployment_id)
+        watch(found)
+        moving = found["status"] == DeploymentStatus.STAGING.value and not found["stuck"]
+        if not moving or (end is not None and time.monotonic() >= end):
+            return found
+        sleep(POLL_SECONDS)

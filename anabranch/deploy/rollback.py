@@ -1,0 +1,120 @@
+"""rollback: the state before a deployment comes back in one publish; nothing is computed.
+
+Pointers return to the versions that older cuts still show, and with them definitions, inputs and
+frontiers: the next refresh goes on from there.  Source tables that the deployment made stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from anabranch.catalog import cuts, definitions, deployments, streams, tables
+from anabranch.catalog.deployments import Deployment, DeploymentStatus
+from anabranch.catalog.store import Connection
+from anabranch.deploy import clusters
+from anabranch.deploy.conflicts import check_readers
+from anabranch.deploy.indexes import indexes_of
+from anabranch.deploy.snapshot import SchemaKey
+from anabranch.deploy.state import find, newest, refuse_in_transaction, who, wrong_status
+from anabranch.errors import Refused
+from anabranch.model import RefreshMode
+from anabranch.names import TableName
+from anabranch.runtime import Runtime, Transaction
+from anabranch.sources.indexes import set_indexes
+
+PROMOTED = (DeploymentStatus.PROMOTED,)
+
+
+def rollback(runtime: Runtime, deployment_id: str | None = None) -> dict[str, Any]:
+    """Take the newest deployment back, or the given one if nothing was deployed over it."""
+    refuse_in_transaction(runtime)
+    deployment = to_roll_back(runtime, deployment_id)
+    undo: Mapping[str, Any] = deployment.undo or {}
+    before = {TableName.parse(name): at for name, at in undo["pointers"].items()}
+
+    def act(tx: Transaction) -> None:
+        for name, location in before.items():
+            if location is not None:
+                tx.stage.adopt(name, location)
+            elif name in tx.stage.base:
+                tx.stage.drop(name)
+        for shown, recorded in undo["indexes"].items():
+            table = TableName.parse(shown)
+            if before.get(table, "") is not None:
+                set_indexes(tx, table, indexes_of(table, recorded))
+        tx.later(lambda c, cut_id: _rows(c, cut_id, deployment, before))
+
+    runtime.write("rollback", act)
+    with runtime.store.reading() as c:
+        cut_id = cuts.current(c)
+    return {"id": deployment.id, "status": "ROLLED_BACK", "cut_id": cut_id}
+
+
+def to_roll_back(runtime: Runtime, deployment_id: str | None) -> Deployment:
+    """The deployment, after all checks that can be made before."""
+    with runtime.store.reading() as c:
+        found = find(c, deployment_id) if deployment_id else newest(c, DeploymentStatus.PROMOTED)
+        if found.status not in PROMOTED:
+            raise wrong_status(found, "rolled back")
+        check_newest(c, found)
+        check_kept(c, found, _locations(found), cuts.current(c) + 1)
+    return found
+
+
+def _locations(deployment: Deployment) -> set[str]:
+    return {at for at in (deployment.undo or {})["pointers"].values() if at is not None}
+
+
+def check_newest(c: Connection, deployment: Deployment) -> None:
+    versions = deployments.schema_versions(c)
+    for database, schema in deployment.base["touched"]:
+        now = versions.get((database, schema))
+        if now is None or now.deployment_id != deployment.id:
+            place = SchemaKey(database, schema)
+            later = now.deployment_id if now else "nothing"
+            raise Refused(
+                f"{later} was deployed to schema {place} after {deployment.id}",
+                hint=f"`anabranch rollback {later}` first",
+            )
+
+
+def check_kept(
+    c: Connection, deployment: Deployment, locations: Iterable[str], before_cut: int
+) -> None:
+    """The versions must be shown by a recorded cut: others may be gone from the warehouse."""
+    missing = set(locations) - cuts.locations_before(c, before_cut)
+    if missing:
+        raise Refused(
+            f"what {deployment.id} replaced is not kept any more",
+            hint="check the older SQL out and `anabranch stage` it; snapshot_retention keeps more",
+        )
+
+
+def _rows(
+    c: Connection,
+    cut_id: int | None,
+    deployment: Deployment,
+    before: Mapping[TableName, str | None],
+) -> None:
+    undo: Mapping[str, Any] = deployment.undo or {}
+    check_newest(c, deployment)
+    check_kept(c, deployment, _locations(deployment), cut_id or cuts.current(c) + 1)
+    facts = {"finished_at": tables.now(), "undo": None}
+    if not deployments.move(c, deployment.id, PROMOTED, DeploymentStatus.ROLLED_BACK, **facts):
+        raise wrong_status(find(c, deployment.id), "rolled back")
+    definitions.put(c, before, undo["rows"])
+    gone = [name for name, at in before.items() if at is None and not _is_view(undo, name)]
+    check_readers(c, deployment, gone)
+    for shown, values in undo["metadata"].items():
+        mode = RefreshMode(values["refresh_mode"])
+        streams.change(c, TableName.parse(shown), **{**values, "refresh_mode": mode})
+    clusters.restore(c, undo["clusters"])
+    deployments.put_deployed(c, [(a, b, n) for a, b, n in undo["keys"]], undo["deployed"])
+    by = f"{who()} (roll-back of {deployment.id})"
+    for database, schema, owner in undo["schemas"]:
+        deployments.raise_versions(c, [(database, schema)], owner, by)
+
+
+def _is_view(undo: Mapping[str, Any], name: TableName) -> bool:
+    return any(row["name"] == str(name) for row in undo["rows"]["views"])

@@ -1,0 +1,200 @@
+"""stage: build what is dirty beside production.
+
+The deployment is written down first; every object is then a publish of its own.  So whoever runs the
+command again after a crash goes on with the objects that are missing, and nobody else sees anything.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.catalog import deployments, stages, tables
+from anabranch.catalog.deployments import Deployment, DeploymentStatus
+from anabranch.deploy import clusters
+from anabranch.deploy.abort import remove_left_overs
+from anabranch.deploy.build import build, parts
+from anabranch.deploy.plan import Plan
+from anabranch.deploy.production import fingerprints
+from anabranch.deploy.record import snapshot_of, snapshot_record
+from anabranch.deploy.snapshot import ObjectKey, Snapshot
+from anabranch.deploy.source_tables import changes
+from anabranch.deploy.staging import Staging
+from anabranch.deploy.state import (
+    OPEN,
+    Found,
+    Wanted,
+    definition,
+    find,
+    keys_of,
+    plan_now,
+    read_by,
+    refuse_in_transaction,
+    staging_of,
+    who,
+    wrong_status,
+)
+from anabranch.deploy.steps import Action
+from anabranch.errors import Refused
+from anabranch.lake.schemas import altered
+from anabranch.lake.steps import BEGUN, at_step
+from anabranch.refresh.parallel import side_by_side
+from anabranch.runtime import Runtime
+from anabranch.sources.tables import alter_table
+
+
+def stage(
+    runtime: Runtime, wanted: Wanted, *, select: Sequence[str] = (), drop_tables: bool = False
+) -> str | None:
+    """Build a deployment and return its id; None when there is nothing to deploy."""
+    refuse_in_transaction(runtime)
+    found = plan_now(runtime, wanted, select)
+    if found.plan.empty:
+        return None
+    check(runtime, found, drop_tables)
+    begun = begin(runtime, wanted, found)
+    at_step(BEGUN)
+    if begun.status is DeploymentStatus.STAGING:
+        finish(runtime, begun.id)
+    return begun.id
+
+
+def check(runtime: Runtime, found: Found, drop_tables: bool) -> None:
+    """What must not be done is refused before anything is."""
+    plan = found.plan
+    for key in plan.keys(Action.DROP, Action.SWAP):
+        before, after = plan.old.objects.get(key), plan.new.objects.get(key)
+        goes = (
+            before is not None
+            and before.kind == "table"
+            and (after is None or after.kind != "table")
+        )
+        if goes and not drop_tables:
+            raise Refused(
+                f"{key} is a source table and would be dropped with its rows",
+                hint="`anabranch stage --drop-tables` drops it when it is promoted",
+            )
+    for key in plan.keys(Action.ALTER):
+        version = runtime.lake.version(key.table, found.seen.pointers[key.table])
+        altered(version.metadata, key.table, changes(plan.new.objects[key], version.columns))
+
+
+def begin(runtime: Runtime, wanted: Wanted, found: Found) -> Deployment:
+    """Write the deployment down, or take up the same one where an earlier run left it."""
+    owner = stages.mine(uuid.uuid4().hex[:8])
+    made = Deployment(
+        id=owner.id,
+        project=wanted.name,
+        status=DeploymentStatus.STAGING,
+        created_by=who(),
+        host=owner.host,
+        pid=owner.pid,
+        process_start=owner.process_start,
+        plan=found.plan.as_dict(),
+        wanted=snapshot_record(touched(found.plan)),
+        base=base_of(found),
+    )
+    with runtime.store.writing() as c:
+        for each in deployments.listing(c):
+            if _left_behind(each, made) and _same(each, made):
+                deployments.own(c, each.id, owner)
+                return each
+        deployments.add(c, made)
+    return made
+
+
+def _left_behind(each: Deployment, mine: Deployment) -> bool:
+    """Nobody works at it: its process is dead, or it is this one, which failed and tries again."""
+    here = (each.host, each.pid, each.process_start) == (mine.host, mine.pid, mine.process_start)
+    unfinished = each.status is DeploymentStatus.STAGING
+    return each.status in OPEN and (not each.alive or (here and unfinished))
+
+
+def _same(each: Deployment, mine: Deployment) -> bool:
+    """The same person wants the same objects upon the same base; estimates of rows may differ."""
+    return all(
+        json.dumps(getattr(each, part), sort_keys=True)
+        == json.dumps(getattr(mine, part), sort_keys=True)
+        for part in ("project", "created_by", "wanted", "base")
+    )
+
+
+def touched(plan: Plan) -> Snapshot:
+    """The objects of all steps as they are to be, and the clusters."""
+    actions = [action for action in Action if action not in (Action.DROP, Action.END)]
+    keys = {key for key in plan.keys(*actions) if key in plan.new.objects}
+    clusters = {
+        name: each for name, each in plan.new.clusters.items() if name in plan.clusters_changed
+    }
+    return Snapshot({key: plan.new.objects[key] for key in sorted(keys)}, clusters)
+
+
+def base_of(found: Found) -> dict[str, Any]:
+    """What must still hold when the deployment is promoted."""
+    plan = found.plan
+    swapped = plan.keys(Action.SWAP, Action.DROP, Action.METADATA)
+    places = {key.place for key in swapped} | set(plan.found.schemas)
+    read = {key.place for key in read_by(plan, plan.keys(Action.BUILD))}
+    return {
+        "schemas": [[*place, found.versions.get(place, 0)] for place in sorted(places | read)],
+        "touched": [list(place) for place in sorted(places)],
+        "definitions": {str(key.table): definition(found.seen, key) for key in sorted(swapped)},
+    }
+
+
+def finish(runtime: Runtime, deployment_id: str) -> None:
+    """Do what is left to do of a deployment that was begun."""
+    with runtime.store.reading() as c:
+        deployment = find(c, deployment_id)
+    snapshot, staging = snapshot_of(deployment.wanted), staging_of(deployment)
+    for key in keys_of(deployment, Action.ALTER):
+        alter(runtime, snapshot, key)
+    clusters.add_missing(runtime.store, snapshot)
+    build_all(runtime, deployment, staging, snapshot)
+    notes = {"fingerprints": fingerprints(runtime, staging, snapshot)}
+    with runtime.store.writing() as c:
+        staged = DeploymentStatus.STAGED
+        if not deployments.move(
+            c, deployment.id, OPEN, staged, staged_at=tables.now(), notes=notes
+        ):
+            raise wrong_status(find(c, deployment.id), "staged")
+
+
+def build_all(
+    runtime: Runtime, deployment: Deployment, staging: Staging, snapshot: Snapshot
+) -> None:
+    """Every object in a publish of its own; those that do not read each other side by side."""
+    todo = parts(snapshot, sorted(staging.keys))
+    home = {key: part for part in todo for key in part}
+    after = {
+        part: {home[up] for key in part for up in snapshot.objects[key].reads if up in home}
+        - {part}
+        for part in todo
+    }
+
+    def work(part: tuple[ObjectKey, ...]) -> bool:
+        facts = {"object": str(part[0]), "number": todo.index(part) + 1, "of": len(todo)}
+        runtime.progress("building", facts)
+        build(runtime, staging, snapshot, part)
+        check_open(runtime, deployment)
+        return True
+
+    executor = runtime.members if runtime.settings.parallelism > 1 else None
+    side_by_side(todo, after, work, executor)
+
+
+def alter(runtime: Runtime, snapshot: Snapshot, key: ObjectKey) -> None:
+    stored = runtime.world().version(key.table).columns
+    if found := changes(snapshot.objects[key], stored):
+        alter_table(runtime, key.table, found)
+
+
+def check_open(runtime: Runtime, deployment: Deployment) -> None:
+    """Somebody may abort a deployment while it is being built: then nothing of it may stay."""
+    with runtime.store.reading() as c:
+        now = find(c, deployment.id)
+    if now.status not in OPEN:
+        remove_left_overs(runtime, now)
+        raise wrong_status(now, "staged")

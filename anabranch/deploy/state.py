@@ -1,0 +1,228 @@
+"""What is deployed, and the plan from there: read from the catalog, there is no state file."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from anabranch.catalog import deployments
+from anabranch.catalog.deployments import Deployment, DeploymentStatus
+from anabranch.catalog.store import Connection
+from anabranch.deploy.build import view_query
+from anabranch.deploy.canonical import object_hash
+from anabranch.deploy.plan import Plan, make_plan, what_if_plan
+from anabranch.deploy.record import cluster_of, object_of
+from anabranch.deploy.select import chosen
+from anabranch.deploy.snapshot import ObjectKey, SchemaKey, Snapshot, SnapshotObject
+from anabranch.deploy.source_tables import changes
+from anabranch.deploy.staging import Staging
+from anabranch.deploy.steps import Action
+from anabranch.errors import Refused, UnknownName
+from anabranch.refresh.look import Look, look
+from anabranch.runtime import Runtime
+
+BY_HAND = "changed by hand"
+OPEN = (DeploymentStatus.STAGING, DeploymentStatus.STAGED)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A project as somebody wants it deployed; `name` labels it in listings."""
+
+    name: str
+    snapshot: Snapshot
+
+    @property
+    def databases(self) -> frozenset[str]:
+        return frozenset(key.database for key in self.snapshot.objects)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plan, and the state of the catalog it was made in."""
+
+    plan: Plan
+    seen: Look
+    versions: dict[SchemaKey, int]
+
+
+def definition(seen: Look, key: ObjectKey) -> str | None:
+    """What an object of production is; None when there is none."""
+    name = key.table
+    if name in seen.streams:
+        return seen.streams[name].query
+    if name in seen.views:
+        return f"view {seen.views[name]}"
+    return "table" if name in seen.pointers else None
+
+
+def wanted_definition(each: SnapshotObject) -> str:
+    """What `definition` says once the object is in place."""
+    if each.kind == "view":
+        return f"view {view_query(each)}"
+    return each.query.strip().rstrip(";") if each.kind == "stream table" else "table"
+
+
+def who() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def deployed(c: Connection, wanted: Wanted) -> Snapshot:
+    """What this project has deployed: all in its databases, and what goes by its name elsewhere."""
+    objects, clusters = {}, {}
+    for key, project, record in deployments.deployed(c):
+        if not key[0]:
+            if project == wanted.name or key[2] in wanted.snapshot.clusters:
+                clusters[key[2]] = cluster_of(key[2], record)
+        elif project == wanted.name or key[0] in wanted.databases:
+            named = ObjectKey(*key)
+            objects[named] = object_of(named, record)
+    return Snapshot(objects, clusters)
+
+
+def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Found:
+    """The plan from what is deployed at this moment."""
+    with runtime.store.reading() as c:
+        old = deployed(c, wanted)
+        seen = look(c, runtime.lake)
+        versions = {SchemaKey(*p): v.version for p, v in deployments.schema_versions(c).items()}
+    old = with_existing_tables(runtime, seen, as_found(seen, old), wanted.snapshot)
+    found = make_plan(old, wanted.snapshot, select=select)
+    rows = row_counts(runtime, seen, tables_read(found))
+    return Found(make_plan(old, found.new, rows=rows), seen, versions)
+
+
+def what_if_now(runtime: Runtime, wanted: Wanted, names: Sequence[str]) -> Plan:
+    """The plan if some objects of the project were edited."""
+    with runtime.store.reading() as c:
+        seen = look(c, runtime.lake)
+    keys = chosen([wanted.snapshot], names)
+    found = what_if_plan(wanted.snapshot, keys)
+    return what_if_plan(wanted.snapshot, keys, rows=row_counts(runtime, seen, tables_read(found)))
+
+
+def tables_read(plan: Plan) -> set[ObjectKey]:
+    """What the builds read, through views too."""
+    objects = plan.new.objects
+    found: set[ObjectKey] = set()
+    waiting = [*read_by(plan, plan.keys(Action.BUILD))]
+    while waiting:
+        key = waiting.pop()
+        if key not in found:
+            found.add(key)
+            if key in objects and objects[key].kind == "view":
+                waiting += objects[key].reads
+    return found
+
+
+def as_found(seen: Look, old: Snapshot) -> Snapshot:
+    """What is deployed, without what somebody dropped by hand; what was altered by hand is changed."""
+    objects = {}
+    for key, each in old.objects.items():
+        now = definition(seen, key)
+        if now is not None:
+            same = now == wanted_definition(each)
+            by_hand = replace(each, hash=BY_HAND, canonical=BY_HAND, sql=now.removeprefix("view "))
+            objects[key] = each if same else by_hand
+    return replace(old, objects=objects)
+
+
+def with_existing_tables(runtime: Runtime, seen: Look, old: Snapshot, new: Snapshot) -> Snapshot:
+    """Source tables that somebody made by hand count as deployed, with the columns they have."""
+    objects = dict(old.objects)
+    for key, each in new.objects.items():
+        location = seen.pointers.get(key.table)
+        if each.kind != "table" or location is None or key.table in seen.streams:
+            continue
+        if key not in objects:
+            stored = runtime.lake.version(key.table, location).columns
+            same = not changes(each, stored)
+            form = each.canonical if same else "as found"
+            found = replace(each, indexes=(), canonical=form, hash=object_hash(form))
+            objects[key] = found
+    return replace(old, objects=objects)
+
+
+def read_by(plan: Plan, keys: Iterable[ObjectKey]) -> set[ObjectKey]:
+    return {parent for key in keys for parent in plan.new.objects[key].reads}
+
+
+def row_counts(runtime: Runtime, seen: Look, keys: Iterable[ObjectKey]) -> dict[ObjectKey, int]:
+    """Rows of production tables, from their metadata."""
+    return {
+        key: runtime.lake.version(key.table, seen.pointers[key.table]).rows
+        for key in keys
+        if key.table in seen.pointers
+    }
+
+
+def refuse_in_transaction(runtime: Runtime) -> None:
+    if runtime.transaction is not None:
+        raise Refused(
+            "a deployment cannot be changed inside a transaction", hint="do it before or after"
+        )
+
+
+def find(c: Connection, deployment_id: str) -> Deployment:
+    found = deployments.get(c, deployment_id)
+    if found is None:
+        known = [each.id for each in deployments.listing(c)]
+        raise UnknownName(
+            f"there is no deployment {deployment_id}: `anabranch deployments` lists them",
+            name=deployment_id,
+            known=known,
+        )
+    return found
+
+
+def newest(c: Connection, status: DeploymentStatus) -> Deployment:
+    """The newest deployment of a status, for commands that name none."""
+    found = [each for each in deployments.listing(c) if each.status is status]
+    if not found:
+        words = status.value.lower().replace("_", " ")
+        raise Refused(f"no deployment is {words}", hint="`anabranch stage` builds one")
+    return max(found, key=lambda each: (each.cut_id or 0, each.finished_at or each.created_at))
+
+
+def only_staged(c: Connection) -> Deployment:
+    """The only staged deployment; with two of them somebody must say which."""
+    found = [each.id for each in deployments.listing(c) if each.status is DeploymentStatus.STAGED]
+    if len(found) > 1:
+        raise Refused(
+            f"{len(found)} deployments are staged: {', '.join(found)}",
+            hint=f"name one, such as `anabranch promote {found[0]}`",
+        )
+    return newest(c, DeploymentStatus.STAGED)
+
+
+def keys_of(deployment: Deployment, *actions: Action) -> list[ObjectKey]:
+    """The objects of some steps of a deployment, in their order."""
+    chosen = [action.value for action in actions]
+    return [
+        ObjectKey(*step["parts"])
+        for step in deployment.plan["steps"]
+        if step["action"] in chosen and len(step["parts"]) == 3
+    ]
+
+
+def staging_of(deployment: Deployment) -> Staging:
+    return Staging(deployment.id, frozenset(keys_of(deployment, Action.BUILD)))
+
+
+NEXT = {
+    DeploymentStatus.STAGING: "`anabranch stage` finishes it, `anabranch abort {id}` removes it",
+    DeploymentStatus.STAGED: "`anabranch promote {id}` puts it in place",
+    DeploymentStatus.PROMOTED: "`anabranch rollback {id}` takes it back",
+    DeploymentStatus.ROLLED_BACK: "`anabranch stage` builds another one",
+    DeploymentStatus.ABORTED: "`anabranch stage` builds another one",
+}
+
+
+def wrong_status(found: Deployment, verb: str) -> Refused:
+    words = found.status.value.lower().replace("_", " ")
+    return Refused(
+        f"deployment {found.id} cannot be {verb}: it is {words}",
+        hint=NEXT[found.status].format(id=found.id),
+    )

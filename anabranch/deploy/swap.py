@@ -1,0 +1,186 @@
+"""The swap: every pointer, definition and record of a deployment, in one publish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from anabranch.catalog import cuts, definitions, deployments, streams, tables
+from anabranch.catalog.definitions import Renaming
+from anabranch.catalog.deployments import Deployment, DeploymentStatus
+from anabranch.catalog.store import Connection
+from anabranch.deploy import clusters, indexes
+from anabranch.deploy.build import declaration
+from anabranch.deploy.conflicts import check_base, check_readers
+from anabranch.deploy.record import cluster_record, object_record
+from anabranch.deploy.snapshot import ObjectKey, SchemaKey, Snapshot
+from anabranch.deploy.staging import Staging
+from anabranch.deploy.state import find, keys_of, who, wrong_status
+from anabranch.deploy.steps import Action
+from anabranch.names import TableName
+from anabranch.refresh.declared_groups import leave_groups
+from anabranch.refresh.look import Look
+from anabranch.runtime import Transaction
+from anabranch.settings import Settings
+from anabranch.sources.indexes import set_indexes
+
+
+@dataclass
+class Swap:
+    """One attempt to put a deployment in place, upon what was `seen`."""
+
+    settings: Settings
+    deployment: Deployment
+    snapshot: Snapshot
+    staging: Staging
+    seen: Look
+    indexed: indexes.Indexes
+    renaming: Renaming
+    reindexed: set[TableName] = field(default_factory=set)
+    catalog: str = ""
+
+    @cached_property
+    def swapped(self) -> list[ObjectKey]:
+        return keys_of(self.deployment, Action.SWAP)
+
+    @cached_property
+    def dropped(self) -> list[ObjectKey]:
+        return keys_of(self.deployment, Action.DROP)
+
+    @property
+    def replaced(self) -> list[TableName]:
+        """Names of production whose rows all change."""
+        return [key.table for key in (*self.swapped, *self.dropped)]
+
+    def stage(self, tx: Transaction) -> None:
+        """Move the pointers; what staged tables have read must stay where it is."""
+        for key in self.swapped:
+            staged = self.staging.name(key)
+            if staged in self.seen.pointers:
+                tx.stage.adopt(key.table, self.seen.pointers[staged])
+                tx.stage.drop(staged)
+                tx.indexes[key.table] = indexes.wanted(self.snapshot.objects[key], tx)
+                indexes.adopt(tx, self.seen, staged, tx.indexes[key.table])
+            elif key.table in self.seen.pointers:  # a view takes the place of a table
+                tx.stage.drop(key.table)
+        for key in self.dropped:
+            if key.table in self.seen.pointers:
+                tx.stage.drop(key.table)
+        self._reindex(tx)
+        self.catalog = tx.world.lake.catalog_name
+        self.reindexed = {*tx.indexes, *self.replaced}
+        for name in self.staging.names:
+            for source in self.seen.inputs.get(name, {}):
+                if source in self.seen.streams and source not in tx.stage.changes:
+                    tx.stage.expect(source, self.seen.pointers.get(source))
+
+    def _reindex(self, tx: Transaction) -> None:
+        """Tables that stay may get other indexes; those are sorted in the same publish."""
+        for key, each in self.snapshot.objects.items():
+            table = key.table
+            if key in self.swapped or each.kind == "view" or table not in self.seen.pointers:
+                continue
+            found = indexes.wanted(each, tx)
+            if set(found) != set(self.indexed.get(table, ())):
+                set_indexes(tx, table, found)
+
+    def rows(self, c: Connection, cut_id: int | None) -> None:
+        """In the transaction of the publish: the last checks, and everything else that flips."""
+        check_base(c, self.seen, self.deployment)
+        check_readers(c, self.deployment, [key.table for key in self.dropped])
+        changed = self.deployment.plan["clusters_changed"]
+        undo = self._undo(c) | {"clusters": clusters.swap(c, changed, self.snapshot)}
+        places = [SchemaKey(*parts) for parts in self.deployment.base["touched"]]
+        shown = cut_id or cuts.current(c)  # options alone make no cut
+        facts = {"cut_id": shown, "finished_at": tables.now(), "undo": undo}
+        staged, promoted = (DeploymentStatus.STAGED,), DeploymentStatus.PROMOTED
+        if not deployments.move(c, self.deployment.id, staged, promoted, **facts):
+            raise wrong_status(find(c, self.deployment.id), "promoted")
+        taken = definitions.take(c, self.staging.names)
+        definitions.put(c, self.staging.names, {})
+        definitions.put(c, self.replaced, self.renaming(taken))
+        definitions.rename_history(c, self.staging.names)
+        for key in self.dropped:
+            leave_groups(c, key.table)
+        for key in keys_of(self.deployment, Action.METADATA):
+            if values := self._declared(key):
+                streams.change(c, key.table, **values)
+        self._put_records(c)
+        deployments.raise_versions(c, places, self.deployment.id, who())
+        self._end_namespaces(c)
+
+    def _undo(self, c: Connection) -> dict[str, Any]:
+        """All that a roll-back puts back; source tables that are new stay in any case."""
+        new_tables = {
+            key.table
+            for key in self.swapped
+            if self.snapshot.objects[key].kind == "table" and key.table not in self.seen.pointers
+        }
+        names = [name for name in self.replaced if name not in new_tables]
+        before = {name: self.indexed.get(name, ()) for name in sorted(self.reindexed)}
+        before = {name: found for name, found in before.items() if name not in new_tables}
+        copies = [index.copy for name in names for index in before.get(name, ())]
+        keys = self._keys()
+        versions = deployments.schema_versions(c)
+        return {
+            "pointers": {str(name): self.seen.pointers.get(name) for name in (*names, *copies)},
+            "indexes": {str(name): indexes.record(found) for name, found in before.items()},
+            "rows": definitions.take(c, names),
+            "metadata": self._before(c),
+            "keys": [list(key) for key in keys],
+            "deployed": deployments.take_deployed(c, keys),
+            "schemas": [
+                [*parts, owner.deployment_id if (owner := versions.get(tuple(parts))) else ""]
+                for parts in self.deployment.base["touched"]
+            ],
+        }
+
+    def _before(self, c: Connection) -> dict[str, Any]:
+        """The options of tables of which only those change."""
+        found: dict[str, Any] = {}
+        for key in keys_of(self.deployment, Action.METADATA):
+            stream = streams.get(c, key.table)
+            if stream is not None and (values := self._declared(key)):
+                found[str(key.table)] = {name: getattr(stream, name) for name in values}
+        return found
+
+    def _declared(self, key: ObjectKey) -> Mapping[str, Any]:
+        each = self.snapshot.objects[key]
+        if each.kind != "stream table":
+            return {}
+        declared = declaration(each, self.settings)
+        return {
+            "schedule": declared.schedule,
+            "refresh_mode": declared.refresh_mode,
+            "diamond_consistency": declared.diamond_consistency,
+            "diamond_schedule_policy": declared.diamond_schedule_policy,
+            "cluster": declared.cluster,
+        }
+
+    def _keys(self) -> list[tuple[str, str, str]]:
+        clusters = [("", "", name) for name in self.deployment.plan["clusters_changed"]]
+        return [*map(tuple, (*sorted(self.snapshot.objects), *self.dropped)), *clusters]  # type: ignore[list-item]
+
+    def _put_records(self, c: Connection) -> None:
+        own = {"project": self.deployment.project, "deployment_id": self.deployment.id}
+        rows = [
+            _row(key, object_record(each)) | own
+            for key, each in sorted(self.snapshot.objects.items())
+        ]
+        rows += [
+            _row(("", "", name), cluster_record(each)) | own
+            for name, each in sorted(self.snapshot.clusters.items())
+        ]
+        deployments.put_deployed(c, self._keys(), rows)
+
+    def _end_namespaces(self, c: Connection) -> None:
+        ended = {name.schema for name in self.staging.names}
+        ended |= {key.table.schema for key in self.dropped}
+        deployments.forget_namespaces(c, self.catalog, sorted(ended))
+
+
+def _row(key: tuple[str, str, str], record: dict[str, Any]) -> dict[str, Any]:
+    named = {"database_name": key[0], "schema_name": key[1], "object_name": key[2]}
+    return named | {"record": record}

@@ -1,0 +1,190 @@
+"""Plans: what is built, swapped, kept and dropped, in which order, for how many rows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from anabranch.deploy.plan import Plan, make_plan, what_if_plan
+from anabranch.deploy.select import chosen, matches
+from anabranch.deploy.snapshot import EMPTY, ObjectKey
+from anabranch.deploy.steps import Action, in_order
+from anabranch.errors import Refused, UnknownName
+from tests.unit.deploy.drawing import edited, key, project, thing, without
+
+SHOP = project(
+    thing("raw.sales", kind="table", text="(id)"),
+    thing("raw.goods", kind="table", text="(id)"),
+    thing("clean.sales", ["raw.sales"]),
+    thing("clean.goods", ["raw.goods"], kind="view"),
+    thing("mart.joined", ["clean.sales", "clean.goods"]),
+    thing("mart.daily", ["mart.joined"]),
+)
+ROWS = {key("raw.sales"): 1000, key("raw.goods"): 50, key("clean.sales"): 900}
+
+
+def done(plan: Plan) -> list[str]:
+    return [f"{step.action.value} {step.key}".replace("db.", "") for step in plan.steps]
+
+
+def test_the_same_project_gives_an_empty_plan() -> None:
+    plan = make_plan(SHOP, SHOP)
+    assert plan.empty
+    assert plan.as_dict()["steps"] == []
+
+
+def test_the_first_deployment_builds_upstreams_first() -> None:
+    assert done(make_plan(EMPTY, SHOP))[:6] == [
+        "build raw.goods",
+        "build raw.sales",
+        "build clean.goods",
+        "build clean.sales",
+        "build mart.joined",
+        "build mart.daily",
+    ]
+
+
+def test_a_leaf_is_built_alone_and_its_schema_kept() -> None:
+    assert done(make_plan(SHOP, edited(SHOP, "mart.daily"))) == [
+        "build mart.daily",
+        "swap mart.daily",
+        "keep mart.joined",
+    ]
+
+
+def test_a_root_brings_its_readers() -> None:
+    plan = make_plan(SHOP, edited(SHOP, "clean.sales"), rows=ROWS)
+    assert done(plan) == [
+        "build clean.sales",
+        "build mart.joined",
+        "build mart.daily",
+        "swap clean.sales",
+        "swap mart.joined",
+        "swap mart.daily",
+        "keep clean.goods",
+    ]
+    read = {str(step.key): step.rows for step in plan.steps if step.rows}
+    assert read == {"db.clean.sales": 1000, "db.mart.joined": 950, "db.mart.daily": 950}
+    assert plan.rows == 2900
+
+
+def test_a_changed_source_table_is_altered_in_place() -> None:
+    plan = make_plan(SHOP, edited(SHOP, "raw.goods", text="(id, name)"))
+    assert done(plan) == [
+        "alter raw.goods",
+        "build clean.goods",
+        "build mart.joined",
+        "build mart.daily",
+        "swap clean.goods",
+        "swap mart.joined",
+        "swap mart.daily",
+        "keep raw.goods",
+        "keep raw.sales",
+        "keep clean.sales",
+    ]
+
+
+def test_deleted_objects_are_dropped_readers_first_and_their_schema_ends() -> None:
+    plan = make_plan(SHOP, without(SHOP, "mart.joined", "mart.daily"))
+    assert done(plan) == ["drop mart.daily", "drop mart.joined", "end mart"]
+    again = without(SHOP, "mart.joined", "mart.daily")
+    assert make_plan(again, again).empty
+
+
+def test_options_and_clusters_need_no_build() -> None:
+    old = project(thing("a", metadata="schedule = 1"), thing("b"), thing("t.c", cluster="x"))
+    new = project(thing("a", metadata="schedule = 2"), thing("b"), thing("t.c", cluster="y"))
+    plan = make_plan(old, new)
+    assert done(plan) == ["metadata public.a", "metadata t.c"]
+    assert [step.why for step in plan.steps] == [
+        "its options or comments changed",
+        "its cluster changed",
+    ]
+
+
+def test_a_changed_cluster_definition_is_named() -> None:
+    old, new = (project(thing("a"), clusters={"c": text}) for text in ("small", "large"))
+    plan = make_plan(old, new)
+    assert plan.clusters_changed == ("c",)
+    assert not plan.steps
+    assert not plan.empty
+
+
+def test_the_difference_of_the_sql_is_shown() -> None:
+    (changed,) = make_plan(SHOP, edited(SHOP, "mart.daily")).changed
+    assert "-CREATE STREAM TABLE AS SELECT 1\n+CREATE STREAM TABLE AS SELECT 2" in changed.diff
+
+
+def test_what_if_names_what_an_edit_would_cost() -> None:
+    plan = what_if_plan(SHOP, [key("clean.sales")], rows=ROWS)
+    assert done(plan) == done(make_plan(SHOP, edited(SHOP, "clean.sales")))
+    assert plan.rows == 2900
+
+
+def test_json_says_everything() -> None:
+    said = json.loads(json.dumps(make_plan(SHOP, edited(SHOP, "mart.daily")).as_dict()))
+    assert [each["object"] for each in said["changed"]] == ["db.mart.daily"]
+    assert {each["object"]: each["why"][-1] for each in said["dirty"]} == {
+        "db.mart.daily": "db.mart.daily was modified",
+        "db.mart.joined": "db.mart.joined is in schema db.mart, which is dirty",
+    }
+    assert said["dirty_schemas"] == ["db.mart"]
+    assert said["steps"][0] == {
+        "action": "build",
+        "object": "db.mart.daily",
+        "parts": ["db", "mart", "daily"],
+        "kind": "stream table",
+        "why": "db.mart.daily is defined anew",
+        "rows": 0,
+    }
+
+
+def test_members_of_a_cycle_stand_side_by_side() -> None:
+    ring = project(thing("s.seed"), thing("s.a", ["s.seed", "s.b"]), thing("s.b", ["s.a"]))
+    assert in_order(ring) == [key("s.seed"), key("s.a"), key("s.b")]
+    assert make_plan(ring, edited(ring, "s.b")).keys(Action.BUILD) == (key("s.a"), key("s.b"))
+
+
+# Selection.
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("mart.daily", {"mart.daily"}),
+        ("daily", {"mart.daily"}),
+        ("DB.Mart.*", {"mart.daily", "mart.joined"}),
+        ("*.sales", {"raw.sales", "clean.sales"}),
+        ("+clean.sales", {"clean.sales", "raw.sales"}),
+        ("joined+", {"mart.joined", "mart.daily"}),
+        ("+joined+", {str(each).removeprefix("db.") for each in SHOP.objects}),
+    ],
+)
+def test_selectors(pattern: str, expected: set[str]) -> None:
+    assert chosen([SHOP], [pattern]) == set(map(key, expected))
+
+
+def test_an_unknown_selector_offers_the_nearest() -> None:
+    with pytest.raises(UnknownName, match="dayly"):
+        chosen([SHOP], ["db.mart.dayly"])
+
+
+def test_a_quoted_part_may_hold_a_dot() -> None:
+    assert matches(ObjectKey("db", "x.y", "z"), "`x.y`.z")
+    assert not matches(ObjectKey("db", "x.y", "z"), "x.y.z")
+
+
+def test_only_the_selected_changes_are_taken() -> None:
+    new = edited(SHOP, "clean.sales", "mart.daily")
+    plan = make_plan(SHOP, new, select=["mart.daily"])
+    assert done(plan) == ["build mart.daily", "swap mart.daily", "keep mart.joined"]
+    assert make_plan(plan.new, new).keys(Action.BUILD)[0] == key("clean.sales")
+
+
+def test_a_selection_that_cannot_stand_alone_is_refused() -> None:
+    new = project(*SHOP.objects.values(), thing("mart.new"), thing("mart.top", ["mart.new"]))
+    with pytest.raises(Refused, match=r"db\.mart\.top reads db\.mart\.new") as error:
+        make_plan(SHOP, new, select=["mart.top"])
+    assert error.value.hint == "select +db.mart.top to take along what it reads"
+    assert make_plan(SHOP, new, select=["+mart.top"]).keys(Action.BUILD)[-1] == key("mart.top")
