@@ -31,7 +31,10 @@ format: dev ## let ruff put the code into form
 docs: dev ## write the generated pages of docs/ anew
 	@$(BIN)/python tools/docs.py
 
-bench: dev ## measure incremental refresh against recomputing
+bench: dev ## measure incremental refresh against recomputing, and graphs of tables
+	@$(BIN)/python -m benchmarks.graph
+	@$(BIN)/python -m benchmarks.closure
+	@$(BIN)/python -m benchmarks.deploy
 	@$(BIN)/python -m benchmarks.refresh --rows 1000000 10000000
 
 bench-large: dev ## the same with 100 million rows

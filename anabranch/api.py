@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import anabranch.listing as listing
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from anabranch.deploy.plan import Plan
+    from anabranch.graph.picture import Picture
     from anabranch.model import Columns
     from anabranch.refresh.declare import Declaration
     from anabranch.runtime import Runtime
+    from anabranch.scheduler.tick import Scheduler
     from anabranch.world import World
 
 UNSET: Any = object()
@@ -71,7 +75,7 @@ class Anabranch:
     def close(self) -> None:
         """Stop Spark if it was started here, and let go of the catalog."""
         if "_runtime" in self.__dict__:
-            self._runtime.spark.stop()
+            self._runtime.close()
         self._store.close()
 
     @cached_property
@@ -117,9 +121,9 @@ class Anabranch:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def table(self, name: str) -> DataFrame:
-        """A table at the current cut, or as the open transaction has it."""
-        return self._world().table(name)
+    def table(self, name: str, where: str | None = None) -> DataFrame:
+        """A table at the current cut, or as the open transaction has it; `where` may use an index."""
+        return self._world().table(name, where)
 
     @contextmanager
     def at(self, cut: int | None = None) -> Iterator[World]:
@@ -168,6 +172,7 @@ class Anabranch:
         initialize: bool = True,
         diamond_consistency: str | None = None,
         diamond_schedule_policy: str | None = None,
+        cluster: str | None = None,
         if_not_exists: bool = False,
         or_replace: bool = False,
     ) -> None:
@@ -182,6 +187,7 @@ class Anabranch:
             initialize=initialize,
             diamond_consistency=diamond_consistency,
             diamond_schedule_policy=diamond_schedule_policy,
+            cluster=cluster,
         )
         declare.create(self._runtime, declared, if_not_exists=if_not_exists, or_replace=or_replace)
 
@@ -191,6 +197,12 @@ class Anabranch:
 
         declared = [self._declared(name, query, **options) for name, query in queries.items()]
         declare.create_all(self._runtime, declared)
+
+    def _create_together(self, declarations: Sequence[dict[str, Any]]) -> None:
+        """The stream tables of a script that read each other."""
+        from anabranch.refresh import declare
+
+        declare.create_all(self._runtime, [self._declared(**each) for each in declarations])
 
     def _declared(
         self,
@@ -202,7 +214,9 @@ class Anabranch:
         initialize: bool = True,
         diamond_consistency: str | None = None,
         diamond_schedule_policy: str | None = None,
+        cluster: str | None = None,
     ) -> Declaration:
+        from anabranch.clusters import known
         from anabranch.refresh import declare
 
         return declare.Declaration(
@@ -217,6 +231,7 @@ class Anabranch:
                 "diamond_schedule_policy", diamond_schedule_policy, self._settings
             ),
             initialize=initialize,
+            cluster=known(self._store, cluster),
         )
 
     def alter_stream_table(
@@ -265,6 +280,125 @@ class Anabranch:
         names = None if name is None else [TableName.parse(name)]
         return refresh(self._runtime, names)
 
+    def tick(self) -> list[dict[str, Any]]:
+        """One pass of the scheduler: refresh every group that is due; one dict per group."""
+        return self._scheduler.tick()
+
+    def run(self, *, ticks: int | None = None, stop: Event | None = None) -> int:
+        """The scheduler's loop, until `stop` is set or so many ticks are done."""
+        from anabranch.scheduler.loop import run
+
+        return run(self._runtime, stop or Event(), ticks=ticks)
+
+    @cached_property
+    def _scheduler(self) -> Scheduler:
+        from anabranch.scheduler.tick import Scheduler
+
+        return Scheduler(self._runtime)
+
+    def suspend(self, name: str) -> None:
+        """Leave a stream table, and so its group, out of all refreshes."""
+        self.alter_stream_table(name, status="SUSPENDED")
+
+    def resume(self, name: str) -> None:
+        """Take a suspended or failed stream table in again, its errors forgiven."""
+        self.alter_stream_table(name, status="ACTIVE")
+
+    # -- groups --------------------------------------------------------------------------------
+
+    def create_refresh_group(
+        self,
+        name: str,
+        members: Sequence[str],
+        isolation: str = "repeatable_read",
+        snapshot_timeout_ms: int = 0,
+    ) -> None:
+        """Declare stream tables that move together, though no diamond says so."""
+        from anabranch.refresh import declared_groups
+
+        parsed = [TableName.parse(each) for each in members]
+        declared_groups.create_refresh_group(
+            self._runtime, name, parsed, isolation, snapshot_timeout_ms
+        )
+
+    def drop_refresh_group(self, name: str, *, if_exists: bool = False) -> None:
+        from anabranch.refresh import declared_groups
+
+        declared_groups.drop_refresh_group(self._runtime, name, if_exists=if_exists)
+
+    def refresh_groups(self) -> list[dict[str, Any]]:
+        return listing.refresh_groups(self._store)
+
+    def diamond_groups(self) -> list[dict[str, Any]]:
+        """The members of every consistency group of more than one table."""
+        return listing.diamond_groups(self._store)
+
+    def scc_status(self) -> list[dict[str, Any]]:
+        """Circles of stream tables, and how they last reached their fixed point."""
+        return listing.scc_status(self._store)
+
+    # -- deployments ---------------------------------------------------------------------------
+
+    def plan(
+        self,
+        project: str = ".",
+        *,
+        profile: str | None = None,
+        select: Sequence[str] = (),
+        what_if: Sequence[str] = (),
+    ) -> Plan:
+        """What deploying a project would change, build, swap, keep and drop; starts no Spark."""
+        from anabranch.deploy import verbs
+        from anabranch.project import load
+
+        loaded = load(project, profile)
+        return verbs.plan(self._runtime, loaded, select=select, what_if=what_if)
+
+    def stage(
+        self,
+        project: str = ".",
+        *,
+        profile: str | None = None,
+        select: Sequence[str] = (),
+        drop_tables: bool = False,
+    ) -> str | None:
+        """Build what is dirty beside production; the deployment's id, None if nothing is."""
+        from anabranch.deploy import verbs
+        from anabranch.project import load
+
+        loaded = load(project, profile)
+        return verbs.stage_project(self._runtime, loaded, select=select, drop_tables=drop_tables)
+
+    def wait(self, deployment_id: str, timeout: float | None = None) -> dict[str, Any]:
+        """Wait until a deployment is staged; how far each of its objects is."""
+        from anabranch.deploy.progress import wait
+
+        return wait(self._store, self._runtime.lake, deployment_id, timeout=timeout)
+
+    def promote(self, deployment_id: str) -> dict[str, Any]:
+        """Put a staged deployment in place, all of it in one publish."""
+        from anabranch.deploy.promote import promote
+
+        return promote(self._runtime, deployment_id)
+
+    def rollback(self, deployment_id: str | None = None) -> dict[str, Any]:
+        """Return to the state before a deployment, the newest if none is named, in one publish."""
+        from anabranch.deploy.rollback import rollback
+
+        return rollback(self._runtime, deployment_id)
+
+    def abort(self, deployment_id: str) -> dict[str, Any]:
+        """Remove a deployment that was not promoted."""
+        from anabranch.deploy.abort import abort
+
+        return abort(self._runtime, deployment_id)
+
+    def deployments(self) -> list[dict[str, Any]]:
+        """All deployments, newest first."""
+        from anabranch.deploy.progress import listing
+
+        return listing(self._store)
+
     # -- looking -------------------------------------------------------------------------------
 
     def status(self) -> list[dict[str, Any]]:
@@ -278,11 +412,23 @@ class Anabranch:
         """What users should know of, such as a table that is refreshed another way; newest first."""
         return listing.events(self._store, TableName.parse(name) if name else None, limit)
 
+    def clusters(self) -> list[dict[str, Any]]:
+        """Named Spark resources that stream tables and indexes are kept on."""
+        return listing.clusters(self._store)
+
+    def indexes(self) -> list[dict[str, Any]]:
+        """Sorted copies of tables, each with the table that holds it."""
+        return listing.indexes(self._store)
+
     def cuts(self, limit: int | None = None) -> list[dict[str, Any]]:
         return listing.cuts(self._store, limit)
 
     def dependency_tree(self, name: str) -> dict[str, Any]:
         return listing.dependency_tree(self._store, TableName.parse(name))
+
+    def graph(self, name: str | None = None) -> Picture:
+        """All tables and what they read, or only the surroundings of one."""
+        return listing.graph(self._store, TableName.parse(name) if name else None)
 
     def explain(self, name: str) -> str:
         """Plan, delta plan, Spark SQL and hidden columns, and what is not incremental."""

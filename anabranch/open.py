@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import anabranch.listing as listing
 from anabranch.catalog.store import Store
+from anabranch.clusters import pools_at_start
 from anabranch.engine.rows import rows_frame
 from anabranch.engine.session import Spark
 from anabranch.errors import UnknownName
@@ -27,6 +28,7 @@ def open_runtime(
     lake = Lake(store, settings.warehouse)
     spark = Spark(settings, session)
     spark.on_start = progress
+    spark.conf_at_start = lambda: pools_at_start(store)
     runtime = Runtime(settings, store, lake, spark, progress)
 
     def system(name: str) -> DataFrame:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from anabranch import clusters
+from anabranch.catalog.clusters import Cluster
 from anabranch.engine.rows import rows_frame
-from anabranch.errors import Unsupported
+from anabranch.errors import InvalidValue, Unsupported
 from anabranch.lake import schemas
 from anabranch.model import Column
 from anabranch.names import TableName
-from anabranch.sources import tables, write
+from anabranch.sources import indexes, tables, write
 from anabranch.sources.write import Changed
 from anabranch.sql import statement_records as s
 from anabranch.sql.parse import split
 from anabranch.sql.statements import parse_statement
+from anabranch.sql.tables import tables_of
 
 if TYPE_CHECKING:
     from anabranch.api import Anabranch
@@ -24,10 +27,15 @@ Done = dict[str, Any]
 
 def run(ab: Anabranch, text: str) -> Any:
     """All statements are parsed before the first runs."""
-    parsed = [parse_statement(passage) for passage in split(text)]
+    waiting = [parse_statement(passage) for passage in split(text)]
     answer: Any = None
-    for statement in parsed:
-        answer = VERBS[type(statement)](ab, statement)
+    while waiting:
+        batch = created_together(waiting)
+        if len(batch) > 1:
+            answer = _create_stream_tables(ab, batch)
+        else:
+            answer = VERBS[type(waiting[0])](ab, waiting[0])
+        del waiting[: max(1, len(batch))]
     return answer
 
 
@@ -115,18 +123,54 @@ def _drop_view(ab: Anabranch, statement: s.DropView) -> Done:
 
 
 def _create_stream_table(ab: Anabranch, statement: s.CreateStreamTable) -> Done:
-    if statement.cluster is not None:
-        raise Unsupported("IN CLUSTER is not available yet", hint="leave it out")
     ab.create_stream_table(
         str(statement.name),
         statement.query,
         schedule=statement.schedule,
         refresh_mode=statement.refresh_mode.value,
+        cluster=statement.cluster,
         if_not_exists=statement.if_not_exists,
         or_replace=statement.or_replace,
         **_options(statement.options),
     )
     return {"statement": "CREATE STREAM TABLE", "table": str(statement.name)}
+
+
+def created_together(statements: Sequence[s.Statement]) -> list[s.CreateStreamTable]:
+    """The stream tables that a script begins with, up to the last one that an earlier one reads."""
+    run: list[s.CreateStreamTable] = []
+    for statement in statements:
+        if not isinstance(statement, s.CreateStreamTable) or statement.or_replace:
+            break
+        run.append(statement)
+    names = [str(each.name).lower() for each in run]
+    end, at = 1, 0
+    while at < min(end, len(run)):
+        reads = {str(name).lower() for name in tables_of(run[at].query)}
+        later = [place for place in range(at + 1, len(run)) if names[place] in reads]
+        end, at = max([end, *(place + 1 for place in later)]), at + 1
+    return run[:end]
+
+
+def _create_stream_tables(ab: Anabranch, batch: Sequence[s.CreateStreamTable]) -> Done:
+    there = {row["name"].lower() for row in ab.status()}
+    wanted = [
+        each for each in batch if not (each.if_not_exists and str(each.name).lower() in there)
+    ]
+    ab._create_together([_declaration(each) for each in wanted])
+    names = [str(each.name) for each in wanted]
+    return {"statement": "CREATE STREAM TABLE", "table": ", ".join(names)}
+
+
+def _declaration(statement: s.CreateStreamTable) -> dict[str, Any]:
+    return {
+        "name": str(statement.name),
+        "query": statement.query,
+        "schedule": statement.schedule,
+        "refresh_mode": statement.refresh_mode.value,
+        "cluster": statement.cluster,
+        **_options(statement.options),
+    }
 
 
 def _options(given: Any) -> dict[str, Any]:
@@ -163,6 +207,59 @@ def _drop_stream_table(ab: Anabranch, statement: s.DropStreamTable) -> Done:
     return {"statement": "DROP STREAM TABLE", "table": str(statement.name)}
 
 
+def _create_refresh_group(ab: Anabranch, statement: s.CreateRefreshGroup) -> Done:
+    options: dict[str, Any] = dict(statement.options)
+    if "snapshot_timeout_ms" in options:
+        options["snapshot_timeout_ms"] = _whole(options["snapshot_timeout_ms"])
+    ab.create_refresh_group(statement.name, [str(each) for each in statement.members], **options)
+    return {"statement": "CREATE REFRESH GROUP", "group": statement.name}
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidValue(f"snapshot_timeout_ms {text!r} is not a number") from None
+
+
+def _drop_refresh_group(ab: Anabranch, statement: s.DropRefreshGroup) -> Done:
+    ab.drop_refresh_group(statement.name, if_exists=statement.if_exists)
+    return {"statement": "DROP REFRESH GROUP", "group": statement.name}
+
+
+def _create_cluster(ab: Anabranch, statement: s.CreateCluster) -> Done:
+    clusters.create(
+        ab._store,
+        Cluster(statement.name, statement.pool, statement.address, statement.settings),
+        or_replace=statement.or_replace,
+        if_not_exists=statement.if_not_exists,
+    )
+    return {"statement": "CREATE CLUSTER", "cluster": statement.name}
+
+
+def _drop_cluster(ab: Anabranch, statement: s.DropCluster) -> Done:
+    clusters.drop(ab._store, statement.name, if_exists=statement.if_exists)
+    return {"statement": "DROP CLUSTER", "cluster": statement.name}
+
+
+def _create_index(ab: Anabranch, statement: s.CreateIndex) -> Done:
+    table = indexes.create_index(ab._runtime, statement)
+    return {"statement": "CREATE INDEX", "index": statement.name, "table": str(table)}
+
+
+def _drop_index(ab: Anabranch, statement: s.DropIndex) -> Done:
+    table = indexes.drop_index(ab._runtime, statement)
+    return {"statement": "DROP INDEX", "index": statement.name, "table": str(table)}
+
+
+def _of_a_project(ab: Anabranch, statement: s.Comment | s.CreateTest) -> Any:
+    what = "COMMENT" if isinstance(statement, s.Comment) else "CREATE TEST"
+    raise Unsupported(
+        f"{what} stands in the file of a project",
+        hint="see `anabranch compile` and `anabranch test`",
+    )
+
+
 def _refresh(ab: Anabranch, statement: s.RefreshStreamTable) -> list[dict[str, Any]]:
     return ab.refresh(str(statement.name) if statement.name is not None else None)
 
@@ -183,17 +280,16 @@ def _set(ab: Anabranch, statement: s.Set) -> Any:
 def _show_tables(ab: Anabranch, statement: s.ShowTables) -> Any:
     streams = {row["name"] for row in ab.status()}
     world = ab._world()
+    kinds = {index.copy: "index" for each in world.indexes.values() for index in each}
+    kinds |= dict.fromkeys(world.views, "view")
+    kinds |= {TableName.parse(name): "stream table" for name in streams}
     rows = [
-        {"table": str(name), "kind": _kind(name, str(name) in streams, name in world.views)}
+        {"table": str(name), "kind": kinds.get(name, "source table")}
         for name in sorted(world.names())
         if statement.schema is None or name.schema == statement.schema
         if not statement.streams_only or str(name) in streams
     ]
     return rows_frame(ab.spark, rows, {"table": "string", "kind": "string"})
-
-
-def _kind(name: TableName, stream: bool, view: bool) -> str:
-    return "stream table" if stream else "view" if view else "source table"
 
 
 def _describe(ab: Anabranch, statement: s.Describe) -> Any:
@@ -220,6 +316,14 @@ VERBS: dict[type[s.Statement], Callable[[Anabranch, Any], Any]] = {
     s.CreateStreamTable: _create_stream_table,
     s.AlterStreamTable: _alter_stream_table,
     s.DropStreamTable: _drop_stream_table,
+    s.CreateRefreshGroup: _create_refresh_group,
+    s.DropRefreshGroup: _drop_refresh_group,
+    s.CreateCluster: _create_cluster,
+    s.DropCluster: _drop_cluster,
+    s.CreateIndex: _create_index,
+    s.DropIndex: _drop_index,
+    s.Comment: _of_a_project,
+    s.CreateTest: _of_a_project,
     s.RefreshStreamTable: _refresh,
     s.ExplainStreamTable: _explain,
     s.Set: _set,

@@ -7,7 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from anabranch.catalog import events, history, leases, tables
+from anabranch.catalog.indexes import all_indexes
 from anabranch.engine.scan import frame
+from anabranch.engine.sorting import in_ranges
 from anabranch.engine.write import write
 from anabranch.lake.collect import is_our_root
 from anabranch.lake.upkeep import Compaction, compaction
@@ -15,6 +17,7 @@ from anabranch.lake.upkeep import maintain as maintain_lake
 from anabranch.model import Written
 from anabranch.names import TableName
 from anabranch.runtime import Runtime, Transaction
+from anabranch.sources.indexes import catch_up
 
 BYTES_PER_FILE = 128 << 20
 
@@ -33,6 +36,7 @@ def maintain(runtime: Runtime) -> dict[str, Any]:
         events.forget(c, before)
         leases.forget(c)
     report = maintain_lake(runtime.lake, retention=timedelta(seconds=settings.snapshot_retention))
+    catch_up(runtime)
     return {"tables_compacted": compacted, "history_forgotten": forgotten, **asdict(report)}
 
 
@@ -47,12 +51,22 @@ def compact(runtime: Runtime, tx: Transaction, name: TableName) -> bool:
     if plan is None:
         return False
     runtime.progress("compacting", {"table": str(name), "reason": plan.reason})
+    keys = sorted_by(runtime, name)
     columns = (*version.columns, *version.hidden)
     rows = frame(runtime.spark.session, plan.reading, columns)
     with runtime.spark.tuned(max(plan.reading.rows, 2_000_000)):
-        written = write(rows.repartition(_files(plan)), tx.stage.directory(name), columns)
+        files = _files(plan)
+        placed = in_ranges(rows, keys, files) if keys else rows.repartition(files)
+        written = write(placed, tx.stage.directory(name), columns)
     tx.stage.commit_rows(name, Written(keep=written.add), compaction=True, replaced=plan.replaced)
     return True
+
+
+def sorted_by(runtime: Runtime, name: TableName) -> tuple[str, ...]:
+    """The columns by which the rows of an index are sorted; nothing for other tables."""
+    with runtime.store.reading() as c:
+        found = [index for each in all_indexes(c).values() for index in each]
+    return next((index.columns for index in found if index.copy == name), ())
 
 
 def _files(plan: Compaction) -> int:

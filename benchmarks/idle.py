@@ -39,7 +39,7 @@ def main() -> None:
     )
 
 
-def declare(ab: anabranch.Anabranch, count: int) -> None:
+def declare(ab: anabranch.Anabranch, count: int, schedule: str | None = None) -> None:
     """Stream tables that are up to date, as catalog rows: filling them would only cost time."""
     with ab._runtime.store.writing() as c:
         names = [TableName.of("bench", f"s{number}") for number in range(count)]
@@ -47,7 +47,9 @@ def declare(ab: anabranch.Anabranch, count: int) -> None:
         streams.add(
             c,
             [
-                StreamTable(name, "SELECT 1", "", status=Status.ACTIVE, populated=True)
+                StreamTable(
+                    name, "SELECT 1", "", schedule=schedule, status=Status.ACTIVE, populated=True
+                )
                 for name in names
             ],
         )

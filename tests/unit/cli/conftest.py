@@ -12,6 +12,7 @@ import pytest
 
 from anabranch.cli.session import CliSession
 from anabranch.errors import UnknownName
+from anabranch.graph.picture import Facts, Picture, picture
 from anabranch.model import Column
 from anabranch.names import TableName
 from anabranch.settings import TABLE, Settings
@@ -98,6 +99,13 @@ class FakeAnabranch:
 
     def cuts(self, limit: int | None = None) -> list[dict[str, Any]]:
         return [{"cut_id": 3, "published_at": "now", "kind": "refresh", "tables": ["a.b", "a.c"]}]
+
+    def graph(self, name: str | None = None) -> Picture:
+        facts = {"shop.by_region": Facts(schedule="2s", staleness_seconds=0.1)}
+        whole = picture({"shop.by_region": ["shop.sales"]}, facts, [])
+        if name and name not in [each.name for each in whole.tables]:
+            raise UnknownName(f"no table {name}", name=name, known=["shop.by_region"])
+        return whole.around(name) if name else whole
 
     def explain(self, name: str) -> str:
         return f"plan of {name}"

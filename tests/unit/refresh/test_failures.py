@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -64,3 +65,10 @@ def test_the_limit_suspends_but_only_where_there_is_one() -> None:
     assert after(look, stream, failure, 3, NOW)["status"] is Status.SUSPENDED
     assert after(look, stream, failure, 4, NOW)["status"] is Status.ERROR
     assert after(look, stream, failure, None, NOW)["status"] is Status.ERROR
+
+
+def test_a_circle_is_tried_again_when_a_source_of_any_member_changes() -> None:
+    look = seen({"a": "b x", "b": "a y", "c": "a"})
+    moved = replace(look, pointers={**look.pointers, name("y"): "y-2"})
+    assert mark(look, name("a")) != mark(moved, name("a"))
+    assert mark(look, name("c")) == mark(moved, name("c"))

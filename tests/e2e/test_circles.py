@@ -1,0 +1,380 @@
+"""Stream tables that read each other: refreshed to their least fixed point, published once."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import anabranch
+from anabranch import Anabranch
+from anabranch.engine.session import Spark
+from anabranch.errors import NotConverged, NotIncremental, Refused, UserError
+from anabranch.lake import steps
+from tests.e2e.world import Outside, bag, nothing_changes, refused, rows
+from tests.oracle.circle import closure_of
+
+REACH = {
+    "g.reach_a": "SELECT DISTINCT e.src, rb.dst FROM g.edges e JOIN g.reach_b rb ON e.dst = rb.src",
+    "g.reach_b": "SELECT DISTINCT e.src, e.dst FROM g.edges e UNION ALL "
+    "SELECT ra.src, e.dst FROM g.reach_a ra JOIN g.edges e ON ra.dst = e.src",
+}
+CLOSURE = (
+    "SELECT src, dst FROM g.edges UNION "
+    "SELECT r.src, e.dst FROM g.closure r JOIN g.edges e ON e.src = r.dst"
+)
+
+
+@pytest.fixture
+def ab(tmp_path: Path, spark: Spark) -> Iterator[Anabranch]:
+    with anabranch.connect(tmp_path, spark=spark.session, allow_circular=True) as opened:
+        opened.sql("CREATE TABLE g.edges (src INT, dst INT)")
+        yield opened
+
+
+def edges(ab: Anabranch, *pairs: tuple[int, int | None]) -> None:
+    values = ", ".join(map(str, pairs)).replace("None", "NULL")
+    ab.sql(f"INSERT INTO g.edges VALUES {values}")
+
+
+def last(ab: Anabranch, name: str) -> dict[str, Any]:
+    return ab.history(name, 1)[0]
+
+
+def row_of(ab: Anabranch, name: str) -> dict[str, Any]:
+    return next(row for row in ab.status() if row["name"] == name)
+
+
+# -- the six scenarios of the plan -------------------------------------------------------------------
+
+
+def test_a_cycle_of_monotone_queries_converges(ab: Anabranch) -> None:
+    edges(ab, (1, 2), (2, 3))
+    ab.create_stream_tables(REACH, schedule=None)
+    assert bag(ab.table("g.reach_a")) == rows((1, 3))
+    assert bag(ab.table("g.reach_b")) == rows((1, 2), (2, 3))
+    first = last(ab, "g.reach_a")
+    assert (first["action"], first["fixpoint_iterations"]) == ("FULL", 3)
+    assert first["cut_id"] == last(ab, "g.reach_b")["cut_id"]
+    edges(ab, (3, 1))  # now it goes round
+    ab.refresh("g.reach_b")
+    every = {(src, dst) for src in (1, 2, 3) for dst in (1, 2, 3)}
+    found = set(bag(ab.table("g.reach_a"))) | set(bag(ab.table("g.reach_b")))
+    assert found == every
+    line = last(ab, "g.reach_a")
+    assert line["action"] == "DIFFERENTIAL" and line["reason"].startswith("semi-naively")
+    assert line["fixpoint_iterations"] == len(json.loads(line["rounds"])["added"])
+    assert row_of(ab, "g.reach_a")["last_fixpoint_iterations"] == line["fixpoint_iterations"]
+    assert ab.verify("g.reach_a")["equal"] and ab.verify("g.reach_b")["equal"]
+    (status,) = ab.scc_status()
+    assert status["scc_id"] == row_of(ab, "g.reach_b")["scc_id"] is not None
+    assert status["members"] == ["g.reach_a", "g.reach_b"] and status["is_monotone"]
+    assert status["last_iterations"] == line["fixpoint_iterations"]
+    assert status["last_converged_at"] is not None
+    shown = ab.explain("g.reach_a")
+    assert "component: g.reach_a, g.reach_b" in shown and "a round" in shown
+    assert ab.sql("SELECT member_count FROM system.scc_status").first()[0] == 2
+
+
+NOT_MONOTONE = {
+    "SELECT src, dst FROM g.edges UNION\nSELECT src, max(dst) FROM g.x\nGROUP BY src": (
+        "below an aggregate (line 3, column 1)"
+    ),
+    "SELECT src, dst FROM g.edges UNION\nSELECT e.src, x.dst FROM g.edges e\n"
+    " LEFT JOIN g.x ON x.src = e.dst": "nullable side of an outer join (line 3, column 2)",
+    "SELECT src, dst FROM g.edges EXCEPT SELECT src, dst FROM g.x": (
+        "right side of EXCEPT (line 1, column 30)"
+    ),
+    "SELECT src, dst FROM g.edges e WHERE src NOT IN (SELECT dst FROM g.x)": (
+        "inside NOT EXISTS or NOT IN (line 1, column 42)"
+    ),
+    "SELECT src, dst FROM g.edges UNION\nSELECT src, rank() OVER (ORDER BY src) FROM g.x": (
+        "below a window function (line 2, column 13)"
+    ),
+    "SELECT src, dst FROM g.edges UNION (SELECT src, dst FROM g.x ORDER BY src, dst\nLIMIT 3)": (
+        "below LIMIT (line 2, column 1)"
+    ),
+}
+
+
+def test_cycles_that_are_not_monotone_are_refused(ab: Anabranch, outside: Outside) -> None:
+    for query, words in NOT_MONOTONE.items():
+        with refused(ab, outside, Refused, "g.x reads g.x", words):
+            ab.create_stream_table("g.x", query)
+    with refused(ab, outside, Refused, "refresh mode FULL", "itself"):
+        ab.create_stream_table(
+            "g.x", "SELECT src FROM g.edges UNION SELECT src FROM g.x", refresh_mode="FULL"
+        )
+    with refused(ab, outside, NotIncremental, "g.x", "NONDETERMINISTIC_FUNCTION"):
+        ab.create_stream_table("g.x", "SELECT rand() AS r FROM g.edges UNION SELECT r FROM g.x")
+    with refused(ab, outside, UserError, "columns of g.x cannot be found"):
+        ab.create_stream_table("g.x", "SELECT * FROM g.x")
+
+
+def test_convergence_within_the_limit(ab: Anabranch) -> None:
+    edges(ab, *((node, node + 1) for node in range(1, 6)))
+    ab.set("max_fixpoint_iterations", 6)
+    actions = ab.spark_actions
+    ab.create_stream_table("g.closure", CLOSURE, schedule=None)
+    assert ab.spark_actions - actions <= 6 + 1
+    assert last(ab, "g.closure")["fixpoint_iterations"] == 6
+    assert bag(ab.table("g.closure")) == Counter(
+        closure_of([(node, node + 1) for node in range(1, 6)])
+    )
+
+
+def test_no_convergence_is_an_error_of_all_members(ab: Anabranch, outside: Outside) -> None:
+    """Values grow up to a bound that lies in a table; then it is taken away."""
+    ab.sql("CREATE TABLE g.bound (top INT)")
+    ab.sql("INSERT INTO g.bound VALUES (3)")
+    edges(ab, (1, 1))
+    hops = {
+        "g.even": "SELECT src AS n FROM g.edges UNION SELECT n + 1 FROM g.odd",
+        "g.odd": "SELECT e.n + 1 AS n FROM g.even e JOIN g.bound b ON e.n < b.top",
+    }
+    ab.create_stream_tables(hops, schedule=None)
+    before = {name: bag(ab.table(name)) for name in hops}
+    assert before["g.even"] == rows((1,), (3,))
+    ab.set("max_fixpoint_iterations", 5)
+    ab.sql("UPDATE g.bound SET top = 1000000")
+    cuts, files = ab.cuts(), outside.files()
+    with pytest.raises(NotConverged, match=r"g\.even and g\.odd: no fixed point after 5 rounds"):
+        ab.refresh()
+    assert ab.cuts() == cuts and outside.files() == files
+    for name in hops:
+        row = row_of(ab, name)
+        assert row["status"] == "ERROR" and "still grew" in row["last_error"]
+        assert bag(ab.table(name)) == before[name]
+        assert last(ab, name)["status"] == "FAILED"
+    ab.sql("UPDATE g.bound SET top = 5")
+    ab.resume("g.even")
+    ab.resume("g.odd")
+    ab.refresh()
+    assert bag(ab.table("g.even")) == rows((1,), (3,), (5,))
+    assert {row_of(ab, name)["status"] for name in hops} == {"ACTIVE"}
+
+
+def test_breaking_the_cycle_clears_scc_id(ab: Anabranch) -> None:
+    edges(ab, (1, 2), (2, 3))
+    ab.create_stream_tables(REACH, schedule=None)
+    with pytest.raises(Refused, match=r"g\.reach_a is read by g\.reach_b"):
+        ab.drop_stream_table("g.reach_a")
+    ab.alter_stream_table("g.reach_b", query="SELECT DISTINCT src, dst FROM g.edges")
+    assert row_of(ab, "g.reach_a")["scc_id"] is None and row_of(ab, "g.reach_b")["scc_id"] is None
+    assert ab.scc_status() == []
+    assert bag(ab.table("g.reach_a")) == rows((1, 3))
+    ab.sql(f"ALTER STREAM TABLE g.reach_b AS {REACH['g.reach_b']}")  # and closed again
+    assert len(ab.scc_status()) == 1
+    assert bag(ab.table("g.reach_b")) == rows((1, 2), (2, 3))
+    ab.drop_stream_table("g.reach_a", cascade=True)
+    assert ab.scc_status() == [] and ab.status() == []
+
+
+def test_cycles_are_refused_unless_they_are_allowed(ab: Anabranch, outside: Outside) -> None:
+    ab.set("allow_circular", False)
+    with refused(ab, outside, Refused, "g.reach_a -> g.reach_b -> g.reach_a", "allow_circular"):
+        ab.create_stream_tables(REACH)
+    ab.create_stream_table("g.p", "SELECT src, dst FROM g.edges", schedule=None)
+    ab.create_stream_table("g.q", "SELECT src, dst FROM g.p", schedule=None)
+    with refused(ab, outside, Refused, "g.p -> g.q -> g.p", "allow_circular"):
+        ab.alter_stream_table("g.p", query="SELECT src, dst FROM g.edges UNION SELECT * FROM g.q")
+
+
+# -- deletes, and whoever reads meanwhile ------------------------------------------------------------
+
+
+def test_random_edges_come_and_go(ab: Anabranch) -> None:
+    dice = random.Random(5)
+    there: list[tuple[int, int | None]] = [(3, None)]
+    there += [(dice.randint(1, 9), dice.randint(1, 9)) for _ in range(12)]
+    edges(ab, *there)
+    ab.create_stream_table("g.closure", CLOSURE, schedule=None)
+    reasons = set()
+    for step in range(5):
+        if step % 2:
+            gone = dice.choice(there[1:])
+            there = [pair for pair in there if pair != gone]
+            ab.sql(f"DELETE FROM g.edges WHERE src = {gone[0]} AND dst = {gone[1]}")
+        if step != 1:
+            there.append((dice.randint(1, 9), dice.randint(1, 9)))
+            edges(ab, there[-1])
+        ab.refresh()
+        assert bag(ab.table("g.closure")) == Counter(closure_of(there)), step
+        reasons.add(last(ab, "g.closure")["reason"].split(":")[0])
+    assert {"semi-naively", "delete and rederive"} <= reasons
+    assert ab.verify("g.closure")["equal"]
+
+
+def test_rows_that_only_support_each_other_go(ab: Anabranch, outside: Outside) -> None:
+    edges(ab, (1, 2), (2, 3), (3, 2), *((node, node + 1) for node in range(10, 20)))
+    ab.create_stream_table("g.closure", CLOSURE, schedule=None)
+    ab.create_stream_table("g.pairs", "SELECT count(*) AS n FROM g.closure", schedule=None)
+    ab.sql("DELETE FROM g.edges WHERE src = 1")
+    ab.refresh()
+    found = bag(ab.table("g.closure"))
+    assert not {(1, 2), (1, 3)} & set(found)
+    assert {(2, 2), (3, 3)} <= set(found)
+    line = last(ab, "g.closure")
+    assert line["reason"].startswith("delete and rederive: 1 changed rows")
+    assert (line["rows_inserted"], line["rows_deleted"]) == (0, 2)
+    assert last(ab, "g.pairs")["delta_rows"] == 2  # those who read it read the net change
+    assert bag(ab.table("g.pairs")) == rows((sum(found.values()),))
+    assert outside.bag("g.closure") == found
+    ab.sql("DELETE FROM g.edges WHERE src > 1")
+    ab.refresh()
+    assert bag(ab.table("g.closure")) == rows()
+    assert last(ab, "g.closure")["reason"].startswith("from empty: 12 deleted rows are")
+    left = {path for path in outside.files() if path.endswith(".parquet")}
+    ab.sql("INSERT INTO g.edges VALUES (5, 6)")
+    ab.refresh()
+    assert bag(ab.table("g.closure")) == rows((5, 6))
+    new = {path for path in outside.files() if path.endswith(".parquet")} - left
+    assert sum("/closure-" in path for path in new) == 1, "batches that are not needed are gone"
+
+
+def test_a_change_that_leaves_counts_alone_iterates(ab: Anabranch) -> None:
+    ab.sql("CREATE TABLE g.seed (val INT)")
+    ab.sql("INSERT INTO g.seed VALUES (1), (7), (8), (9)")
+    copies = {
+        "g.a": "SELECT val FROM g.seed UNION SELECT val FROM g.b",
+        "g.b": "SELECT val FROM g.a",
+    }
+    ab.create_stream_tables(copies, schedule=None)
+    ab.sql("UPDATE g.seed SET val = 2 WHERE val = 1")
+    ab.refresh()
+    for name in copies:
+        assert bag(ab.table(name)) == rows((2,), (7,), (8,), (9,))
+    ab.sql("DELETE FROM g.seed")
+    ab.refresh()
+    assert bag(ab.table("g.a")) == bag(ab.table("g.b")) == rows()
+
+
+def test_a_reader_during_the_rounds_sees_the_old_cut(ab: Anabranch) -> None:
+    edges(ab, (1, 2), (2, 3), (3, 4))
+    ab.create_stream_tables(REACH, schedule=None)
+    old = {name: bag(ab.table(name)) for name in REACH}
+    seen: list[bool] = []
+
+    def look(event: str, facts: Any) -> None:
+        if event == "round":
+            with ab.at() as world:
+                seen.append(all(bag(world.table(name)) == old[name] for name in REACH))
+
+    ab.on_progress = look
+    edges(ab, (4, 5), (5, 6))
+    ab.refresh()
+    ab.on_progress = None
+    assert len(seen) >= 3 and all(seen)
+    assert all(bag(ab.table(name)) != old[name] for name in REACH)
+
+
+def test_a_failure_in_a_middle_round_leaves_nothing(
+    ab: Anabranch, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edges(ab, (1, 2), (2, 3))
+    ab.create_stream_tables(REACH, schedule=None)
+    before = {name: bag(ab.table(name)) for name in REACH}
+    edges(ab, (3, 4), (4, 5))
+    cuts, files = ab.cuts(), outside.files()
+
+    def fail(step: str) -> None:
+        if step == f"{steps.ROUND}2":
+            raise OSError("the disk is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(steps, "at_step", fail)
+        with pytest.raises(anabranch.errors.InternalError, match="the disk is gone"):
+            ab.refresh()
+    assert ab.cuts() == cuts and outside.files() == files
+    assert {name: bag(ab.table(name)) for name in REACH} == before
+    ab.refresh()
+    assert (1, 4) in bag(ab.table("g.reach_a")) or (1, 4) in bag(ab.table("g.reach_b"))
+    assert ab.verify("g.reach_b")["equal"]
+
+
+# -- a component among other tables ------------------------------------------------------------------
+
+
+def test_a_diamond_above_and_below_a_component_is_one_cut(ab: Anabranch) -> None:
+    """edges -> low, high -> (a <-> b) -> some, others -> met; with EXCEPT and count from outside."""
+    edges(ab, (1, 2), (2, 13), (13, 14))
+    ab.create_stream_tables(
+        {
+            "g.low": "SELECT src, dst FROM g.edges WHERE src < 10",
+            "g.high": "SELECT src, dst FROM g.edges WHERE src >= 10",
+            "g.a": "SELECT src, dst FROM g.low UNION "
+            "SELECT b.src, l.dst FROM g.b JOIN g.low l ON l.src = b.dst",
+            "g.b": "SELECT src, dst FROM g.high UNION SELECT src, dst FROM g.a UNION "
+            "SELECT a.src, h.dst FROM g.a JOIN g.high h ON h.src = a.dst",
+            "g.some": "SELECT src, count(*) AS n FROM g.a GROUP BY src",
+            "g.others": "SELECT src, dst FROM g.b EXCEPT SELECT src, dst FROM g.a",
+            "g.met": "SELECT s.src, s.n, o.dst FROM g.some s JOIN g.others o ON s.src = o.src",
+        },
+        schedule=None,
+    )
+    for change in (
+        "INSERT INTO g.edges VALUES (14, 3), (3, 1)",
+        "DELETE FROM g.edges WHERE src = 13",
+    ):
+        ab.sql(change)
+        ab.refresh()
+        cuts = {row["name"]: last(ab, row["name"])["cut_id"] for row in ab.status()}
+        assert len(cuts) == 7 and len(set(cuts.values())) == 1, (change, cuts)
+        for name in ("g.a", "g.met"):
+            assert ab.verify(name)["equal"], (change, name)
+    assert len({row["group_id"] for row in ab.status()}) == 1
+
+
+def test_recursion_in_a_query_and_a_component_say_the_same(ab: Anabranch) -> None:
+    """Paths of a graph without circles, counted: UNION ALL keeps every one of them."""
+    edges(ab, (1, 2), (1, 3), (2, 4), (3, 4), (4, 5))
+    ab.create_stream_table(
+        "g.query",
+        "WITH RECURSIVE p (src, dst) AS (SELECT src, dst FROM g.edges UNION ALL "
+        "SELECT p.src, e.dst FROM p JOIN g.edges e ON e.src = p.dst) SELECT src, dst FROM p",
+        schedule=None,
+    )
+    ab.create_stream_table(
+        "g.paths",
+        "SELECT src, dst FROM g.edges UNION ALL "
+        "SELECT p.src, e.dst FROM g.paths p JOIN g.edges e ON e.src = p.dst",
+        schedule=None,
+    )
+    assert any(each["kind"] == "UNBOUNDED" for each in ab.events("g.paths"))
+    for change in (
+        None,
+        "INSERT INTO g.edges VALUES (5, 6), (1, 4)",
+        "DELETE FROM g.edges WHERE src = 3",
+        "UPDATE g.edges SET dst = 5 WHERE src = 2",
+    ):
+        if change:
+            ab.sql(change)
+            ab.refresh()
+        assert bag(ab.table("g.paths")) == bag(ab.table("g.query")), change
+    assert bag(ab.table("g.paths"))[(1, 5)] == 2
+
+
+def test_a_script_creates_a_cycle(ab: Anabranch, outside: Outside) -> None:
+    """Types pass round the circle until they are settled; a table may name a later one."""
+    edges(ab, (1, 2), (2, 3))
+    ab.sql(
+        """
+        CREATE STREAM TABLE g.up AS SELECT DISTINCT n FROM g.down WHERE n < 5;
+        CREATE STREAM TABLE g.down AS SELECT src AS n FROM g.edges UNION SELECT n + 1L FROM g.up;
+        CREATE STREAM TABLE g.top AS SELECT max(n) AS n FROM g.up
+        """
+    )
+    assert ab.table("g.up").dtypes == ab.table("g.down").dtypes == [("n", "bigint")]
+    assert bag(ab.table("g.down")) == rows((1,), (2,), (3,), (4,), (5,))
+    assert bag(ab.table("g.top")) == rows((4,))
+    with nothing_changes(ab, outside), pytest.raises(Refused, match="in a circle"):
+        ab.set("allow_circular", False)
+        ab.sql(
+            "CREATE STREAM TABLE h.up AS SELECT n FROM h.down; "
+            "CREATE STREAM TABLE h.down AS SELECT 1 AS n UNION SELECT n FROM h.up"
+        )

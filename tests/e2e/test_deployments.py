@@ -1,0 +1,192 @@
+"""A project deployed, changed, deployed again and rolled back on Spark: rows, deltas and indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import anabranch
+from anabranch import Anabranch
+from anabranch.catalog.indexes import all_indexes
+from anabranch.deploy.steps import Action
+from anabranch.engine.session import Spark
+from anabranch.errors import Refused
+from anabranch.names import TableName
+from tests.e2e.world import bag, rows
+
+FILES = {
+    "clusters/reports.sql": "CREATE CLUSTER reports POOL 'reports'",
+    "models/db/raw/sales.sql": """
+        CREATE TABLE sales (id BIGINT, region STRING, amount BIGINT);
+        CREATE INDEX by_id ON sales (id);""",
+    "models/db/clean/sales.sql": "CREATE VIEW sales AS SELECT * FROM raw.sales WHERE amount > 0",
+    "models/db/mart/regions.sql": """
+        CREATE STREAM TABLE regions IN CLUSTER reports AS
+        SELECT region, sum(amount) AS total FROM clean.sales GROUP BY region;
+        CREATE INDEX by_region ON regions (region) IN CLUSTER reports;""",
+    "models/db/mart/largest.sql": """
+        CREATE STREAM TABLE largest AS SELECT max(amount) AS amount FROM clean.sales""",
+    "models/db/top/both.sql": """
+        CREATE STREAM TABLE both AS
+        SELECT r.region, r.total, l.amount FROM mart.regions r CROSS JOIN mart.largest l""",
+    "models/db/other/counted.sql": """
+        CREATE STREAM TABLE counted AS SELECT count(*) AS n FROM raw.sales""",
+}
+STREAMS = ("db.mart.regions", "db.mart.largest", "db.top.both", "db.other.counted")
+
+
+class Shop:
+    """A project folder and the home it is deployed to."""
+
+    def __init__(self, folder: Path, ab: Anabranch) -> None:
+        self.folder, self.ab = folder / "shop", ab
+        for name, text in {"anabranch.toml": "", **FILES}.items():
+            self.write(name, text)
+
+    def write(self, name: str, text: str) -> None:
+        place = self.folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+    def stage(self, **options: Any) -> str:
+        made = self.ab.stage(str(self.folder), **options)
+        assert made is not None
+        return made
+
+    def deploy(self) -> str:
+        made = self.stage()
+        self.ab.promote(made)
+        return made
+
+    def actions(self) -> dict[str, str]:
+        """What a refresh does to each table."""
+        return {line["table"]: line["action"] for line in self.ab.refresh()}
+
+    def check(self) -> None:
+        """Every stream table equals its query, and every index its table."""
+        for name in STREAMS:
+            assert self.ab.verify(name)["equal"], name
+        with self.ab._store.reading() as c:
+            found = all_indexes(c)
+        assert sorted(map(str, found)) == ["db.mart.regions", "db.raw.sales"]
+        for table, indexes in found.items():
+            for index in indexes:
+                assert bag(self.ab.table(str(index.copy))) == bag(self.ab.table(str(table)))
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory, spark: Spark) -> Iterator[Shop]:
+    folder = tmp_path_factory.mktemp("deployments")
+    with anabranch.connect(folder / "home", spark=spark.session) as ab:
+        yield Shop(folder, ab)
+
+
+def test_the_life_of_a_project(shop: Shop) -> None:
+    ab = shop.ab
+    first = shop.deploy()
+    ab.sql("INSERT INTO db.raw.sales VALUES (1, 'eu', 10), (2, 'us', 5), (3, 'us', -1)")
+    assert set(shop.actions().values()) == {"DIFFERENTIAL"}  # nothing is built anew
+    assert bag(ab.table("db.top.both")) == rows(("eu", 10, 10), ("us", 5, 10))
+    shop.check()
+    assert ab.plan(str(shop.folder)).empty
+
+    # Another query: only it and its readers are built, production goes on.
+    twice = FILES["models/db/mart/regions.sql"].replace("sum(amount)", "2 * sum(amount)")
+    shop.write("models/db/mart/regions.sql", twice)
+    second = shop.stage()
+    staged = {str(name) for name in ab._runtime.world().names() if second in str(name)}
+    assert staged == {
+        f"db.mart__{second}.regions",
+        f"db.mart__{second}.regions__by_region",
+        f"db.top__{second}.both",
+    }
+    assert bag(ab.table("db.top.both")) == rows(("eu", 10, 10), ("us", 5, 10))
+    ab.sql("INSERT INTO db.raw.sales VALUES (4, 'ap', 100)")
+    cut = ab.cuts(1)[0]["cut_id"]
+
+    # All of it flips at once, up to date; the next refresh goes on from changes.
+    promoted = ab.promote(second)["cut_id"]
+    before = ab._runtime.lake.pointers_at(promoted - 1)
+    assert bag(ab.table("db.top.both")) == rows(("eu", 20, 100), ("us", 10, 100), ("ap", 200, 100))
+    assert shop.actions()["db.top.both"] == "NO_DATA"
+    shop.check()
+    with ab.at(cut) as world:  # readers of old cuts are not disturbed
+        assert bag(world.table("db.top.both")) == rows(("eu", 10, 10), ("us", 5, 10))
+    ab.sql("INSERT INTO db.raw.sales VALUES (5, 'ap', 1)")
+    done = shop.actions()
+    assert done["db.mart.regions"] == done["db.top.both"] == "DIFFERENTIAL"
+    shop.check()
+
+    # And back, without computing anything.
+    jobs = ab.spark_actions
+    ab.rollback()
+    assert ab.spark_actions == jobs
+    after = ab._runtime.lake.pointers()
+    for name in ("db.mart.regions", "db.mart.regions__by_region", "db.top.both"):
+        parsed = TableName.parse(name)
+        assert after[parsed] == before[parsed]
+    assert bag(ab.table("db.mart.regions")) == rows(("eu", 10), ("us", 5), ("ap", 100))
+    assert shop.actions()["db.mart.regions"] == "DIFFERENTIAL"
+    shop.check()
+    assert [each["status"] for each in ab.deployments()] == ["ROLLED_BACK", "PROMOTED"]
+    assert ab.deployments()[1]["id"] == first
+
+
+def test_a_view_is_replaced_with_all_that_reads_it(shop: Shop) -> None:
+    ab = shop.ab
+    shop.write("models/db/mart/regions.sql", FILES["models/db/mart/regions.sql"])
+    larger = FILES["models/db/clean/sales.sql"].replace("> 0", "> 5")
+    shop.write("models/db/clean/sales.sql", larger)
+    made = shop.stage()
+    assert "amount > 0" in str(ab._runtime.world().views)
+    ab.promote(made)
+    assert bag(ab.sql("SELECT id FROM db.clean.sales")) == rows((1,), (4,))
+    assert bag(ab.table("db.mart.regions")) == rows(("eu", 10), ("ap", 100))
+    assert set(shop.actions().values()) == {"NO_DATA"}
+    shop.check()
+    ab.rollback()
+    shop.actions()
+    assert bag(ab.sql("SELECT id FROM db.clean.sales")) == rows((1,), (2,), (4,), (5,))
+    shop.check()
+    shop.write("models/db/clean/sales.sql", FILES["models/db/clean/sales.sql"])
+    assert ab.plan(str(shop.folder)).empty
+
+
+def test_indexes_and_clusters_change_without_a_build(shop: Shop) -> None:
+    ab = shop.ab
+    largest = FILES["models/db/mart/largest.sql"]
+    wanted = largest.replace("largest AS", "largest IN CLUSTER reports AS")
+    shop.write(
+        "models/db/mart/largest.sql", f"{wanted};\nCREATE INDEX by_amount ON largest (amount);"
+    )
+    plan = ab.plan(str(shop.folder))
+    assert not plan.keys(Action.BUILD, Action.SWAP)
+    shop.deploy()
+    assert bag(ab.table("db.mart.largest__by_amount")) == bag(ab.table("db.mart.largest"))
+    assert ab.plan(str(shop.folder)).empty
+    ab.rollback()
+    assert not [each for each in ab._runtime.world().names() if "by_amount" in str(each)]
+    shop.write("models/db/mart/largest.sql", largest)
+    assert ab.plan(str(shop.folder)).empty
+    shop.check()
+
+
+def test_a_build_that_fails_leaves_production_alone(shop: Shop) -> None:
+    ab = shop.ab
+    wrong = "CREATE STREAM TABLE counted AS SELECT CAST(region AS INT) AS n FROM raw.sales"
+    shop.write("models/db/other/counted.sql", wrong)
+    before = ab._runtime.lake.pointers()
+    with pytest.raises(anabranch.errors.DataError):
+        shop.stage()
+    assert ab._runtime.lake.pointers() == before
+    found = ab.deployments()[0]
+    assert found["status"] == "STAGING"
+    assert ab.abort(found["id"])["removed"] == []
+    with pytest.raises(Refused, match="it is aborted"):
+        ab.promote(found["id"])
+    shop.write("models/db/other/counted.sql", FILES["models/db/other/counted.sql"])
+    assert ab.plan(str(shop.folder)).empty
+    shop.check()

@@ -1,0 +1,184 @@
+"""Projects on Spark: its analyser agrees with what was told offline, and unit tests compare bags."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from anabranch.cli import projects
+from anabranch.cli.main import run
+from anabranch.engine.session import Spark
+from anabranch.project import load
+from anabranch.project.confirm import confirm, differing
+from anabranch.project.example import FILES, PROFILES
+from anabranch.project.unit_tests import Result, Runner, selected
+from tests.unit.project.folder import ORDERS, REVENUE, project
+
+
+def example(folder: Path) -> None:
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "anabranch.toml").write_text(PROFILES)
+
+
+@pytest.fixture
+def cli(tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Commands run in this folder, on the session of all tests."""
+
+    @contextmanager
+    def shared(*_: Any) -> Iterator[Any]:
+        with spark.tuned(1):
+            yield spark.session
+
+    monkeypatch.setattr(projects, "spark_of", shared)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_example_compiles_and_passes(cli: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example(cli)
+    assert run(["compile", "--spark", "--json"]) == 0
+    (overview,) = [
+        each
+        for each in json.loads(capsys.readouterr().out)["objects"]
+        if each["name"] == "shop.report.overview"
+    ]
+    assert [each["type"] for each in overview["columns"]] == ["bigint", "bigint", "decimal(33,2)"]
+    assert run(["test", "--junit", "found.xml"]) == 0
+    assert "4 tests, 0 failed" in capsys.readouterr().err
+    suite = ElementTree.parse(cli / "found.xml").getroot()
+    assert suite.attrib["tests"] == "4" and suite.attrib["failures"] == "0"
+    assert run(["test", "--select", "by_*", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 2
+
+
+EXPRESSIONS = """
+a + 1, a + id, a * id, -a, b + b, b - a, b * b, b * 2, b + 1.50, n + 1, n * a, a / 2, n / a,
+1, 1.50, 0.05, 3000000000, 'x', true, cast(a AS STRING), cast(s AS DECIMAL(7, 3)), a > 1, s LIKE 'x%',
+s IS NULL, a IN (1, 2), a BETWEEN 1 AND 2, NOT a = 1, s || 'x', upper(s), length(s), year(d),
+date_add(d, 1), datediff(d, d), to_date(s), date_trunc('month', d), coalesce(a, a), if(a = 1, b, b),
+CASE WHEN a = 1 THEN s END, greatest(a, a), concat(s, s), md5(s), sqrt(a), pow(a, 2), current_date,
+nvl(s, 'x'), d, arr, small + small, small * a, round(n, 2), hour(ts), instr(s, 'x')
+"""
+AGGREGATES = """
+count(*), count(a), sum(a), sum(id), sum(b), sum(n), avg(a), avg(b), avg(n), min(d), max(s), first(b),
+bool_and(a > 1), stddev(n), count_if(a > 1), approx_count_distinct(a), sum(small), any_value(b)
+"""
+TYPED = (
+    "CREATE TABLE orders (id BIGINT, a INT, b DECIMAL(12,2), n DOUBLE, s STRING, d DATE, "
+    "arr ARRAY<INT>, small SMALLINT, ts TIMESTAMP)"
+)
+
+
+def items(text: str) -> str:
+    """`e1 AS c1, …`; commas inside brackets part nothing."""
+    depth, parts = 0, [""]
+    for char in text.replace("\n", " "):
+        depth += (char == "(") - (char == ")")
+        parts = [*parts, ""] if char == "," and not depth else [*parts[:-1], parts[-1] + char]
+    return ", ".join(f"{part} AS c{at}" for at, part in enumerate(parts))
+
+
+def test_types_told_offline_are_those_of_spark(tmp_path: Path, spark: Spark) -> None:
+    compiled = project(
+        tmp_path,
+        orders=TYPED,
+        v=f"CREATE VIEW v AS SELECT {items(EXPRESSIONS)} FROM orders",
+        w=f"CREATE STREAM TABLE w AS SELECT {items(AGGREGATES)} FROM orders",
+        x="CREATE VIEW x AS SELECT row_number() OVER (ORDER BY a) AS r, sum(b) OVER () AS s, "
+        "lag(d) OVER (ORDER BY a) AS l FROM orders",
+        y="CREATE VIEW y (p, q) AS SELECT id, s FROM orders UNION SELECT id, s FROM orders",
+    ).check()
+    confirmed = confirm(compiled, spark.session)
+    assert [str(each) for each in confirmed.problems] == []
+    assert list(differing(compiled, confirmed)) == []
+    known = [c for each in compiled.objects.values() for c in each.columns or ()]
+    assert sum(column.type is None for column in known) <= 2
+    assert len(known) > 80
+
+
+def test_spark_finds_what_cannot_be_known_offline(tmp_path: Path, spark: Spark) -> None:
+    compiled = project(
+        tmp_path,
+        orders=ORDERS,
+        a="CREATE VIEW a AS SELECT id,\n  my_own_function(region) AS x FROM orders",
+        b="CREATE VIEW b AS SELECT x FROM a",
+        c="CREATE STREAM TABLE c REFRESH MODE DIFFERENTIAL AS SELECT rand() AS x FROM orders",
+        d="CREATE STREAM TABLE d AS SELECT id FROM orders LIMIT 3",
+        e="CREATE VIEW e AS SELECT explode(region) AS x FROM orders",
+    ).check()
+    confirmed = confirm(compiled, spark.session)
+    said = [f"{each.file}:{each.line}:{each.column} {each.message}" for each in confirmed.problems]
+    assert len(said) == 3, said
+    assert said[0].startswith("models/shop/sales/a.sql:2:3 ") and "my_own_function" in said[0]
+    assert "cannot be refreshed incrementally" in said[1]
+    assert said[2].startswith("models/shop/sales/e.sql")
+    (limit,) = [key for key, found in confirmed.obstacles.items() if found and key.name == "d"]
+    assert confirmed.obstacles[limit][0].code == "LIMIT_WITHOUT_ORDER"
+
+
+TESTS = """;
+CREATE TEST right GIVEN orders (region, amount) AS (VALUES ('eu', 1.00), ('eu', 2.00), (NULL, NULL))
+  EXPECT (total, region) AS (VALUES (3.00, 'eu'), (NULL, NULL));
+CREATE TEST by_position GIVEN orders AS (VALUES (1, 'eu', 4, DATE '2024-01-01'))
+  EXPECT (VALUES ('eu', 4));
+CREATE TEST some_columns GIVEN orders AS (SELECT 'eu' AS region) EXPECT (SELECT 'eu' AS Region);
+CREATE TEST twice GIVEN orders (region) AS (VALUES ('a'), ('b')) EXPECT (total) AS (VALUES (NULL));
+CREATE TEST wrong GIVEN orders (region, amount) AS (VALUES ('eu', 1.00))
+  EXPECT (VALUES ('us', 1.00), ('us', 1.00));
+CREATE TEST broken GIVEN orders (id) AS (VALUES ('x')) EXPECT NO ROWS;
+CREATE TEST short GIVEN orders AS (VALUES (1)) EXPECT NO ROWS;
+"""
+
+
+@pytest.fixture
+def results(tmp_path: Path, spark: Spark) -> dict[str, Result]:
+    compiled = project(
+        tmp_path,
+        orders=ORDERS,
+        seen="CREATE VIEW seen AS SELECT * FROM orders WHERE id IS NULL OR id > 0",
+        revenue=REVENUE.replace("FROM orders", "FROM seen") + TESTS,
+    ).check()
+    columns = confirm(compiled, spark.session).columns
+    with spark.tuned(1):
+        found = list(Runner(compiled, spark.session, columns).run(selected(compiled, [])))
+    return {result.test.name: result for result in found}
+
+
+def test_tests_compare_bags_by_column_name(results: dict[str, Result]) -> None:
+    outcomes = {name: result.outcome for name, result in results.items()}
+    assert outcomes == {
+        "right": "passed",
+        "by_position": "passed",
+        "some_columns": "passed",
+        "twice": "failed",
+        "wrong": "failed",
+        "broken": "error",
+        "short": "error",
+    }
+    assert results["twice"].unexpected == [{"row": {"total": None}, "count": 1}]
+    assert (results["twice"].missing_rows, results["twice"].unexpected_rows) == (0, 1)
+    (missing,), (unexpected,) = results["wrong"].missing, results["wrong"].unexpected
+    assert missing["count"] == 2 and missing["row"]["region"] == "us"
+    assert unexpected["row"]["region"] == "eu"
+    assert "1 values stand for 4 columns" in (results["short"].error or "")
+    assert results["wrong"].place == "models/shop/sales/revenue.sql:8"
+
+
+def test_a_failing_test_exits_with_2(cli: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project(cli, orders=ORDERS, revenue=REVENUE + TESTS)
+    assert run(["test", "--select", "revenue:[wr]*", "--junit", "out.xml"]) == 2
+    out, err = capsys.readouterr()
+    assert "failed" in out and "passed" in out
+    assert 'missing    {"region": "us", "total": "1.00"} ×2' in err
+    assert "2 tests, 1 failed" in err
+    (failure,) = ElementTree.parse(cli / "out.xml").getroot().iter("failure")
+    assert failure.attrib["message"] == "2 missing and 1 unexpected rows"
+    assert load(cli).compiled.problems == ()

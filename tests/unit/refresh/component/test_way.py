@@ -1,0 +1,85 @@
+"""Which way a component goes, and how that is told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from anabranch.delta.fixpoint import NotSettled, Settled, Way
+from anabranch.errors import BaseExpired
+from anabranch.model import Action
+from anabranch.names import TableName
+from anabranch.refresh.choose import FIRST, TIME_PASSED
+from anabranch.refresh.component.way import Facts, choice_of, decide, not_converged, rounds_text
+
+A, B = TableName.of("g", "a"), TableName.of("g", "b")
+
+
+def test_the_first_filling_is_from_empty() -> None:
+    plan = decide(Facts(unfilled=[A, B], members=2))
+    assert (plan.way, plan.action, plan.afresh) == (Way.EMPTY, Action.FULL, True)
+    assert choice_of(plan, Settled(Way.EMPTY)).reason == FIRST
+
+
+def test_a_new_member_starts_the_others_from_empty() -> None:
+    plan = decide(Facts(unfilled=[B], members=2))
+    assert plan.way is Way.EMPTY and "g.b is new" in plan.reason
+
+
+def test_another_query_builds_anew_and_another_time_recomputes() -> None:
+    plan = decide(Facts(members=2, redefined={B: "the query changed"}))
+    assert (plan.way, plan.action) == (Way.EMPTY, Action.REINITIALIZE)
+    plan = decide(Facts(members=2, redefined={B: f"{TIME_PASSED}2026"}))
+    assert plan.action is Action.FULL
+
+
+def test_an_expired_base_starts_from_empty_unless_that_is_forbidden() -> None:
+    assert decide(Facts(members=2, expired="g.e")).way is Way.EMPTY
+    with pytest.raises(BaseExpired, match="g.a"):
+        decide(Facts(members=2, expired="g.e", strict=A))
+
+
+def test_nothing_changed_costs_nothing() -> None:
+    plan = decide(Facts(members=2, changed=False))
+    assert (plan.way, plan.action) == (None, Action.NO_DATA)
+
+
+def test_inserts_run_on_and_deletes_rederive() -> None:
+    assert decide(Facts(members=2, delta_rows=5, source_rows=100)).way is Way.INSERTS
+    facts = Facts(members=2, delta_rows=5, deleted_rows=2, source_rows=100)
+    assert decide(facts).way is Way.DELETES
+
+
+def test_deleting_most_of_the_sources_starts_from_empty() -> None:
+    plan = decide(Facts(members=2, delta_rows=80, deleted_rows=80, source_rows=100))
+    assert plan.way is Way.EMPTY
+    assert "80%" in choice_of(plan, Settled(Way.EMPTY)).reason
+
+
+def test_the_reason_names_the_way_that_was_taken() -> None:
+    plan = decide(Facts(members=2, delta_rows=2, deleted_rows=2, source_rows=100))
+    down, up = ({A: 5}, {}), ({A: 3}, {})
+    rederived = choice_of(plan, Settled(Way.DELETES, down, up))
+    assert rederived.reason.startswith("delete and rederive: 2 changed rows")
+    assert "took away 5 rows, then 3 came" in rederived.reason
+    given_up = choice_of(plan, Settled(Way.EMPTY, down, up, gave_up=True))
+    assert given_up.action is Action.FULL
+    assert given_up.reason.startswith("from empty: 2 changed rows")
+    assert choice_of(plan, Settled(Way.INSERTS, (), up)).reason.startswith("semi-naively: ")
+
+
+def test_rounds_tell_the_rows_of_each() -> None:
+    done = Settled(Way.DELETES, ({A: 5}, {}), ({A: 3, B: 1}, {}))
+    assert json.loads(rounds_text(done)) == {
+        "lost": [{"g.a": 5}, {}],
+        "added": [{"g.a": 3, "g.b": 1}, {}],
+    }
+    assert done.rounds == 4
+
+
+def test_no_fixed_point_says_how_far_it_got() -> None:
+    error = not_converged(NotSettled([{A: 1, B: 2}, {B: 40}]), [A, B])
+    assert error.members == (A, B)
+    assert "after 2 rounds, which added 43 rows: g.b still grew by 40 rows" in error.message
+    assert "g.a and g.b" in error.message

@@ -1,0 +1,73 @@
+"""Listings from catalog rows alone."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from anabranch import listing
+from anabranch.catalog import refresh_groups, streams
+from anabranch.catalog.refresh_groups import RefreshGroup
+from anabranch.catalog.store import Store
+from anabranch.catalog.streams import StreamTable
+from anabranch.catalog.tables import now
+from anabranch.errors import UnknownName
+from anabranch.model import Status
+from anabranch.names import TableName
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "catalog.db")
+
+
+def fill(store: Store, reads: dict[str, list[str]], **options: object) -> None:
+    graph = {TableName.of("shop", name): ups for name, ups in reads.items()}
+    rows = [
+        StreamTable(name, "SELECT 1", "f", status=Status.ACTIVE, last_refresh_at=now(), **options)  # type: ignore[arg-type]
+        for name in graph
+    ]
+    with store.writing() as c:
+        streams.add(c, rows)
+        streams.set_dependencies(
+            c, {name: [TableName.of("shop", up) for up in ups] for name, ups in graph.items()}
+        )
+
+
+def test_the_graph_with_groups_and_epochs(store: Store) -> None:
+    fill(store, {"b": ["a"], "c": ["a"], "d": ["b", "c"], "e": ["x"], "f": ["y"]}, epoch=4)
+    with store.writing() as c:
+        members = (TableName.of("shop", "e"), TableName.of("shop", "f"))
+        refresh_groups.add(c, RefreshGroup("night", members))
+    shown = listing.graph(store)
+    groups = {group.members: (group.declared, group.epoch) for group in shown.groups}
+    assert groups == {
+        ("shop.b", "shop.c", "shop.d"): ((), 4),
+        ("shop.e", "shop.f"): (("night",), 4),
+    }
+    facts = shown.tables[-1].facts
+    assert facts and facts.status == "ACTIVE" and 0 <= (facts.staleness_seconds or 0) < 60
+
+
+def test_tables_that_opted_out_are_in_no_group(store: Store) -> None:
+    fill(store, {"b": ["a"], "c": ["a"], "d": ["b", "c"]}, diamond_consistency="none")
+    shown = listing.graph(store)
+    assert shown.groups == ()
+    assert [each.name for each in shown.tables if each.converges] == ["shop.d"]
+
+
+def test_the_graph_around_a_table(store: Store) -> None:
+    fill(store, {"b": ["a"], "z": ["y"]})
+    shown = listing.graph(store, TableName.of("shop", "a"))
+    assert [each.name for each in shown.tables] == ["shop.a", "shop.b"]
+    with pytest.raises(UnknownName, match="no stream table is or reads shop.q"):
+        listing.graph(store, TableName.of("shop", "q"))
+
+
+def test_a_thousand_tables_well_under_a_second(store: Store) -> None:
+    fill(store, {f"t{at}": [f"t{at - 40}" if at >= 40 else "a"] for at in range(1000)})
+    started = time.perf_counter()
+    assert len(listing.graph(store).tables) == 1001
+    assert time.perf_counter() - started < 1
