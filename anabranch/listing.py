@@ -13,6 +13,7 @@ from anabranch.catalog import history as history_rows
 from anabranch.catalog import indexes as index_rows
 from anabranch.catalog import refresh_groups as group_rows
 from anabranch.catalog import streams
+from anabranch.catalog import views as view_rows
 from anabranch.catalog.groups import Group, all_groups
 from anabranch.catalog.store import Connection, Store
 from anabranch.catalog.streams import StreamTable
@@ -250,11 +251,13 @@ def graph(store: Store, name: TableName | None = None) -> Picture:
     with store.reading() as c:
         reads, found = streams.dependencies(c), streams.all_streams(c)
         groups = all_groups(c, found)
+        views = {str(each) for each in view_rows.all_views(c)}
     reads = {each: reads.get(each, ()) for each in found}
     whole = picture(
         {str(each): [str(up) for up in ups] for each, ups in reads.items()},
         {str(each): _facts(stream, now) for each, stream in found.items()},
         groups,
+        views,
     )
     if name is None:
         return whole
@@ -321,6 +324,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "last_error": _TEXT,
         "epoch": _INT,
         "next_retry_at": _TIME,
+        "diamond_consistency": _TEXT,
+        "diamond_schedule_policy": _TEXT,
         "query": _TEXT,
     },
     "refresh_history": {

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.commands import REFUSED, command
-from anabranch.cli.deploy_text import NOTHING, plan_text, progress_text, steps_text
+from anabranch.cli.deploy_text import plan_text, progress_text, steps_text
 from anabranch.cli.output import JsonOutput, Output
 from anabranch.cli.projects import profile, project_folder
 from anabranch.cli.session import CliSession
+from anabranch.deploy.show import NOTHING
 from anabranch.errors import UserError
 from anabranch.settings import FILE
 

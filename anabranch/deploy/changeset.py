@@ -97,7 +97,8 @@ def _build_facts(old: Snapshot, new: Snapshot, changed: Iterable[ObjectKey]) -> 
         rules.OTHER_ROWS: [
             (key,)
             for key in changed
-            if asked or other_rows(old.objects.get(key), new.objects.get(key))
+            if other_rows(old.objects.get(key), new.objects.get(key))
+            or (asked and new.objects[key].kind != "table")
         ]
     }
 

@@ -10,6 +10,7 @@ from anabranch.catalog.clusters import Cluster
 from anabranch.catalog.deployments import Deployment
 from anabranch.catalog.store import Connection, Store
 from anabranch.deploy.snapshot import ClusterFact, Snapshot
+from anabranch.deploy.state import OPEN
 
 Kept = dict[str, Any]  # what a cluster was; None when there was none
 
@@ -55,7 +56,7 @@ def remove_unused(c: Connection, deployment: Deployment) -> None:
     open_ones = {
         name
         for each in deployments.listing(c)
-        if each.id != deployment.id and each.status.value in ("STAGING", "STAGED")
+        if each.id != deployment.id and each.status in OPEN
         for name in each.wanted["clusters"]
     }
     for name in deployment.wanted["clusters"]:

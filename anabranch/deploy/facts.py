@@ -67,10 +67,14 @@ def facts(old: Snapshot, new: Snapshot, changed: Iterable[ObjectKey]) -> Facts:
 
 
 def other_rows(before: SnapshotObject | None, after: SnapshotObject | None) -> bool:
-    """Does the definition alone give other rows?  A cluster or an index does not."""
-    if before is None or after is None:
+    """Does the definition alone give other rows?
+
+    A cluster or an index does not.  Nor do other columns of a source table: it is altered in place,
+    and stream tables whose query that touches follow by themselves.
+    """
+    if before is None or after is None or before.kind != after.kind:
         return True
-    return before.kind != after.kind or rows_form(before) != rows_form(after)
+    return after.kind != "table" and rows_form(before) != rows_form(after)
 
 
 def rows_form(each: SnapshotObject) -> str:

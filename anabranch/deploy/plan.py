@@ -10,6 +10,7 @@ from typing import Any
 from anabranch.deploy.changeset import ChangeSet, change_set, what_if
 from anabranch.deploy.facts import Change
 from anabranch.deploy.select import chosen, merged
+from anabranch.deploy.show import plan_text
 from anabranch.deploy.snapshot import ObjectKey, Snapshot
 from anabranch.deploy.steps import Action, Step, steps
 
@@ -51,6 +52,9 @@ class Plan:
             for step in self.steps
             if step.action in actions and isinstance(step.key, ObjectKey)
         )
+
+    def __str__(self) -> str:
+        return plan_text(self)
 
     def as_dict(self) -> dict[str, Any]:
         found = self.found

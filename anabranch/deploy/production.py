@@ -11,6 +11,7 @@ from anabranch.deploy.build import declaration, view_query
 from anabranch.deploy.snapshot import Snapshot
 from anabranch.deploy.staging import Staging
 from anabranch.names import TableName
+from anabranch.refresh.circles import circle_of
 from anabranch.refresh.look import Look, view_mark
 from anabranch.refresh.unit import look_now, world_of
 from anabranch.refresh.verify import defined
@@ -68,7 +69,9 @@ def fingerprints(
         else:
             query = declaration(snapshot.objects[key], runtime.settings).query
             there = replace(stream, name=key.table, query=query)
-            found[name] = [stream.fingerprint, defined(world, there).fingerprint]
+            circle = circle_of(seen.reads, stream.name)
+            known_there = circle and frozenset(staging.names.get(each, each) for each in circle)
+            found[name] = [stream.fingerprint, defined(world, there, known_there).fingerprint]
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.catalog.deployments import DeploymentStatus
 from anabranch.deploy import abort as aborting
 from anabranch.deploy import promote as promoting
 from anabranch.deploy import rollback as rolling_back
@@ -64,7 +65,7 @@ def promote_dry(runtime: Runtime, deployment_id: str) -> dict[str, Any]:
     """What promote would do, after its checks."""
     with runtime.store.reading() as c:
         deployment = find(c, deployment_id)
-    if deployment.status.value != "STAGED":
+    if deployment.status is not DeploymentStatus.STAGED:
         raise wrong_status(deployment, "promoted")
     promoting.check_now(runtime, deployment)
     staged = [action.value for action in STAGED]

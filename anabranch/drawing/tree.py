@@ -129,7 +129,7 @@ def _title(table: PictureTable, signs: Signs) -> Span:
 
 def _facts(table: PictureTable) -> tuple[Span, ...]:
     if table.facts is None:
-        return (Span("source", "source"),)
+        return (Span("view" if table.is_view else "source", "source"),)
     group = f"group {table.group}" if table.group else ""
     return (
         Span(table.facts.status, table.facts.status),

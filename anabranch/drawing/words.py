@@ -33,7 +33,7 @@ def group_title(group: PictureGroup) -> str:
 def said(table: PictureTable) -> str:
     """One line under a table's name."""
     if table.facts is None:
-        return "source table"
+        return table.kind
     return " · ".join((table.facts.status.lower(), schedule(table.facts), freshness(table.facts)))
 
 

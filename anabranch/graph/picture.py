@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class PictureTable:
-    """`facts` is None for a source table; `group` is the number of a group with other members.
+    """`facts` is None for a source; `group` is the number of a group with other members.
 
     `shared_sources` are what reaches a convergence point on several ways.
     """
@@ -38,6 +38,13 @@ class PictureTable:
     shared_sources: tuple[str, ...] = ()
     group: int | None = None
     component: str | None = None
+    is_view: bool = False
+
+    @property
+    def kind(self) -> str:
+        if self.is_view:
+            return "view"
+        return "source table" if self.is_source else "stream table"
 
     @property
     def is_source(self) -> bool:
@@ -101,7 +108,10 @@ class Picture:
 
 
 def picture(
-    reads: Reads, facts: Mapping[str, Facts], groups: Sequence[ConsistencyGroup[Any]]
+    reads: Reads,
+    facts: Mapping[str, Facts],
+    groups: Sequence[ConsistencyGroup[Any]],
+    views: Collection[str] = (),
 ) -> Picture:
     """The keys of `reads` are the stream tables; whatever else they read is a source."""
     shown = [_group(number, each) for number, each in enumerate(_larger(groups), 1)]
@@ -123,7 +133,7 @@ def picture(
         for name in part.members
     ]
     return Picture(
-        tables=(*(PictureTable(name) for name in sources), *tables),
+        tables=(*(PictureTable(name, is_view=name in views) for name in sources), *tables),
         groups=tuple(shown),
         components=tuple(part.members for part in order if part.cyclic),
     )
@@ -152,7 +162,7 @@ def _data(table: PictureTable, ids: Mapping[int, str]) -> dict[str, Any]:
     facts = asdict(table.facts) if table.facts else {}
     return {
         "name": table.name,
-        "kind": "source table" if table.is_source else "stream table",
+        "kind": table.kind,
         "reads": list(table.reads),
         "shared_sources": list(table.shared_sources),
         "group_id": ids[table.group] if table.group else None,

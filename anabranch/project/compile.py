@@ -26,6 +26,7 @@ class CompiledObject:
     reads: frozenset[ObjectKey] = frozenset()
     query: str = ""  # with every table by its full name
     columns: Outline = None
+    complete: bool = True  # False when a name in the query leads nowhere
 
     @property
     def key(self) -> ObjectKey:
@@ -61,9 +62,13 @@ def compile_files(files: Files, *, allow_circular: bool = False) -> Compiled:
     for part in components(reads):
         if part.cyclic:
             problems += circular(part, reads, found, files, allow_circular)
-        for key in part.members:
-            objects[key], wrong = resolved(files.models[key], found[key], objects)
-            problems += wrong
+        wrong: list[Problem] = []
+        for _ in range(2 if part.cyclic else 1):  # in a circle the first look only learns names
+            wrong = []
+            for key in part.members:
+                objects[key], said = resolved(files.models[key], found[key], objects)
+                wrong += said
+        problems += wrong
     compiled = Compiled(files, objects)
     for each in objects.values():
         problems += object_problems(each, compiled)
@@ -73,7 +78,7 @@ def compile_files(files: Files, *, allow_circular: bool = False) -> Compiled:
 def resolved(
     model: Model, found: tuple[Link, ...], done: Mapping[ObjectKey, CompiledObject]
 ) -> tuple[CompiledObject, list[Problem]]:
-    """One object after all it reads; members of a cycle do not know each other's columns yet."""
+    """One object after all it reads, as far as that is known."""
     reads = frozenset(link.key for link in found if link.key)
     if isinstance(model.statement, CreateTable):
         columns = tuple(Known(each.name, plain(each.type)) for each in model.statement.columns)
@@ -97,8 +102,9 @@ def resolved(
             message = f"the view names {len(names)} columns, its query gives {len(types)}"
             problems.append(model.at.problem(message, word=names[0]))
         columns_ = tuple(Known(name, type_) for name, type_ in zip(names, types, strict=False))
-    query = model.query if any(link.problem for link in found) else qualified(model.query, found)
-    return CompiledObject(model, reads, query, columns_), problems
+    complete = all(link.key for link in found)
+    query = qualified(model.query, found)
+    return CompiledObject(model, reads, query, columns_, complete), problems
 
 
 def plain(type_: str) -> str | None:

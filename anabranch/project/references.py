@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.deploy.snapshot import ObjectKey
-from anabranch.errors import did_you_mean
+from anabranch.errors import SqlSyntaxError, did_you_mean
 from anabranch.names import SYSTEM_SCHEMA, TableName, shown
 from anabranch.project.problems import Problem
 from anabranch.project.records import Files, Model, fold
@@ -29,7 +29,14 @@ def links(model: Model, files: Files) -> tuple[Link, ...]:
     """Every mention, resolved; objects whose files could not be read lead nowhere, in silence."""
     found = []
     for each in model.references:
-        parts = Cursor(Passage(model.query, each.start, each.end)).parts()
+        cursor = Cursor(Passage(model.query, each.start, each.end))
+        try:
+            parts = cursor.parts("a table name")
+            cursor.expect_end()
+        except SqlSyntaxError as error:
+            wrong = model.query_problem(cursor.token.start, error.plain, error.hint)
+            found.append(Link(each.name, each.start, each.end, problem=wrong))
+            continue
         key = files.folded.get(fold(full(parts, model.home)))
         problem = None if key else unknown(model, parts, each.start, files)
         known = key if key in files.models else None

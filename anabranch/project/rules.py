@@ -91,14 +91,14 @@ def unit_test_problems(
     inputs = {fold(key): key for key in compiled.through_views(found.key)}
     for table, rows in statement.given:
         key = inputs.get(fold(table.parts))
-        if key is None:
+        if key is None and found.complete:
             known = [key.name for key in inputs.values()]
             hint = (
                 did_you_mean(table.name, known)
                 or f"it reads {', '.join(map(str, inputs.values()))}"
             )
             yield test.at.problem(f"{found.key} does not read {table}", hint, table.name)
-        elif key in compiled.objects:
+        elif key is not None:
             wrong = row_problems(rows, compiled.objects[key].columns, str(key))
             yield from (test.at.problem(*each) for each in wrong)
     if statement.expect is not None:

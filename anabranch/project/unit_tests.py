@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +14,19 @@ from anabranch.engine.compare import bag_difference
 from anabranch.engine.mock import chosen, mocked, named, unknown_names
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import empty
-from anabranch.errors import AnabranchError, UnknownName
+from anabranch.errors import AnabranchError, UnknownName, UserError
 from anabranch.model import Columns
 from anabranch.project.compile import Compiled, CompiledObject
 from anabranch.project.records import UnitTest, fold
 from anabranch.project.snapshot import whole_query
+from anabranch.sql.moments import Moment, is_timely, pinned
 from anabranch.sql.statement_records import Rows
 from anabranch.sql.tables import rebind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+Given = Mapping[ObjectKey, str]  # views of mock rows
 SHOWN = 20  # differing rows that are named
 PASSED, FAILED, ERROR = "passed", "failed", "error"
 
@@ -102,9 +105,9 @@ class Runner:
             yield Result(found.key, test, seconds=time.perf_counter() - start, **result)
 
     def compare(self, found: CompiledObject, test: UnitTest) -> dict[str, Any]:
-        columns = self.columns[found.key]
+        columns = self.columns_of(found.key)
         with Inputs(self.session) as inputs:
-            actual = self.query(inputs, found, self.given(inputs, test))
+            actual = self.query(inputs, found, self.given(inputs, test), test.statement.moment)
             wanted = self.expected(test.statement.expect, columns)
             compared = chosen(wanted.columns, columns)
             missing, unexpected = bag_difference(
@@ -123,26 +126,38 @@ class Runner:
         """A view of mock rows for each input that the test gives."""
         return {
             key: inputs.add(
-                mocked(run_sql(self.session, rows.query), rows.columns, self.columns[key]), str(key)
+                mocked(run_sql(self.session, rows.query), rows.columns, self.columns_of(key)),
+                str(key),
             )
             for table, rows in test.statement.given
             if (key := self.compiled.files.folded[fold(table.parts)])
         }
 
     def query(
-        self, inputs: Inputs, found: CompiledObject, given: Mapping[ObjectKey, str]
+        self, inputs: Inputs, found: CompiledObject, given: Given, moment: datetime | None
     ) -> DataFrame:
-        names = {key.table: self.bound(inputs, key, given) for key in found.reads}
-        return run_sql(self.session, rebind(whole_query(found), names), labels=inputs.labels)
+        names = {key.table: self.bound(inputs, key, given, moment) for key in found.reads}
+        text = whole_query(found)
+        if moment is not None and is_timely(text):
+            text = pinned(text, Moment(moment))
+        return run_sql(self.session, rebind(text, names), labels=inputs.labels)
 
-    def bound(self, inputs: Inputs, key: ObjectKey, given: Mapping[ObjectKey, str]) -> str:
+    def bound(self, inputs: Inputs, key: ObjectKey, given: Given, moment: datetime | None) -> str:
         """Mock rows; else a view is its own query, and any other input has no rows."""
         if key in given:
             return given[key]
         found = self.compiled.objects[key]
         if found.model.kind == "view":
-            return inputs.add(self.query(inputs, found, given), str(key))
-        return inputs.add(empty(self.session, self.columns[key]), str(key))
+            return inputs.add(self.query(inputs, found, given, moment), str(key))
+        return inputs.add(empty(self.session, self.columns_of(key)), str(key))
+
+    def columns_of(self, key: ObjectKey) -> Columns:
+        if key not in self.columns:
+            raise UserError(
+                f"the columns of {key} cannot be told: it reads itself in a circle",
+                hint="test the objects outside of the circle",
+            )
+        return self.columns[key]
 
     def expected(self, rows: Rows | None, columns: Columns) -> DataFrame:
         """The rows as written; columns that they do not name are not compared."""

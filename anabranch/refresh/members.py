@@ -13,6 +13,7 @@ from anabranch.errors import AnabranchError, InternalError, PublishConflict, Spa
 from anabranch.graph.components import Component
 from anabranch.names import TableName
 from anabranch.refresh.apply import Outcome, refresh_table
+from anabranch.refresh.component import refresh_component
 from anabranch.refresh.failures import Failure
 from anabranch.refresh.look import Look
 from anabranch.refresh.parallel import side_by_side
@@ -77,8 +78,6 @@ class Staging:
         tx = self.reading(part.members[0]) if self.reading else self.tx
         with self.runtime.slots, on_cluster(self.runtime, tx, members[0]) as (runtime, here):
             if part.cyclic:
-                from anabranch.refresh.component import refresh_component
-
                 return refresh_component(runtime, here, self.seen, members, self.done)
             return [refresh_table(runtime, here, self.seen, members[0], self.done)]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.catalog.indexes import Index, all_indexes
+from anabranch.catalog.store import Connection
 from anabranch.clusters import known
-from anabranch.errors import AlreadyExists, Refused, UnknownName, Unsupported
+from anabranch.errors import AlreadyExists, PublishConflict, Refused, UnknownName, Unsupported
 from anabranch.indexes.keep import current
 from anabranch.model import Columns
 from anabranch.names import TableName, shown
@@ -35,6 +36,7 @@ def create_index(runtime: Runtime, statement: CreateIndex) -> TableName:
         columns = sortable(tx.world.version(table).columns, statement.columns, table)
         index = Index(table, statement.name, columns, cluster)
         check_new_name(tx.world, index.copy)
+        guard(runtime, tx, table)
         set_indexes(tx, table, (*before, index))
         return table
 
@@ -51,6 +53,7 @@ def drop_index(runtime: Runtime, statement: DropIndex) -> TableName:
             raise UnknownName(
                 f"{table} has no index {shown(statement.name)}", name=statement.name, known=names
             )
+        guard(runtime, tx, table)
         set_indexes(tx, table, left)
         return table
 
@@ -62,6 +65,20 @@ def set_indexes(tx: Transaction, table: TableName, wanted: Sequence[Index]) -> N
     tx.indexes[table] = tuple(wanted)
     if table not in tx.stage.changes:  # whoever changes it meanwhile would not know of them
         tx.stage.expect(table, tx.world.pointers.get(table))
+
+
+def guard(runtime: Runtime, tx: Transaction, table: TableName) -> None:
+    """Two who change the indexes of a table at once: the second looks again."""
+    with runtime.store.reading() as c:
+        before = all_indexes(c).get(table, ())
+
+    def check(c: Connection, cut_id: int | None) -> None:
+        if all_indexes(c).get(table, ()) != before:
+            raise PublishConflict(
+                f"the indexes of {table} were changed by another process", hint="run it again"
+            )
+
+    tx.later(check)
 
 
 def catch_up(runtime: Runtime) -> None:

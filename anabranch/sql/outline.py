@@ -59,7 +59,10 @@ def outline(query: str, tables: TableOutline) -> tuple[Outline, tuple[Finding, .
     """The columns of a query, and all that is surely wrong with it."""
     source = SourceText(query)
     walk = _Walk(source, tables)
-    columns = walk.query(source.tree, {}, None)
+    try:
+        columns = walk.query(source.tree, {}, None)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        return None, ()  # sqlglot stumbles over what Spark may well take
     return columns, tuple(sorted(set(walk.findings)))
 
 

@@ -2,12 +2,14 @@
 
 COMMENT ON TABLE | VIEW | STREAM TABLE t IS '…' | NULL
 COMMENT ON COLUMN t.c IS '…' | NULL
-CREATE TEST name [FOR t]
+CREATE TEST name [FOR t] [AT '2024-01-31 12:00:00']
     [GIVEN input [(column, …)] AS (query)] …
     EXPECT [(column, …) AS] (query) | EXPECT NO ROWS
 """
 
 from __future__ import annotations
+
+from datetime import datetime, timezone
 
 from anabranch.names import TableName
 from anabranch.sql.cursor import Cursor
@@ -38,6 +40,7 @@ def create_test(cursor: Cursor, or_replace: bool) -> Statement:
     at = cursor.passage.at
     name = cursor.identifier("a test's name")
     table = cursor.table_name() if cursor.accept("FOR") else None
+    moment = _moment(cursor) if cursor.accept("AT") else None
     given: list[tuple[TableName, Rows]] = []
     while cursor.accept("GIVEN"):
         given.append(_given(cursor, given))
@@ -45,7 +48,18 @@ def create_test(cursor: Cursor, or_replace: bool) -> Statement:
         raise cursor.error("GIVEN or EXPECT")
     expect = None if cursor.accept("NO", "ROWS") else _expected(cursor)
     cursor.expect_end()
-    return CreateTest(name, table, tuple(given), expect, at)
+    return CreateTest(name, table, tuple(given), expect, moment, at)
+
+
+def _moment(cursor: Cursor) -> datetime:
+    """The current time of the test; UTC unless it says otherwise."""
+    start, text = cursor.token.start, cursor.string("a 'point in time'")
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        hint = "write AT '2024-01-31' or AT '2024-01-31 12:00:00'"
+        raise cursor.passage.error(start, f"{text!r} is not a point in time", hint) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
 
 
 def _given(cursor: Cursor, before: list[tuple[TableName, Rows]]) -> tuple[TableName, Rows]:

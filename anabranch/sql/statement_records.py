@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
 from typing import Literal
 
@@ -324,12 +325,16 @@ class Rows:
 
 @dataclass(frozen=True)
 class CreateTest(Statement):
-    """What an object gives over mock inputs; `expect` is None when no row is expected."""
+    """What an object gives over mock inputs; `expect` is None when no row is expected.
+
+    `moment` is what functions of the current time mean.
+    """
 
     name: str
     table: TableName | None
     given: tuple[tuple[TableName, Rows], ...]
     expect: Rows | None
+    moment: datetime | None = None
     at: Place = field(default=START, compare=False)
 
 

@@ -125,7 +125,7 @@ def _inputs(tx: Transaction, name: TableName, reads: Sequence[TableName]) -> dic
     return {each: Input(read.location, read.snapshot_id) for each, read in found.items()}
 
 
-def defined(world: Tables, stream: StreamTable) -> Definition:
+def defined(world: Tables, stream: StreamTable, circle: object = None) -> Definition:
     return cast(Definition, SimpleNamespace(fingerprint=f"of {stream.query}"))
 
 

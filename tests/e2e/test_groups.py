@@ -338,6 +338,14 @@ def test_diamond_consistency_default_create_and_alter(ab: Anabranch) -> None:
         ab.drop_stream_table(name)
 
 
+def test_diamond_consistency_in_catalog_view(apart: Anabranch) -> None:
+    shown = apart.sql(
+        "SELECT name, diamond_consistency, diamond_schedule_policy FROM system.stream_tables"
+        " WHERE name IN ('apart.c', 'apart.d')"
+    )
+    assert bag(shown) == rows(("apart.c", "atomic", "fastest"), ("apart.d", "none", "fastest"))
+
+
 def consistency(ab: Anabranch, name: str) -> Any:
     return status(ab, name)["diamond_consistency"]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+import anabranch
 from anabranch import Anabranch
-from anabranch.errors import AlreadyExists, Refused, UnknownName
+from anabranch.errors import AlreadyExists, DataError, PublishConflict, Refused, UnknownName
 from anabranch.indexes import keep
 from anabranch.names import TableName
 from tests.e2e.world import Outside, bag, refused, rows
@@ -162,6 +163,39 @@ def test_what_is_refused(many: Anabranch, outside: Outside) -> None:
     many.sql(f"DROP INDEX by_id ON {ORDERS}")
     assert many.indexes() == [] and TableName.parse(COPY) not in many.columns()
     many.sql(f"DROP TABLE {ORDERS}")
+
+
+def test_an_index_that_cannot_be_sorted_stops_the_publish(
+    many: Anabranch, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise DataError("the disk is full")
+
+    monkeypatch.setattr(keep, "in_ranges", full)
+    with refused(many, outside, DataError, "the disk is full"):
+        many.sql(f"INSERT INTO {ORDERS} VALUES (1, 'eu', 1.00)")
+    with refused(many, outside, DataError, "the disk is full"), many.transaction():
+        many.sql(f"INSERT INTO {ORDERS} VALUES (1, 'eu', 1.00)")
+
+
+def test_two_who_make_indexes_at_once(ab: Anabranch, outside: Outside, tmp_path: Path) -> None:
+    ab.sql("CREATE TABLE shop.a (k INT, v INT); INSERT INTO shop.a VALUES (1, 2)")
+    with anabranch.connect(tmp_path, spark=ab.spark) as other:
+        with pytest.raises(PublishConflict), ab.transaction():
+            ab.sql("CREATE INDEX i ON shop.a (k)")
+            other.sql("CREATE INDEX j ON shop.a (v)")
+        assert [row["index"] for row in ab.indexes()] == ["j"]
+        assert TableName.parse("shop.a__i") not in ab.columns()
+        with ab.transaction():
+            ab.sql("CREATE INDEX i ON shop.a (k)")
+            ab.sql("CREATE INDEX h ON shop.a (k, v)")
+            ab.sql("INSERT INTO shop.a VALUES (3, 4)")
+    world = ab._runtime.world()
+    (indexes,) = world.indexes.values()
+    assert [index.name for index in indexes] == ["h", "i", "j"]
+    versions = [world.version(index.copy) for index in indexes]
+    table = world.version(indexes[0].table)
+    assert all(keep.current(v, table, i) for v, i in zip(versions, indexes, strict=True))
 
 
 def test_clusters(ab: Anabranch) -> None:

@@ -124,15 +124,18 @@ def test_spark_finds_what_cannot_be_known_offline(tmp_path: Path, spark: Spark) 
     assert confirmed.obstacles[limit][0].code == "LIMIT_WITHOUT_ORDER"
 
 
+TODAY = ", current_date AS today FROM"
 TESTS = """;
 CREATE TEST right GIVEN orders (region, amount) AS (VALUES ('eu', 1.00), ('eu', 2.00), (NULL, NULL))
   EXPECT (total, region) AS (VALUES (3.00, 'eu'), (NULL, NULL));
 CREATE TEST by_position GIVEN orders AS (VALUES (1, 'eu', 4, DATE '2024-01-01'))
-  EXPECT (VALUES ('eu', 4));
+  EXPECT (VALUES ('eu', 4, current_date));
 CREATE TEST some_columns GIVEN orders AS (SELECT 'eu' AS region) EXPECT (SELECT 'eu' AS Region);
 CREATE TEST twice GIVEN orders (region) AS (VALUES ('a'), ('b')) EXPECT (total) AS (VALUES (NULL));
+CREATE TEST timely AT '2024-02-29 23:00:00' GIVEN orders (region) AS (VALUES ('eu'))
+  EXPECT (today) AS (VALUES (DATE '2024-02-29'));
 CREATE TEST wrong GIVEN orders (region, amount) AS (VALUES ('eu', 1.00))
-  EXPECT (VALUES ('us', 1.00), ('us', 1.00));
+  EXPECT (region, total) AS (VALUES ('us', 1.00), ('us', 1.00));
 CREATE TEST broken GIVEN orders (id) AS (VALUES ('x')) EXPECT NO ROWS;
 CREATE TEST short GIVEN orders AS (VALUES (1)) EXPECT NO ROWS;
 """
@@ -144,7 +147,7 @@ def results(tmp_path: Path, spark: Spark) -> dict[str, Result]:
         tmp_path,
         orders=ORDERS,
         seen="CREATE VIEW seen AS SELECT * FROM orders WHERE id IS NULL OR id > 0",
-        revenue=REVENUE.replace("FROM orders", "FROM seen") + TESTS,
+        revenue=REVENUE.replace("FROM orders", "FROM seen").replace(" FROM", TODAY) + TESTS,
     ).check()
     columns = confirm(compiled, spark.session).columns
     with spark.tuned(1):
@@ -158,6 +161,7 @@ def test_tests_compare_bags_by_column_name(results: dict[str, Result]) -> None:
         "right": "passed",
         "by_position": "passed",
         "some_columns": "passed",
+        "timely": "passed",
         "twice": "failed",
         "wrong": "failed",
         "broken": "error",
@@ -169,11 +173,11 @@ def test_tests_compare_bags_by_column_name(results: dict[str, Result]) -> None:
     assert missing["count"] == 2 and missing["row"]["region"] == "us"
     assert unexpected["row"]["region"] == "eu"
     assert "1 values stand for 4 columns" in (results["short"].error or "")
-    assert results["wrong"].place == "models/shop/sales/revenue.sql:8"
+    assert results["wrong"].place == "models/shop/sales/revenue.sql:10"
 
 
 def test_a_failing_test_exits_with_2(cli: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    project(cli, orders=ORDERS, revenue=REVENUE + TESTS)
+    project(cli, orders=ORDERS, revenue=REVENUE.replace(" FROM", TODAY) + TESTS)
     assert run(["test", "--select", "revenue:[wr]*", "--junit", "out.xml"]) == 2
     out, err = capsys.readouterr()
     assert "failed" in out and "passed" in out

@@ -22,6 +22,7 @@ from anabranch.engine.session import Spark
 from anabranch.errors import Unreachable
 from anabranch.lake import publish
 from anabranch.names import TableName
+from anabranch.scheduler import loop
 from tests.e2e.graphs import (
     ARTICLE,
     RARELY,
@@ -391,6 +392,39 @@ def test_stop_lets_the_group_under_way_finish(ab: Anabranch) -> None:
         assert ab.run(stop=stop) == 1
     assert pointers(ab, ["one.t"]) != before
     assert nothing_under_way(ab)
+
+
+def test_stop_begins_no_other_group(ab: Anabranch) -> None:
+    change(ab)
+    add(ab, "shop.sales", [(9, "ap", 3, 1)])
+    overdue(ab, *GROUP)
+    stop, found = threading.Event(), list[dict[str, Any]]()
+    ab.set("parallelism", 1)
+    ab.on_progress = lambda event, facts: stop.set() if event == "published" else None
+    try:
+        assert loop.run(ab._runtime, stop, watch=found.extend) == 1
+    finally:
+        ab.on_progress = None
+        ab.set("parallelism", 2)
+    assert sorted(each["outcome"] for each in found) == ["PUBLISHED", "SKIPPED"]
+    assert [each["reason"] for each in found if each["outcome"] == "SKIPPED"] == ["stopped"]
+    assert {each["outcome"] for each in ab.tick()} <= {"PUBLISHED", "SKIPPED", "NO_DATA"}
+
+
+def test_giving_up_leaves_no_trace(ab: Anabranch) -> None:
+    change(ab)
+    stop, forced = threading.Event(), threading.Event()
+    before, cut = pointers(ab, ["one.t"]), ab.cuts(1)
+
+    def give_up() -> None:
+        stop.set()
+        forced.set()
+
+    with meanwhile(ab, "one.t", give_up, event="refresh_started"):
+        loop.run(ab._runtime, stop, abandoned=forced.is_set)
+    assert (pointers(ab, ["one.t"]), ab.cuts(1)) == (before, cut)
+    assert nothing_under_way(ab) and status(ab, "one.t")["consecutive_errors"] == 0
+    assert outcome(ab, "one.t")[0] == "PUBLISHED"
 
 
 def test_run_shows_what_it_does_and_ends_on_sigterm(home: Path, ab: Anabranch) -> None:

@@ -39,6 +39,7 @@ def test_a_killed_fixed_point_leaves_the_old_state(tmp_path: Path, spark: Spark)
     ab.create_stream_table("g.closure", CLOSURE, schedule=None)
     old = Counter(tuple(row) for row in ab.table("g.closure").collect())
     ab.sql("INSERT INTO g.edges VALUES (3, 4), (4, 5)")
+    ab.maintain()
     cuts, clean = ab.cuts(), files(tmp_path)
     killed = subprocess.run(
         [sys.executable, "-c", REFRESH, str(tmp_path)],

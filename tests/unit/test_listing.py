@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import listing
-from anabranch.catalog import refresh_groups, streams
+from anabranch.catalog import refresh_groups, streams, views
 from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.catalog.store import Store
 from anabranch.catalog.streams import StreamTable
@@ -49,6 +49,14 @@ def test_the_graph_with_groups_and_epochs(store: Store) -> None:
     }
     facts = shown.tables[-1].facts
     assert facts and facts.status == "ACTIVE" and 0 <= (facts.staleness_seconds or 0) < 60
+
+
+def test_views_are_called_views(store: Store) -> None:
+    fill(store, {"b": ["a", "v"]})
+    with store.writing() as c:
+        views.add(c, TableName.of("shop", "v"), "SELECT 1")
+    kinds = {each.name: each.kind for each in listing.graph(store).tables}
+    assert kinds == {"shop.a": "source table", "shop.v": "view", "shop.b": "stream table"}
 
 
 def test_tables_that_opted_out_are_in_no_group(store: Store) -> None:

@@ -237,3 +237,44 @@ def test_the_home_is_made_only_when_the_catalog_is_there(tmp_path: Path) -> None
     (tmp_path / "file").touch()
     with pytest.raises(Unreachable, match="cannot be made"):
         Settings.load("file/below").create_home()
+
+
+PROFILES = """
+parallelism = 2
+snapshot_retention = "1d"
+
+[variables]
+anything = 1
+
+[profiles.dev]
+parallelism = 3
+
+[profiles.prod]
+parallelism = 4
+home = "there"
+
+[profiles.prod.variables]
+anything = 2
+"""
+
+
+def test_a_profile_stands_between_environment_and_file(
+    empty_world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (empty_world / "anabranch.toml").write_text(PROFILES)
+    assert Settings.load().parallelism == 3
+    assert Settings.load().origins["parallelism"] == "profile"
+    settings = Settings.load(profile="prod")
+    assert (settings.parallelism, settings.snapshot_retention) == (4, 86400)
+    assert settings.home == f"{empty_world}/there"
+    monkeypatch.setenv("ANABRANCH_PROFILE", "prod")
+    monkeypatch.setenv("ANABRANCH_PARALLELISM", "9")
+    settings = Settings.load()
+    assert (settings.profile, settings.parallelism) == ("prod", 9)
+    assert Settings.load(profile="none of them").parallelism == 9
+
+
+def test_a_profile_has_settings_like_the_file(empty_world: Path) -> None:
+    (empty_world / "anabranch.toml").write_text("[profiles.dev]\nparallelsm = 3")
+    with pytest.raises(UnknownName, match='did you mean "parallelism"'):
+        Settings.load()

@@ -90,5 +90,10 @@ def paths(batches: list[Batch]) -> tuple[str, ...]:
 
 
 def discard(tx: Transaction, rows: Rows, batches: list[Batch]) -> None:
-    for path in paths(batches):
-        tx.stage.lake.warehouse.delete(same_form(path, rows.version.root))
+    """Every write has a folder of its own, which goes with all that Spark left in it."""
+    warehouse = tx.stage.lake.warehouse
+    folders = {same_form(path, rows.version.root).rpartition("/")[0] for path in paths(batches)}
+    for folder in folders:
+        for path in warehouse.listing(folder):
+            warehouse.delete(path)
+        warehouse.delete_empty_folders(folder)

@@ -69,20 +69,27 @@ def test_a_root_brings_its_readers() -> None:
     assert plan.rows == 2900
 
 
-def test_a_changed_source_table_is_altered_in_place() -> None:
+def test_a_changed_source_table_is_altered_in_place_and_nothing_is_built() -> None:
     plan = make_plan(SHOP, edited(SHOP, "raw.goods", text="(id, name)"))
     assert done(plan) == [
         "alter raw.goods",
-        "build clean.goods",
-        "build mart.joined",
-        "build mart.daily",
-        "swap clean.goods",
-        "swap mart.joined",
-        "swap mart.daily",
         "keep raw.goods",
         "keep raw.sales",
+        "keep clean.goods",
         "keep clean.sales",
+        "keep mart.joined",
+        "keep mart.daily",
     ]
+    assert done(what_if_plan(SHOP, [key("raw.goods")])) == done(plan)
+
+
+def test_a_table_that_becomes_a_view_is_built_with_its_readers() -> None:
+    objects = [each for each in SHOP.objects.values() if each.key != key("raw.goods")]
+    view = thing("raw.goods", kind="view", text="SELECT 1 AS id")
+    plan = make_plan(SHOP, project(*objects, view))
+    assert plan.keys(Action.BUILD) == tuple(
+        map(key, ("raw.goods", "clean.goods", "mart.joined", "mart.daily"))
+    )
 
 
 def test_deleted_objects_are_dropped_readers_first_and_their_schema_ends() -> None:
@@ -138,6 +145,29 @@ def test_json_says_everything() -> None:
         "why": "db.mart.daily is defined anew",
         "rows": 0,
     }
+
+
+def test_a_plan_reads_like_a_letter() -> None:
+    plan = make_plan(SHOP, edited(SHOP, "mart.joined"), rows=ROWS)
+    assert str(plan).splitlines() == [
+        "~ db.mart.joined was modified",
+        "    @@ -1 +1 @@",
+        "    -CREATE STREAM TABLE AS SELECT 1",
+        "    +CREATE STREAM TABLE AS SELECT 2",
+        "",
+        "dirty besides",
+        "  db.mart.daily  db.mart.daily reads db.mart.joined, which is dirty",
+        "",
+        "steps",
+        "  build    db.mart.joined  db.mart.joined is defined anew  about 950 rows",
+        "  build    db.mart.daily   db.mart.daily reads db.mart.joined, which is built anew"
+        "  about 950 rows",
+        "  swap     db.mart.joined  db.mart.joined is defined anew",
+        "  swap     db.mart.daily   db.mart.daily reads db.mart.joined, which is built anew",
+        "",
+        "2 to build, about 1,900 rows to process",
+    ]
+    assert str(make_plan(SHOP, SHOP)) == "nothing to deploy: the project is what is deployed"
 
 
 def test_members_of_a_cycle_stand_side_by_side() -> None:

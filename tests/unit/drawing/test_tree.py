@@ -74,7 +74,10 @@ def test_tables_without_sources_and_cycles_without_entry() -> None:
 
 def test_many_tables_drawn_before_are_counted() -> None:
     reads = {f"T{at}": ["a", "b"] for at in range(9)}
-    assert text(shown(reads)).splitlines()[10:12] == ["b      source", "└─ ↑ T0, T1, T2 and 6 more"]
+    assert text(shown(reads)).splitlines()[10:12] == [
+        "b      source",
+        "└─ ↑ T0, T1, T2 and 6 more",
+    ]
 
 
 def test_nothing_is_drawn_when_there_is_nothing() -> None:

@@ -94,6 +94,14 @@ def test_a_mistake_is_not_blamed_on_those_who_read_it(tmp_path: Path) -> None:
     ]
 
 
+def test_a_test_may_mock_what_the_query_misspells(tmp_path: Path) -> None:
+    test = "; CREATE TEST t GIVEN orders AS (SELECT 1 AS id) EXPECT NO ROWS"
+    found = project(tmp_path, orders=ORDERS, revenue=REVENUE.replace("FROM o", "FROM x") + test)
+    assert [each.split(" | ")[0] for each in mistakes(found)] == [
+        "revenue.sql:1:73: there is no table shop.sales.xrders"
+    ]
+
+
 @pytest.mark.parametrize(
     ("reference", "hint"),
     [
@@ -136,6 +144,12 @@ def test_circles_of_stream_tables_may_be_allowed(tmp_path: Path) -> None:
     found = project(tmp_path, None, "allow_circular = true", **CIRCLE)
     assert mistakes(found) == []
     assert found.snapshot().objects[key("a")].reads == {key("b")}
+
+
+def test_columns_inside_a_circle_are_checked(tmp_path: Path) -> None:
+    wrong = {**CIRCLE, "a": "CREATE STREAM TABLE a AS SELECT xx AS x, x AS y FROM b"}
+    found = project(tmp_path, None, "allow_circular = true", **wrong)
+    assert mistakes(found) == ['a.sql:1:33: column xx does not exist | did you mean "x"?']
 
 
 def test_a_circle_through_a_view_is_never_allowed(tmp_path: Path) -> None:
@@ -191,6 +205,10 @@ def test_what_belongs_to_an_object_is_checked(tmp_path: Path, text: str, said: s
         ("CREATE STREAM TABLE v WITH (initialise = true) AS SELECT 1 AS a", 'did you mean "init'),
         ("CREATE STREAM TABLE v WITH (initialize = 1) AS SELECT 1 AS a", "use true or false"),
         ("CREATE VIEW v AS SELECT * FROM orders VERSION AS OF 3", "time travel"),
+        (
+            "CREATE VIEW v AS SELECT 1 AS a FROM sales.. orders",
+            '1:43: expected a table name, found "."',
+        ),
     ],
 )
 def test_what_an_object_must_keep_to(tmp_path: Path, text: str, said: str) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 import pytest
 
 from anabranch.names import TableName
-from anabranch.sql.outline import Known, Outline, outline
+from anabranch.sql.outline import Finding, Known, Outline, outline
+from tests.oracle import tables as random_tables
+from tests.oracle.queries import draw
+from tests.unit.delta import test_fixtures as fixtures
 
 TABLES = {
     "t": {
@@ -154,3 +160,25 @@ def test_what_is_right_is_not_blamed(query: str) -> None:
 )
 def test_what_is_wrong(query: str, mistakes: list[str]) -> None:
     assert said(query) == mistakes
+
+
+def blamed(query: str, declared: Mapping[str, str]) -> tuple[Finding, ...]:
+    """What is said of a query over tables that are written as `a INT, b VARCHAR`."""
+
+    def table(name: TableName) -> Outline:
+        columns = declared.get(name.name.lower())
+        names = re.findall(r'("[^"]+"|\w+) [A-Z]+(?:\(\d+,\d+\))?', columns or "")
+        return tuple(Known(each.strip('"')) for each in names) if columns else None
+
+    return outline(query, table)[1]
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.title) for _, c in fixtures.CASES])
+def test_queries_that_run_are_not_blamed(case: fixtures.Case) -> None:
+    assert blamed(case.query, fixtures.TABLES) == ()
+
+
+def test_random_queries_are_not_blamed() -> None:
+    for seed in range(300):
+        query = draw(seed).text
+        assert blamed(query, random_tables.TABLES) == (), query

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import pytest
 
 from anabranch.errors import AnabranchError, InvalidValue, SqlSyntaxError, Unsupported
@@ -202,6 +204,10 @@ STATEMENTS: list[tuple[str, Statement]] = [
         ),
     ),
     ("CREATE TEST t EXPECT (VALUES (1))", CreateTest("t", None, (), Rows("VALUES (1)"))),
+    (
+        "CREATE TEST t AT '2024-01-31' EXPECT NO ROWS",
+        CreateTest("t", None, (), None, datetime(2024, 1, 31, tzinfo=timezone.utc)),
+    ),
     ("SHOW TABLES", ShowTables()),
     ("SHOW TABLES IN shop LIKE 'a*'", ShowTables("shop", "a*")),
     ("SHOW STREAM TABLES", ShowTables(streams_only=True)),
@@ -323,6 +329,7 @@ REFUSALS: list[tuple[str, type[AnabranchError], str]] = [
     ("COMMENT ON COLUMN c IS ''", SqlSyntaxError, "COMMENT ON COLUMN table.column"),
     ("COMMENT ON SCHEMA s IS ''", SqlSyntaxError, "expected TABLE, VIEW, STREAM TABLE or COLUMN"),
     ("CREATE TEST t", SqlSyntaxError, "expected GIVEN or EXPECT"),
+    ("CREATE TEST t AT 'noon' EXPECT NO ROWS", SqlSyntaxError, "'noon' is not a point in time"),
     ("CREATE TEST t GIVEN a AS (SELECT 1) GIVEN a AS (SELECT 1)", SqlSyntaxError, "given twice"),
     ("CREATE TEST t EXPECT (SELEC 1)", SqlSyntaxError, "expected a query"),
     ("CREATE TEMPORARY VIEW v AS SELECT 1", Unsupported, "CREATE TEMPORARY"),
