@@ -12,8 +12,8 @@ from anabranch.deploy.snapshot import Snapshot
 from anabranch.deploy.staging import Staging
 from anabranch.names import TableName
 from anabranch.refresh.circles import circles
-from anabranch.refresh.look import Look, view_mark
-from anabranch.refresh.unit import look_now, world_of
+from anabranch.refresh.look import Look, look_now, view_mark
+from anabranch.refresh.unit import world_of
 from anabranch.refresh.verify import defined
 from anabranch.runtime import Runtime
 from anabranch.world import World

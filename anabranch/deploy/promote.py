@@ -19,9 +19,9 @@ from anabranch.deploy.state import find, refuse_in_transaction, staging_of, wron
 from anabranch.deploy.swap import Swap
 from anabranch.errors import PublishConflict
 from anabranch.names import TableName
-from anabranch.refresh.look import Look, look
+from anabranch.refresh.look import Look, look, look_now
 from anabranch.refresh.run import refresh
-from anabranch.refresh.unit import look_now, world_of
+from anabranch.refresh.unit import world_of
 from anabranch.runtime import Runtime, Transaction
 
 ATTEMPTS = 10  # times the staged tables are brought up to date when production moves meanwhile

@@ -30,10 +30,10 @@ from anabranch.refresh.definition import Definition, check_mode, define
 from anabranch.refresh.failures import FORGIVEN
 from anabranch.refresh.fit import fit_columns, fit_readers
 from anabranch.refresh.lines import Occasion, write_lines
-from anabranch.refresh.look import Look
+from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.members import stage_part
 from anabranch.refresh.run import alike, refuse_suspended, resolve
-from anabranch.refresh.unit import asked_for, look_now
+from anabranch.refresh.unit import asked_for
 from anabranch.runtime import Runtime, Transaction, check_new_name
 from anabranch.settings import Settings
 from anabranch.sql.tables import tables_of

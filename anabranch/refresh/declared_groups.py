@@ -14,9 +14,8 @@ from anabranch.graph.notices import closed_diamonds, left_out, member_conflicts
 from anabranch.graph.order import Cycle, closure, topological
 from anabranch.graph.policies import Isolation
 from anabranch.names import TableName
-from anabranch.refresh.look import Look
+from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.run import alike
-from anabranch.refresh.unit import look_now
 from anabranch.runtime import Runtime, Transaction
 
 

@@ -16,11 +16,11 @@ from anabranch.refresh.choose import Situation, choose, seconds
 from anabranch.refresh.circles import circle_of
 from anabranch.refresh.component.explain import explain_member
 from anabranch.refresh.definition import Definition, define
-from anabranch.refresh.look import Look
+from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.redefined import redefined
 from anabranch.refresh.run import resolve
 from anabranch.refresh.situation import gather, remember, situation
-from anabranch.refresh.unit import look_now, world_of
+from anabranch.refresh.unit import world_of
 from anabranch.runtime import Runtime
 from anabranch.sql.render import to_sql
 from anabranch.sql.support import Obstacle

@@ -17,6 +17,7 @@ from anabranch.graph.order import closure
 from anabranch.lake.lake import Lake
 from anabranch.model import Status
 from anabranch.names import TableName
+from anabranch.runtime import Runtime
 
 Frontier = Mapping[TableName, int | None]
 
@@ -111,6 +112,11 @@ def look(c: Connection, lake: Lake) -> Look:
         declared=refresh_groups.all_groups(c),
         cut_id=cuts.current(c),
     )
+
+
+def look_now(runtime: Runtime) -> Look:
+    with runtime.store.reading() as c:
+        return look(c, runtime.lake)
 
 
 def view_mark(text: str) -> str:

@@ -13,8 +13,8 @@ from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh.failures import Failure
 from anabranch.refresh.lines import MANUAL, Occasion
-from anabranch.refresh.look import Look
-from anabranch.refresh.unit import Pass, Unit, asked_for, look_now
+from anabranch.refresh.look import Look, look_now
+from anabranch.refresh.unit import Pass, Unit, asked_for
 from anabranch.runtime import Runtime
 
 

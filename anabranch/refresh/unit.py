@@ -10,22 +10,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
-from anabranch.catalog import events, history, leases, streams, tables
+from anabranch.catalog import cuts, history, leases, streams, tables
 from anabranch.catalog.groups import Group
 from anabranch.catalog.history import Refresh
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.errors import InternalError, PublishConflict
 from anabranch.graph.order import closure
-from anabranch.graph.policies import Isolation, group_isolation
 from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh import failures
 from anabranch.refresh.apply import Outcome
 from anabranch.refresh.failures import Failure
+from anabranch.refresh.isolation import Isolated
 from anabranch.refresh.lines import Occasion, write_lines
-from anabranch.refresh.look import Look, look
-from anabranch.refresh.members import Reading, Staging, with_name
+from anabranch.refresh.look import Look, look_now
+from anabranch.refresh.members import Staging, with_name
 from anabranch.runtime import ATTEMPTS, Runtime, Transaction
 from anabranch.world import World
 
@@ -102,11 +102,16 @@ class Pass:
         lines = tuple(self.occasion.no_data(name) for name in names if say)
         if not names:
             return lines
-        moved = self.look().moved_frontiers(names)
+        seen = self.look()
+        moved = seen.moved_frontiers(names)
         with self.runtime.store.writing() as c:
             history.add(c, lines)
             streams.touch(c, names, tables.now())
-            streams.set_frontiers(c, moved)
+            if moved:
+                cuts.hold(c)  # nobody publishes between the question and the answer
+                now = streams.frontiers(c)
+                same = {each for each in moved if now.get(each) == seen.frontiers.get(each)}
+                streams.set_frontiers(c, {name: moved[name] for name in same})
         with self._lock:
             self.seen = replace(self.seen, frontiers={**self.seen.frontiers, **moved})
         return lines
@@ -148,7 +153,8 @@ class Pass:
         seen = self.look()
         tx = Transaction(replace(world_of(self.runtime, seen), at=self.at))
         try:
-            staging = Staging(self.runtime, tx, seen, self._reading(unit, tx))
+            isolated = Isolated(self.runtime, tx, seen.declared, unit.groups, self.pinned)
+            staging = Staging(self.runtime, tx, seen, isolated.reading())
             stale = seen.stale([name for name in unit.members if name in seen.streams])
             staging.run(stale, self.executor)
             if self.abandoned():
@@ -194,59 +200,6 @@ class Pass:
             failures.note(c, seen, failure, self.most_errors)
         return Result(unit, Verdict.FAILED, failure.error.message, None, lines, failure)
 
-    # -- what members read ---------------------------------------------------------------------
-
-    def _reading(self, unit: Unit, tx: Transaction) -> Reading | None:
-        """All members read one cut, unless their refresh group lets each pin its own.
-
-        A diamond always reads one cut: its members would otherwise meet a source in two versions.
-        """
-        declared = self.seen.declared
-        named = [each for group in unit.groups for each in group.declared]
-        if not named:
-            return None
-        one = self.pinned or any(group.convergence_points for group in unit.groups)
-        own = self._own_cut(tx) if not one else lambda _: tx
-        isolation = {name: Isolation(each.isolation) for name, each in declared.items()}
-        pins = [group_isolation(group, isolation) for group in unit.groups]
-        if Isolation.REPEATABLE_READ not in pins:
-            return own
-        limits = [declared[name].snapshot_timeout_ms for name in named]
-        limit = min((each for each in limits if each), default=0)
-        return self._until(tx, limit, named, own) if limit else None
-
-    def _own_cut(self, tx: Transaction) -> Reading:
-        def reading(_: TableName) -> Transaction:
-            now = look_now(self.runtime)
-            sources = {name: at for name, at in now.pointers.items() if name not in now.streams}
-            return tx.reading(sources)
-
-        return reading
-
-    def _until(self, tx: Transaction, limit_ms: int, named: Sequence[str], own: Reading) -> Reading:
-        """The common cut while it is young enough, then each member's own."""
-        start = time.monotonic()
-        warned = threading.Event()
-
-        def reading(name: TableName) -> Transaction:
-            if (time.monotonic() - start) * 1000 <= limit_ms:
-                return tx
-            if not warned.is_set():
-                warned.set()
-                self._warn_timeout(limit_ms, named)
-            return own(name)
-
-        return reading
-
-    def _warn_timeout(self, limit_ms: int, named: Sequence[str]) -> None:
-        shown = ", ".join(named)
-        message = (
-            f"refresh group {shown} held its cut for more than {limit_ms} ms: "
-            "its other members read the newest one, as in read_committed"
-        )
-        with self.runtime.store.writing() as c:
-            events.record(c, None, events.SNAPSHOT_TIMEOUT, message)
-
 
 def asked_for(seen: Look, names: Iterable[TableName]) -> Unit:
     """The groups of the tables and of everything they read: no group is ever split."""
@@ -261,11 +214,6 @@ def asked_for(seen: Look, names: Iterable[TableName]) -> Unit:
             above = closure(group.members, seen.reads)
             waiting += {home[name] for name in above if name in home}
     return Unit(tuple(group for group in groups if group in wanted))
-
-
-def look_now(runtime: Runtime) -> Look:
-    with runtime.store.reading() as c:
-        return look(c, runtime.lake)
 
 
 def world_of(runtime: Runtime, seen: Look) -> World:

@@ -10,8 +10,9 @@ from anabranch.catalog.groups import Group
 from anabranch.errors import Refused, SparkLost
 from anabranch.graph.policies import SchedulePolicy
 from anabranch.refresh.lines import SCHEDULER, Occasion
+from anabranch.refresh.look import look_now
 from anabranch.refresh.parallel import side_by_side
-from anabranch.refresh.unit import Pass, Result, Unit, Verdict, look_now
+from anabranch.refresh.unit import Pass, Result, Unit, Verdict
 from anabranch.runtime import Runtime
 from anabranch.scheduler.due import BY_HAND, NOT_DUE, Agenda, after
 
