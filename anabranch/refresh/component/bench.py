@@ -118,7 +118,8 @@ class SparkBench:
         with self.spark.tuned(size), Inputs(self.spark.session) as views:
             call = Call(self, member, spans, views, hints=self.is_small(lines, size))
             found = distinct(call.run(lines), rows.columns)
-            call.given[LINES] = views.keep(found, LINES)
+            # Seeds are looked at twice: first to find those that the member has.
+            call.given[LINES] = (views.keep if seeds else views.add)(found, LINES)
             given: Node = member.given(LINES)
             wanted = without(given, member.given(REMOVED)) if rows.lost else given
             if seeds:
