@@ -8,13 +8,14 @@ from typing import Any
 from anabranch.catalog import history, streams
 from anabranch.catalog.history import Refresh
 from anabranch.errors import Refused, UnknownName
-from anabranch.graph.order import closure, dependants
+from anabranch.graph.groups import group_reads
+from anabranch.graph.order import closure, connected, dependants
 from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh.failures import Failure
 from anabranch.refresh.lines import MANUAL, Occasion
 from anabranch.refresh.look import Look, look_now
-from anabranch.refresh.unit import Pass, Unit, asked_for
+from anabranch.refresh.unit import Pass, Result, Unit, asked_for
 from anabranch.runtime import Runtime
 
 
@@ -23,8 +24,8 @@ def refresh(
 ) -> list[dict[str, Any]]:
     """Bring stream tables up to date: all, or the given ones with their groups and all they read.
 
-    Named tables, their groups and upstreams become one cut.  Of all tables every consistency group is
-    a cut of its own: a failure leaves its group as it was and is raised after the others are done.
+    Tables that read each other become one cut.  If one of all tables fails, its consistency group
+    stays as it was, the other groups are published each for itself, and the failure is raised.
     """
     if runtime.transaction is not None:
         raise Refused("a refresh cannot run inside a transaction", hint="refresh after it")
@@ -33,12 +34,11 @@ def refresh(
     executor = runtime.members if runtime.settings.parallelism > 1 else None
     seen = look_now(runtime)
     work = Pass(runtime, occasion, pinned=True, patient=True, seen=seen, executor=executor)
-    units = [Unit((group,)) for group in seen.groups]
     waiting: Mapping[TableName, TableName] = {}
     if chosen is None:
         waiting = blocked(seen)
-        units = [unit for unit in units if not waiting.keys() & set(unit.members)]
-        units = [unit for unit in units if not any(suspended(seen, each) for each in unit.members)]
+        still = {*waiting, *(name for name in seen.streams if suspended(seen, name))}
+        units = together(seen, still)
     else:
         units = [asked_for(seen, chosen)]
         refuse_suspended(seen, units[0].members)
@@ -52,14 +52,31 @@ def refresh(
     failures: list[Failure] = []
     for unit in units:
         if stale.intersection(unit.members):
-            found = work.refresh(unit)
-            results += found.lines
-            failures += [found.failure] if found.failure else []
+            for found in tried(work, unit):
+                results += found.lines
+                failures += [found.failure] if found.failure else []
     if failures:
         raise failures[0].error
     place = {name: at for at, name in enumerate(seen.order())}
     results.sort(key=lambda line: place.get(line.table, 0))
     return [shown(line) for line in results]
+
+
+def together(seen: Look, without: Collection[TableName] = ()) -> list[Unit]:
+    """All groups but those of some tables; groups that read each other are one unit."""
+    left_out = set(without)
+    groups = [group for group in seen.groups if not left_out.intersection(group.members)]
+    parts = connected(groups, group_reads(groups, seen.reads))
+    return [Unit(tuple(part), trial=len(part) > 1) for part in parts]
+
+
+def tried(work: Pass, unit: Unit) -> list[Result]:
+    """The unit as a whole, or if that fails every group of it."""
+    found = work.refresh(unit)
+    if found.failure is None or not unit.trial:
+        return [found]
+    work.look_again()
+    return [work.refresh(Unit((group,))) for group in unit.groups]
 
 
 def resolve(runtime: Runtime, name: TableName) -> TableName:

@@ -41,9 +41,13 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Unit:
-    """Groups that are published together, upstreams first: one group, unless a user asks for more."""
+    """Groups that are published together, upstreams first: one group, unless a user asks for more.
+
+    `trial`: a failure is not written down, because the groups are then tried one by one.
+    """
 
     groups: tuple[Group, ...]
+    trial: bool = False
 
     @property
     def members(self) -> tuple[TableName, ...]:
@@ -135,7 +139,8 @@ class Pass:
                 if attempt == ATTEMPTS - 1:
                     return self.failed(unit, Failure(unit.members[-1], conflict, 0), self.look())
                 self.look_again()
-                unit = asked_for(self.seen, unit.members)  # a view may have changed what is read
+                # A view may have changed what is read, and so who belongs together.
+                unit = replace(asked_for(self.seen, unit.members), trial=unit.trial)
             except Exception as error:  # of the publish: others must not suffer from it
                 named = with_name(error, unit.members[-1])
                 return self.failed(unit, Failure(unit.members[-1], named, 0), self.look())
@@ -194,6 +199,8 @@ class Pass:
 
     def failed(self, unit: Unit, failure: Failure, seen: Look) -> Result:
         """Nothing was published: the catalog only hears why."""
+        if unit.trial:
+            return Result(unit, Verdict.FAILED, failure.error.message, failure=failure)
         lines = tuple(self.occasion.failed(name, failure) for name in unit.members)
         with self.runtime.store.writing() as c:
             history.add(c, lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -73,17 +73,3 @@ class Agenda:
             if each.kind is ScheduleKind.EVERY and each.seconds
         ]
         return min(every, default=None)
-
-
-def after(groups: Sequence[Group], seen: Look) -> dict[Group, set[Group]]:
-    """Which of the groups each one reads."""
-    home = {name: group for group in groups for name in group.members}
-    return {
-        group: {
-            home[up]
-            for name in group.members
-            for up in seen.reads.get(name, ())
-            if up in home and home[up] is not group
-        }
-        for group in groups
-    }

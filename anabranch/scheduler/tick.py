@@ -8,13 +8,14 @@ from typing import Any
 from anabranch.catalog import events, history, tables
 from anabranch.catalog.groups import Group
 from anabranch.errors import Refused, SparkLost
+from anabranch.graph.groups import group_reads
 from anabranch.graph.policies import SchedulePolicy
 from anabranch.refresh.lines import SCHEDULER, Occasion
 from anabranch.refresh.look import look_now
 from anabranch.refresh.parallel import side_by_side
 from anabranch.refresh.unit import Pass, Result, Unit, Verdict
 from anabranch.runtime import Runtime
-from anabranch.scheduler.due import BY_HAND, NOT_DUE, Agenda, after
+from anabranch.scheduler.due import BY_HAND, NOT_DUE, Agenda
 
 QUIET = (BY_HAND, NOT_DUE)  # reasons to wait that are no news
 
@@ -86,7 +87,7 @@ class Scheduler:
             return True
 
         executor = self.runtime.coordinators if self.runtime.settings.parallelism > 1 else None
-        side_by_side(busy, after(busy, work.seen), refresh, executor)
+        side_by_side(busy, group_reads(busy, work.seen.reads), refresh, executor)
 
     def _idle(self, work: Pass, groups: Iterable[Group], found: dict[Group, Result]) -> None:
         """Nothing changed: one statement for all, and one line of history until something does."""
