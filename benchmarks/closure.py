@@ -120,7 +120,7 @@ def _measure(ab: Anabranch, options: argparse.Namespace, console: Console) -> di
                 "what": what,
                 "seconds": round(seconds, 2),
                 "ratio": round(anew / seconds, 1),
-                "rounds": statistics.median(line["fixpoint_iterations"] for _, line in mine),
+                "rounds": statistics.median(line["fixpoint_iterations"] or 0 for _, line in mine),
             }
         )
     return {"edges": options.edges, "pairs": pairs, "results": results}
