@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from anabranch.catalog import leases
 from anabranch.catalog.leases import Lease
@@ -33,7 +34,8 @@ class Leases:
         taken = self._take(names, seconds)
         while wait and isinstance(taken, TableName):
             time.sleep(POLL_SECONDS)
-            taken = self._take(names, seconds)
+            again = self._take(names, seconds)
+            taken = replace(again, waited=True) if isinstance(again, Lease) else again
         if isinstance(taken, TableName):
             yield taken
             return

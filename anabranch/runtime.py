@@ -103,6 +103,25 @@ class Transaction:
         self.stage.abort()
 
 
+class Workers:
+    """Threads for refreshes, none for a size of 1; `slots` bounds the tables at work at a time.
+
+    Members of a group have other threads than the groups, which wait for their members.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.slots = threading.BoundedSemaphore(size)
+        several = size > 1
+        self.members = ThreadPoolExecutor(size, "anabranch-refresh") if several else None
+        self.coordinators = ThreadPoolExecutor(size, "anabranch-group") if several else None
+
+    def close(self) -> None:
+        for executor in (self.members, self.coordinators):
+            if executor is not None:
+                executor.shutdown(wait=False)
+
+
 @dataclass
 class Runtime:
     settings: Settings
@@ -112,31 +131,23 @@ class Runtime:
     progress: Callable[[str, Mapping[str, Any]], None] = silent
     system: Callable[[str], DataFrame] | None = None
     _local: threading.local = field(default_factory=threading.local)
+    _workers: Workers | None = None
 
     @cached_property
     def leases(self) -> Leases:
         return Leases(self.store)
 
-    @cached_property
-    def slots(self) -> threading.BoundedSemaphore:
-        """One for every table that may be refreshed at the same time."""
-        return threading.BoundedSemaphore(self.settings.parallelism)
-
-    @cached_property
-    def members(self) -> ThreadPoolExecutor:
-        """Threads that refresh tables of one group side by side."""
-        return ThreadPoolExecutor(self.settings.parallelism, "anabranch-refresh")
-
-    @cached_property
-    def coordinators(self) -> ThreadPoolExecutor:
-        """Threads that refresh groups side by side, and wait for their members."""
-        return ThreadPoolExecutor(self.settings.parallelism, "anabranch-group")
+    @property
+    def workers(self) -> Workers:
+        """As many as the setting `parallelism` says now."""
+        if self._workers is None or self._workers.size != self.settings.parallelism:
+            self._workers = Workers(self.settings.parallelism)
+        return self._workers
 
     def close(self) -> None:
         """Stop Spark if it was started here, and the threads."""
-        for name in ("members", "coordinators"):
-            if name in self.__dict__:
-                self.__dict__.pop(name).shutdown(wait=False)
+        if self._workers is not None:
+            self._workers.close()
         self.spark.stop()
 
     def world(self, cut: int | None = None) -> World:

@@ -26,6 +26,7 @@ class Lease:
 
     token: str
     tables: tuple[TableName, ...]
+    waited: bool = False  # somebody else had it first, and may have published
 
 
 def take(c: Connection, names: Iterable[TableName], seconds: float) -> Lease | TableName:

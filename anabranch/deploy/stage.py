@@ -181,8 +181,7 @@ def build_all(
         check_open(runtime, deployment)
         return True
 
-    executor = runtime.members if runtime.settings.parallelism > 1 else None
-    side_by_side(todo, after, work, executor)
+    side_by_side(todo, after, work, runtime.workers.members)
 
 
 def alter(runtime: Runtime, snapshot: Snapshot, key: ObjectKey) -> None:

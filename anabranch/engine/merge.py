@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from anabranch.engine.errors import INTERNAL
 from anabranch.engine.identity import HASHES, KEY, hashable, row_hash, row_key, typed
-from anabranch.engine.scan import Among
+from anabranch.engine.scan import Among, frame
 from anabranch.engine.types import FILE, POSITION, WEIGHT
 from anabranch.engine.write import OP
-from anabranch.model import Columns, Op
+from anabranch.model import Columns, Op, Reading
 from anabranch.names import quote
 
 
@@ -29,6 +29,17 @@ class Stored(Protocol):
     """
 
     def __call__(self, names: Sequence[str], among: Among | None = None) -> DataFrame: ...
+
+
+def stored_rows(session: SparkSession, reading: Reading, columns: Columns) -> Stored:
+    """The rows of some files, to be asked for by the names of their columns."""
+    by_name = {column.name: column for column in columns}
+
+    def read(names: Sequence[str], among: Among | None = None) -> DataFrame:
+        chosen = tuple(by_name[name] for name in names)
+        return frame(session, reading, chosen, positions=True, among=among)
+
+    return read
 
 
 ROW = "_ab_row"

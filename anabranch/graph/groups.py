@@ -13,7 +13,7 @@ order, upstreams first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Generic
@@ -85,22 +85,6 @@ def _group(
         convergence_points=line.names(node for node in nodes if node in meet),
         declared=tuple(sorted(set().union(*(named.get(node, ()) for node in nodes)))),
     )
-
-
-def group_reads(
-    groups: Sequence[ConsistencyGroup[T]], reads: Mapping[T, Iterable[T]]
-) -> dict[ConsistencyGroup[T], set[ConsistencyGroup[T]]]:
-    """Which of the groups each one reads."""
-    home = {name: group for group in groups for name in group.members}
-    return {
-        group: {
-            home[up]
-            for name in group.members
-            for up in reads.get(name, ())
-            if up in home and home[up] is not group
-        }
-        for group in groups
-    }
 
 
 class Sets:

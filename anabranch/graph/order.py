@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T", bound=Hashable)
+
+
+class Part(Hashable, Protocol):
+    """Some tables that are taken as one node."""
+
+    @property
+    def members(self) -> tuple[Any, ...]: ...
+
+
+P = TypeVar("P", bound=Part)
 
 
 class Cycle(ValueError):
@@ -59,6 +69,20 @@ def dependants(reads: Mapping[T, Iterable[T]]) -> dict[T, set[T]]:
         for upstream in upstreams:
             back.setdefault(upstream, set()).add(node)
     return back
+
+
+def reads_among(parts: Sequence[P], reads: Mapping[T, Iterable[T]]) -> dict[P, set[P]]:
+    """Which of the parts of a graph, such as groups or components, each one reads."""
+    home = {name: part for part in parts for name in part.members}
+    return {
+        part: {
+            home[up]
+            for name in part.members
+            for up in reads.get(name, ())
+            if up in home and home[up] is not part
+        }
+        for part in parts
+    }
 
 
 def connected(nodes: Iterable[T], reads: Mapping[T, Iterable[T]]) -> list[list[T]]:

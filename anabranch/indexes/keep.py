@@ -11,7 +11,7 @@ version of Anabranch, is slow to use and never wrong.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,8 @@ from anabranch.catalog.clusters import Cluster, all_clusters
 from anabranch.catalog.indexes import Index, all_indexes
 from anabranch.engine.clusters import at_home
 from anabranch.engine.identity import HASHES, hashable
-from anabranch.engine.merge import add_all, apply_rows
-from anabranch.engine.scan import Among, delta_frame, frame
+from anabranch.engine.merge import add_all, apply_rows, stored_rows
+from anabranch.engine.scan import delta_frame, frame
 from anabranch.engine.session import Spark
 from anabranch.engine.sorting import in_ranges
 from anabranch.engine.write import write
@@ -31,7 +31,7 @@ from anabranch.model import FIRST_HIDDEN_ID, Columns, Delta
 from anabranch.names import TableName, shown
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    pass
 
 UUID = "anabranch.index.table"  # properties of the copy: which table, and which version of it
 SNAPSHOT = "anabranch.index.snapshot"
@@ -160,7 +160,7 @@ def update(stage: Stage, spark: Spark, index: Index, table: TableVersion, delta:
     own = hidden(copy.columns)
     with spark.tuned(delta.rows):
         rows = apply_rows(
-            Stored(spark, copy, own),
+            stored_rows(spark.session, copy.reading(), (*copy.columns, *own)),
             delta_frame(spark.session, delta, table.columns),
             copy.columns,
             rewrite=False,
@@ -168,17 +168,3 @@ def update(stage: Stage, spark: Spark, index: Index, table: TableVersion, delta:
         )
         written = write(rows, stage.directory(index.copy), (*copy.columns, *own), files=1)
     stage.commit_rows(index.copy, written, hidden=own)
-
-
-class Stored:
-    """The rows of the copy, with their places."""
-
-    def __init__(self, spark: Spark, copy: TableVersion, own: Columns) -> None:
-        self.spark = spark
-        self.copy = copy
-        self.columns = {column.name: column for column in (*copy.columns, *own)}
-
-    def __call__(self, names: Sequence[str], among: Among | None = None) -> DataFrame:
-        chosen = tuple(self.columns[name] for name in names)
-        reading = self.copy.reading()
-        return frame(self.spark.session, reading, chosen, positions=True, among=among)

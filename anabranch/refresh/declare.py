@@ -121,8 +121,7 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
             said += growth(found) if part.cyclic else []
 
         seen = look_now(runtime)
-        grouped = [name for name, each in made.items() if each.diamond_consistency != "none"]
-        said += notices(seen, grouped, {**seen.reads, **reads})
+        said += notices(seen, made, {**seen.reads, **reads})
 
         def rows(c: Connection, cut_id: int | None) -> None:
             streams.add(c, made.values())
@@ -246,7 +245,7 @@ def requery(
     name, options = stream.name, definition.options
     reads = definition.reads
     fit_columns(tx, name, definition)
-    said = [*said, *notices(seen, [name], {**seen.reads, name: reads})]
+    said = [*said, *notices(seen, {name: stream}, {**seen.reads, name: reads})]
 
     def rows(c: Connection, cut_id: int | None) -> None:
         streams.change(c, name, options=options)

@@ -9,6 +9,7 @@ from anabranch.catalog.events import Event
 from anabranch.catalog.groups import Reads
 from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.catalog.store import Connection
+from anabranch.catalog.streams import StreamTable
 from anabranch.errors import AlreadyExists, InvalidValue, Refused, UnknownName
 from anabranch.graph.notices import closed_diamonds, left_out, member_conflicts
 from anabranch.graph.order import Cycle, closure, topological
@@ -131,12 +132,16 @@ def leave_groups(c: Connection, name: TableName) -> None:
         events.record(c, None, events.GROUP_ENDED, said)
 
 
-def notices(seen: Look, made: Sequence[TableName], after: Reads) -> list[Event]:
+def notices(seen: Look, made: Mapping[TableName, StreamTable], after: Reads) -> list[Event]:
     """What to say about tables that were made or got another query."""
+    known = {**seen.streams, **made}
+    alone = {name for name, each in known.items() if each.diamond_consistency == "none"}
     declared = {name: group.members for name, group in seen.declared.items()}
     found: dict[Event, None] = {}
     for name in made:
         for diamond in closed_diamonds(name, seen.reads, after):
+            if alone.intersection((diamond.convergence, *diamond.branches)):
+                continue
             said = f"{diamond}; they will be published together"
             found[Event(diamond.convergence, events.DIAMOND, said)] = None
         for each in left_out(name, after, declared):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.catalog.streams import StreamTable
 from anabranch.delta.maintenance import ByRows, Combine, Replace
 from anabranch.engine.groups import Groups, State, combine_groups, replace_groups
-from anabranch.engine.merge import Stored, add_all, apply_rows, replace_all
+from anabranch.engine.merge import Stored, add_all, apply_rows, replace_all, stored_rows
 from anabranch.engine.query import Inputs, run_sql
-from anabranch.engine.scan import Among, delta_frame, frame
+from anabranch.engine.scan import delta_frame, frame
 from anabranch.engine.write import write
 from anabranch.lake.version import TableVersion
 from anabranch.model import Action, Columns, Delta, Reading, RefreshMode
@@ -187,13 +187,7 @@ def rescan_needed(definition: Definition, sources: Sources) -> bool:
 
 
 def reader(session: SparkSession, stored: TableVersion, hidden: Columns) -> Stored:
-    by_name = {column.name: column for column in (*stored.columns, *hidden)}
-
-    def read(names: Sequence[str], among: Among | None = None) -> DataFrame:
-        columns = tuple(by_name[name] for name in names)
-        return frame(session, stored.reading(), columns, positions=True, among=among)
-
-    return read
+    return stored_rows(session, stored.reading(), (*stored.columns, *hidden))
 
 
 @dataclass

@@ -60,7 +60,7 @@ class Look:
     def stale(self, order: Iterable[TableName]) -> list[TableName]:
         """Those that are not what their query would give, as far as marks can tell."""
         found: dict[TableName, None] = {}
-        names = list(order)
+        names = [name for name in order if name in self.streams]  # others were dropped
         place = homes(tuple(self.reads.items()))
         for name in names:
             together = place[name].members if name in place else (name,)

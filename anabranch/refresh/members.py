@@ -11,6 +11,7 @@ from anabranch.clusters import on_cluster
 from anabranch.engine.errors import is_lost
 from anabranch.errors import AnabranchError, InternalError, PublishConflict, SparkLost
 from anabranch.graph.components import Component
+from anabranch.graph.order import reads_among
 from anabranch.names import TableName
 from anabranch.refresh.apply import Outcome, refresh_table
 from anabranch.refresh.component import refresh_component
@@ -39,17 +40,7 @@ class Staging:
         parts = [
             part for part in self.seen.components(wanted) if set(part.members).intersection(wanted)
         ]
-        home = {name: part for part in parts for name in part.members}
-        after = {
-            part: {
-                home[up]
-                for name in part.members
-                for up in self.seen.reads.get(name, ())
-                if up in home and home[up] is not part
-            }
-            for part in parts
-        }
-        side_by_side(parts, after, self._refresh, executor)
+        side_by_side(parts, reads_among(parts, self.seen.reads), self._refresh, executor)
 
     def _refresh(self, part: Component[TableName]) -> bool:
         """One component; False when it failed."""
@@ -76,7 +67,10 @@ class Staging:
     def _outcomes(self, part: Component[TableName]) -> list[Outcome]:
         members = [self.seen.streams[name] for name in part.members]
         tx = self.reading(part.members[0]) if self.reading else self.tx
-        with self.runtime.slots, on_cluster(self.runtime, tx, members[0]) as (runtime, here):
+        with (
+            self.runtime.workers.slots,
+            on_cluster(self.runtime, tx, members[0]) as (runtime, here),
+        ):
             if part.cyclic:
                 return refresh_component(runtime, here, self.seen, members, self.done)
             return [refresh_table(runtime, here, self.seen, members[0], self.done)]

@@ -8,8 +8,7 @@ from typing import Any
 from anabranch.catalog import history, streams
 from anabranch.catalog.history import Refresh
 from anabranch.errors import Refused, UnknownName
-from anabranch.graph.groups import group_reads
-from anabranch.graph.order import closure, connected, dependants
+from anabranch.graph.order import closure, connected, dependants, reads_among
 from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh.failures import Failure
@@ -31,9 +30,10 @@ def refresh(
         raise Refused("a refresh cannot run inside a transaction", hint="refresh after it")
     chosen = None if names is None else [resolve(runtime, name) for name in names]
     occasion = Occasion(initiated_by)
-    executor = runtime.members if runtime.settings.parallelism > 1 else None
     seen = look_now(runtime)
-    work = Pass(runtime, occasion, pinned=True, patient=True, seen=seen, executor=executor)
+    work = Pass(
+        runtime, occasion, pinned=True, patient=True, seen=seen, executor=runtime.workers.members
+    )
     waiting: Mapping[TableName, TableName] = {}
     if chosen is None:
         waiting = blocked(seen)
@@ -66,7 +66,7 @@ def together(seen: Look, without: Collection[TableName] = ()) -> list[Unit]:
     """All groups but those of some tables; groups that read each other are one unit."""
     left_out = set(without)
     groups = [group for group in seen.groups if not left_out.intersection(group.members)]
-    parts = connected(groups, group_reads(groups, seen.reads))
+    parts = connected(groups, reads_among(groups, seen.reads))
     return [Unit(tuple(part), trial=len(part) > 1) for part in parts]
 
 

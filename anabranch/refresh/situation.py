@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.errors import BaseExpired
 from anabranch.lake.version import TableVersion
@@ -22,6 +24,13 @@ def gather(world: World, seen: Look, stream: StreamTable, definition: Definition
     known = seen.inputs.get(stream.name, {})
     versions = {name: world.version(name) for name in definition.sources}
     before = {name: known[name].snapshot_id for name in versions if name in known}
+    return changes(versions, before)
+
+
+def changes(
+    versions: Mapping[TableName, TableVersion], before: Mapping[TableName, int | None]
+) -> Sources:
+    """What came and went in tables since the snapshots before; of others nothing is known."""
     deltas: dict[TableName, Delta] = {}
     expired = None
     for name, version in sorted(versions.items()):

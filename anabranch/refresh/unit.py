@@ -150,6 +150,8 @@ class Pass:
         seconds = self.runtime.settings.lease_time
         with self.runtime.leases.hold(unit.members, seconds, wait=self.patient) as lease:
             if isinstance(lease, Lease):
+                if lease.waited:  # what there was to do may be done
+                    self.look_again()
                 return self._attempt(unit, lease)
             reason = f"{lease} is being refreshed by another process"
             return Result(unit, Verdict.SKIPPED, reason)

@@ -8,7 +8,7 @@ from typing import Any
 from anabranch.catalog import events, history, tables
 from anabranch.catalog.groups import Group
 from anabranch.errors import Refused, SparkLost
-from anabranch.graph.groups import group_reads
+from anabranch.graph.order import reads_among
 from anabranch.graph.policies import SchedulePolicy
 from anabranch.refresh.lines import SCHEDULER, Occasion
 from anabranch.refresh.look import look_now
@@ -48,7 +48,7 @@ class Scheduler:
             pinned=pinned,
             patient=False,
             seen=seen,
-            executor=runtime.members if settings.parallelism > 1 else None,
+            executor=runtime.workers.members,
             abandoned=abandoned,
             most_errors=settings.max_consecutive_errors,
         )
@@ -86,8 +86,8 @@ class Scheduler:
                 found[group] = work.refresh(unit)
             return True
 
-        executor = self.runtime.coordinators if self.runtime.settings.parallelism > 1 else None
-        side_by_side(busy, group_reads(busy, work.seen.reads), refresh, executor)
+        coordinators = self.runtime.workers.coordinators
+        side_by_side(busy, reads_among(busy, work.seen.reads), refresh, coordinators)
 
     def _idle(self, work: Pass, groups: Iterable[Group], found: dict[Group, Result]) -> None:
         """Nothing changed: one statement for all, and one line of history until something does."""
@@ -98,7 +98,7 @@ class Scheduler:
         found |= idle
         news = [group for group in idle if self._said.get(group.id) != Verdict.NO_DATA.value]
         work.idle([name for group in news for name in group.members])
-        others = [group for group in idle if group not in set(news)]
+        others = [group for group in idle if self._said.get(group.id) == Verdict.NO_DATA.value]
         work.idle([name for group in others for name in group.members], say=False)
 
     def _report(self, work: Pass, agenda: Agenda, found: dict[Group, Result]) -> None:

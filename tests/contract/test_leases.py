@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -14,6 +15,7 @@ from anabranch.catalog import leases, tables
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Store
 from anabranch.errors import PublishConflict
+from anabranch.leases import Leases
 from anabranch.names import TableName
 from tests.contract.world import World
 
@@ -94,3 +96,23 @@ def test_old_leases_are_forgotten(world: World) -> None:
     assert isinstance(take(world.store, B), Lease)
     with world.store.writing() as c:
         assert leases.forget(c) == 1
+
+
+def test_who_had_to_wait_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, first = Leases(world.store), take(world.store, A)
+    assert isinstance(first, Lease)
+    with ours.hold([A, B], 60, wait=False) as refused:
+        assert refused == A
+    asked = ours._take
+
+    def ask_and_let_go(*names: Any) -> Lease | TableName:
+        found = asked(*names)
+        with world.store.writing() as c:
+            leases.give_back(c, first)
+        return found
+
+    monkeypatch.setattr(ours, "_take", ask_and_let_go)
+    with ours.hold([A, B], 60, wait=True) as lease:
+        assert isinstance(lease, Lease) and lease.waited
+    with ours.hold([A], 60, wait=True) as lease:
+        assert isinstance(lease, Lease) and not lease.waited

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.engine.rounds import netted
-from anabranch.errors import BaseExpired
-from anabranch.model import Delta
 from anabranch.names import TableName
 from anabranch.plan.nodes import Scan, Version
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.jobs import Scans, Sources
 from anabranch.refresh.look import Look
+from anabranch.refresh.situation import changes
 from anabranch.world import World
 
 
@@ -35,19 +34,7 @@ def outside(world: World, seen: Look, definitions: Mapping[TableName, Definition
         for name in sorted(definition.sources & names & known.keys()):
             snapshot = known[name].snapshot_id
             apart = name if before.setdefault(name, snapshot) != snapshot else apart
-    deltas: dict[TableName, Delta] = {}
-    expired = None
-    for name, version in versions.items():
-        if name not in before or version.snapshot_id == before[name]:
-            continue
-        try:
-            delta = version.delta(before[name])
-        except BaseExpired:
-            expired = str(name)
-            continue
-        if not delta.empty:
-            deltas[name] = delta
-    return Outside(Sources(versions, before, deltas, expired), apart)
+    return Outside(changes(versions, before), apart)
 
 
 @dataclass

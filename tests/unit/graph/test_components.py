@@ -7,6 +7,7 @@ import random
 from hypothesis import given
 
 from anabranch.graph.components import Component, component_ids, components, condensation, strong
+from anabranch.graph.order import reads_among
 from tests.unit.graph.drawing import Reads, by_components, drawn, few, graph
 
 
@@ -87,3 +88,10 @@ def test_the_order_depends_on_names_alone(reads: Reads) -> None:
     mixed = list(reads.items())
     random.Random(1).shuffle(mixed)
     assert components({name: sorted(ups, reverse=True) for name, ups in mixed}) == components(reads)
+
+
+@few
+@given(drawn(cyclic=True))
+def test_parts_read_what_the_condensation_says(reads: Reads) -> None:
+    among = reads_among(components(reads), reads)
+    assert among == {part: set(ups) for part, ups in condensation(reads).items()}

@@ -100,3 +100,8 @@ def test_a_declared_group_is_due_as_one() -> None:
     look = seen(reads, {"g": "b c"}, b={"schedule": "1m"}, c=fresh)
     assert waits(look) == {"b": None}
     assert waits(seen(reads, {"g": "b c"}, b=fresh, c=fresh)) == {"b": NOT_DUE}
+
+
+def test_a_table_that_was_dropped_meanwhile_is_not_stale() -> None:
+    look = seen({"b": "a"}, b={"populated": False})
+    assert look.stale([name("b"), name("gone")]) == [name("b")]
