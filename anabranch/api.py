@@ -316,7 +316,8 @@ class Anabranch:
         """Declare stream tables that move together, though no diamond says so."""
         from anabranch.refresh import declared_groups
 
-        parsed = [TableName.parse(each) for each in members]
+        listed = [members] if isinstance(members, str) else members
+        parsed = [TableName.parse(each) for each in listed]
         declared_groups.create_refresh_group(
             self._runtime, name, parsed, isolation, snapshot_timeout_ms
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -47,4 +48,5 @@ def allocation_conf(pools: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
         "w", prefix="anabranch-pools-", suffix=".xml", delete=False, encoding="utf-8"
     ) as file:
         file.write(allocation(pools))
+    atexit.register(Path(file.name).unlink, missing_ok=True)  # Spark reads it when it starts
     return {ALLOCATION: Path(file.name).as_uri()}
