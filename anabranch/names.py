@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -19,6 +20,12 @@ _PART = re.compile(r"\s*(?:`((?:[^`]|``)*)`|\"((?:[^\"]|\"\")*)\"|([^\s.`\"]+))\
 def quote(part: str) -> str:
     """An identifier in Spark's quotes, always."""
     return "`" + part.replace("`", "``") + "`"
+
+
+def text_literal(text: str) -> str:
+    """A text as a literal of Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def shown(part: str) -> str:
@@ -53,12 +60,21 @@ class TableName:
     @classmethod
     def parse(cls, text: str | TableName) -> TableName:
         """Read `shop.sales`, `` `my shop`.`a.b` `` or `sales` (in the default schema)."""
-        return text if isinstance(text, TableName) else _parsed(text)
+        if isinstance(text, TableName):
+            return text
+        if not isinstance(text, str):
+            raise InvalidValue(f"{text!r} is not a table name", hint="write 'schema.table'")
+        return _parsed(text)
 
     @property
     def schema(self) -> str:
         """The namespace as the Iceberg catalog keeps it."""
         return ".".join(self.namespace)
+
+    @property
+    def is_system(self) -> bool:
+        """One of the views that show the catalog."""
+        return len(self.namespace) == 1 and self.namespace[0].lower() == SYSTEM_SCHEMA
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -70,6 +86,18 @@ class TableName:
 
     def __str__(self) -> str:
         return self._shown
+
+    def find_in(self, known: Collection[TableName]) -> TableName | None:
+        """The name as it is known: the same letters, else the only one that differs in case."""
+        if self in known:
+            return self
+        folded = self._folded
+        alike = [other for other in known if other._folded == folded]
+        return alike[0] if len(alike) == 1 else None
+
+    @cached_property
+    def _folded(self) -> tuple[str, ...]:
+        return tuple(part.lower() for part in self.parts)
 
 
 @lru_cache(maxsize=100_000)  # catalogs with thousands of tables are read again and again

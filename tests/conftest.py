@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from anabranch.engine.session import Spark
+from anabranch.engine.session import Spark, expect_little
+
+expect_little()  # subprocesses inherit it
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from rich.text import Text
 from anabranch.cli.session import CliSession
 from anabranch.demo.home import FOLDER, fresh, program, shown
 from anabranch.demo.story import FIRST_ROWS, PICTURE, QUERIES, ROUNDS, SUMMARY, Round, set_up
+from anabranch.engine.session import expect_little
 
 WIDTH = 88
 STYLES = {"DIFFERENTIAL": "green", "NO_DATA": "dim", "FULL": "yellow", "REINITIALIZE": "yellow"}
@@ -37,6 +38,7 @@ class Stage:
 
     def play(self) -> bool:
         """Whether every total agreed and every table equals its query."""
+        expect_little()
         home = fresh(Path(self.session.home or FOLDER).absolute())
         self.session.home, self.session.catalog = str(home), None
         self._open()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -40,7 +39,7 @@ def bag_difference(
     ]
     both = weighted[0].unionByName(weighted[1])
     keys = [
-        _rounded(F.col(quote(column.name)), column.type).alias(f"_ab_k{at}")
+        F.expr(f"{_rounded(quote(column.name), column.type)} AS _ab_k{at}")
         for at, column in enumerate(columns)
     ]
     values = F.first(F.struct(*names)).alias("_ab_row")
@@ -70,7 +69,7 @@ def bag_difference(
     )
 
 
-def _rounded(value: SparkColumn, type_: str) -> SparkColumn:
+def _rounded(value: str, type_: str) -> str:
     if type_ in ("float", "double"):
-        return F.format_string("%.11e", value.cast("double") + F.lit(0.0))
+        return f"format_string('%.11e', CAST({value} AS DOUBLE) + 0.0D)"
     return canonical(value, parse_type(type_))

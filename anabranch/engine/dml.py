@@ -7,7 +7,6 @@ they were are neither removed nor added.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import Protocol
 
 from pyspark.sql import Column as SparkColumn
@@ -16,17 +15,16 @@ from pyspark.sql import functions as F
 
 from anabranch.engine.conform import assigned, missing
 from anabranch.engine.errors import DATA, translated
-from anabranch.engine.identity import KEY, canonical, whole_key
-from anabranch.engine.merge import absent_place, kept, names, quoted
+from anabranch.engine.identity import KEY, canonical, same, whole_key
+from anabranch.engine.merge import PLACE, absent_place, kept, names, quoted
 from anabranch.engine.scan import union
-from anabranch.engine.types import FILE, POSITION, parse_type
+from anabranch.engine.types import parse_type
 from anabranch.engine.write import OP
 from anabranch.errors import UnknownName, UserError
 from anabranch.model import Columns, Op
 from anabranch.names import quote
 
 Assignments = Sequence[tuple[str, str]]
-PLACE = (FILE.name, POSITION.name)
 CLAUSE, RANK, ACTIONS = "_ab_clause", "_ab_rank", "_ab_actions"
 
 
@@ -172,13 +170,13 @@ class Merging:
 
     def not_matched(self, clauses: Sequence[Clause]) -> DataFrame:
         """Equal source rows meet the same target rows, so values can stand for the row."""
-        keyed = self.source.select("*", whole_key(self.source_schema)).alias(self.source_alias)
+        keyed = self.source.selectExpr("*", whole_key(self.source_schema)).alias(self.source_alias)
         met_rows = self.target.join(keyed, self.on, "inner").select(F.col(KEY).alias("_ab_met"))
         new = keyed.join(met_rows, F.col(KEY) == F.col("_ab_met"), "left_anti")
         judged = new.alias(self.source_alias).select("*", first_met(clauses).alias(CLAUSE))
         chosen = judged.filter(F.col(CLAUSE).isNotNull())
         values = self.by_clause(chosen, clauses, inserting=True)
-        return chosen.select(*values, *absent_place(), F.lit(Op.ADD.value).alias(OP))
+        return chosen.select(*values, *map(F.expr, absent_place()), F.lit(Op.ADD.value).alias(OP))
 
     def changed(self, judged: DataFrame, clauses: Sequence[Clause]) -> DataFrame:
         """Old values and new values side by side, with the number of the clause."""
@@ -297,7 +295,7 @@ def plain_name(name: str, alias: str) -> str:
 
 
 def removed(rows: DataFrame, columns: Columns) -> DataFrame:
-    return rows.select(*quoted(names(columns)), *PLACE, F.lit(Op.REMOVE.value).alias(OP))
+    return rows.selectExpr(*quoted(names(columns)), *PLACE, f"'{Op.REMOVE.value}' AS {OP}")
 
 
 def exchanged(
@@ -310,15 +308,12 @@ def exchanged(
     """Old and new values of a row as lines to remove and add; equal ones stay."""
     deleting = F.lit(False) if deleting is None else deleting
     acting = F.lit(True) if acting is None else acting
-    equal = reduce(
-        SparkColumn.__and__,
-        (
-            canonical(F.col(f"_ab_o{at}"), parse_type(column.type)).eqNullSafe(
-                canonical(F.col(f"_ab_v{at}"), parse_type(column.type))
-            )
-            for at, column in enumerate(columns)
-        ),
+    types = [parse_type(column.type) for column in columns]
+    old, new = (
+        [canonical(f"{prefix}{at}", type_) for at, type_ in enumerate(types)]
+        for prefix in ("_ab_o", "_ab_v")
     )
+    equal = F.expr(same(old, new))
     stays = ~acting | (~deleting & equal)
     first = F.when(~stays, line(Op.REMOVE, "_ab_o", columns))
     if rewrite:
@@ -329,6 +324,6 @@ def exchanged(
 
 
 def line(op: Op, prefix: str, columns: Columns) -> SparkColumn:
-    values = [F.col(f"{prefix}{at}").alias(column.name) for at, column in enumerate(columns)]
-    place = [F.col(name) for name in PLACE] if op is Op.REMOVE else absent_place()
-    return F.struct(*values, *place, F.lit(op.value).alias(OP))
+    values = [f"{prefix}{at} AS {quote(column.name)}" for at, column in enumerate(columns)]
+    place = PLACE if op is Op.REMOVE else absent_place()
+    return F.expr(f"struct({', '.join([*values, *place])}, '{op.value}' AS {OP})")

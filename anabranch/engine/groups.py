@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from anabranch.engine.errors import INTERNAL
-from anabranch.engine.identity import canonical, same_key
-from anabranch.engine.merge import Stored, difference, kept, names, quoted
+from anabranch.engine.identity import canonical, cast, same
+from anabranch.engine.merge import PLACE, Stored, difference, fail, kept, names, quoted
 from anabranch.engine.scan import Among
-from anabranch.engine.types import FILE, POSITION, parse_type
+from anabranch.engine.types import FILE, POSITION, parse_type, sql_type
 from anabranch.engine.write import OP
 from anabranch.model import Columns, Op
 from anabranch.names import quote
 
 OLD, NEW = "_ab_old", "_ab_new"
 ROWS = "_ab_n"
-
-_COMBINE: dict[str, Callable[[SparkColumn], SparkColumn]] = {
-    "sum": F.sum,
-    "min": F.min,
-    "max": F.max,
-}
 
 
 @dataclass(frozen=True)
@@ -104,132 +95,102 @@ def having(
     """Leaves the rows whose key is in the change (or is not: left_anti); without keys, all."""
     if not keys:
         return None
-    aliases = [f"_ab_t{at}" for at in range(len(keys))]
-    pairs = zip(keys, aliases, strict=True)
-    touched = change.select(*(F.col(quote(key)).alias(name) for key, name in pairs))
+    aliases = renamed(keys)
+    touched = change.selectExpr(*(f"{quote(key)} AS {name}" for key, name in aliases.items()))
     touched = F.broadcast(touched) if broadcast else touched
-    met = same_key([F.col(quote(key)) for key in keys], [F.col(name) for name in aliases])
+    met = F.expr(same(quoted(keys), list(aliases.values())))
     return lambda rows: rows.join(touched, met, how)
+
+
+def renamed(keys: Sequence[str]) -> dict[str, str]:
+    """Names under which the keys can stand beside themselves in a join."""
+    return {key: f"_ab_t{at}" for at, key in enumerate(keys)}
 
 
 def combine(touched: DataFrame, change: DataFrame, columns: Columns, groups: Groups) -> DataFrame:
     """One line per touched group: keys, new state, deleted extrema, and the old row if any."""
-    types = {column.name: parse_type(column.type) for column in columns}
-    keys, states = list(groups.keys), [state.name for state in groups.state]
-    deleted = [state.deleted for state in groups.extrema if state.deleted]
-    old = F.struct(*quoted(names(columns)), FILE.name, POSITION.name).alias(OLD)
-    before = touched.select(*quoted([*keys, *states]), old)
-    after = change.select(
-        *(F.col(quote(key)).cast(types[key]).alias(key) for key in keys),
-        *(
-            F.col(state.name).cast(parse_type(state.type)).alias(state.name)
-            for state in groups.state
-        ),
-        *deleted,
-    )
+    stored = {column.name: column for column in columns}
+    keys, states = groups.keys, tuple(stored[state.name] for state in groups.state)
+    reached = {state.deleted: state.combine for state in groups.extrema if state.deleted}
+    old = f"struct({', '.join([*quoted(names(columns)), *PLACE])}) AS {OLD}"
+    before = touched.selectExpr(*quoted([*keys, *names(states)]), old)
+    after = change.selectExpr(*(cast(stored[key]) for key in keys), *map(cast, states), *reached)
     both = before.unionByName(after, allowMissingColumns=True)
     totals = [
-        _COMBINE[state.combine](F.col(state.name)).cast(parse_type(state.type)).alias(state.name)
-        for state in groups.state
+        cast(column, f"{state.combine}({quote(column.name)})")
+        for state, column in zip(groups.state, states, strict=True)
     ]
-    reached = [
-        _COMBINE[state.combine](F.col(state.deleted)).alias(state.deleted)
-        for state in groups.extrema
-        if state.deleted
-    ]
-    row = F.first(OLD, ignorenulls=True).alias(OLD)
-    return both.groupBy(*quoted(keys)).agg(*totals, *reached, row)
+    extrema = [f"{function}({name}) AS {name}" for name, function in reached.items()]
+    row = f"first({OLD}, TRUE) AS {OLD}"
+    return both.groupBy(*quoted(keys)).agg(*map(F.expr, (*totals, *extrema, row)))
 
 
 def rescanned(
     merged: DataFrame, groups: Groups, rescan: Callable[[DataFrame], DataFrame]
 ) -> DataFrame:
     """Groups whose extremum may have been deleted take their extrema from the source."""
-    doubtful = merged.select("*", doubt(groups).alias("_ab_doubt"))
-    wanted = doubtful.filter("_ab_doubt").select(*quoted(groups.keys))
-    keys = [f"_ab_t{at}" for at in range(len(groups.keys))]
+    doubtful = merged.selectExpr("*", f"{doubt(groups)} AS _ab_doubt")
+    wanted = doubtful.filter("_ab_doubt").selectExpr(*quoted(groups.keys) or ["1 AS _ab_any"])
+    keys = renamed(groups.keys)
     states = {state.name: f"_ab_fresh_{at}" for at, state in enumerate(groups.state)}
-    fresh = rescan(
-        wanted if groups.keys else doubtful.filter("_ab_doubt").select(F.lit(1).alias("_ab_any"))
-    )
-    fresh = fresh.select(
-        *(F.col(quote(key)).alias(name) for key, name in zip(groups.keys, keys, strict=True)),
-        *(F.col(state).alias(name) for state, name in states.items()),
-    )
-    met = F.col("_ab_doubt") & same_key(
-        [F.col(quote(key)) for key in groups.keys], [F.col(name) for name in keys]
-    )
-    joined = doubtful.join(fresh, met, "left")
-    agrees = F.col(states[ROWS]).eqNullSafe(F.col(ROWS))
-    wrong = F.raise_error(F.lit(f"{INTERNAL}a rescanned group does not have the rows it should"))
+    pairs = {**keys, **states}.items()
+    fresh = rescan(wanted).selectExpr(*(f"{quote(name)} AS {other}" for name, other in pairs))
+    met = f"_ab_doubt AND {same(quoted(groups.keys), list(keys.values()))}"
+    joined = doubtful.join(fresh, F.expr(met), "left")
     extrema = {state.name for state in groups.extrema}
     chosen = [
-        F.when(~F.col("_ab_doubt"), F.col(state.name))
-        .when(agrees, F.col(states[state.name]))
-        .otherwise(wrong.cast(state.type))
-        .alias(state.name)
+        f"""CASE WHEN NOT _ab_doubt THEN {state.name}
+            WHEN {states[ROWS]} <=> {ROWS} THEN {states[state.name]}
+            ELSE {fail(RESCANNED, sql_type(state.type))} END AS {state.name}"""
         if state.name in extrema
-        else F.col(state.name)
+        else state.name
         for state in groups.state
     ]
-    return joined.select(*quoted(groups.keys), *chosen, OLD)
+    return joined.selectExpr(*quoted(groups.keys), *chosen, OLD)
 
 
-def doubt(groups: Groups) -> SparkColumn:
+RESCANNED = "a rescanned group does not have the rows it should"
+
+
+def doubt(groups: Groups) -> str:
     """A deleted value at or beyond what stored and inserted rows have as their extremum."""
+    beyond = {"min": "<=", "max": ">="}
     reached = [
-        F.col(state.deleted).isNotNull()
-        & F.coalesce(
-            F.col(state.deleted) <= F.col(state.name)
-            if state.combine == "min"
-            else F.col(state.deleted) >= F.col(state.name),
-            F.lit(True),
-        )
+        f"({state.deleted} IS NOT NULL"
+        f" AND coalesce({state.deleted} {beyond[state.combine]} {state.name}, TRUE))"
         for state in groups.extrema
-        if state.deleted
     ]
-    found = reduce(SparkColumn.__or__, reached)
+    found = f"({' OR '.join(reached)})"
     # A group without rows goes, so its state is of no interest; without keys its row stays.
-    return found & (F.col(ROWS) > 0) if groups.keys else found
+    return f"{found} AND {ROWS} > 0" if groups.keys else found
 
 
 def emit(merged: DataFrame, columns: Columns, groups: Groups, rewrite: bool) -> DataFrame:
     """Per group the old row to remove and the new row to add; nothing if they are equal."""
     outputs = dict(groups.outputs)
-    values = [
-        (F.expr(outputs[column.name]) if column.name in outputs else F.col(quote(column.name)))
-        .cast(parse_type(column.type))
-        .alias(column.name)
-        for column in columns
-    ]
-    lines = merged.select(OLD, F.col(ROWS).alias("_ab_rows"), F.struct(*values).alias(NEW))
-    exists = F.col(OLD).isNotNull()
-    equal = exists & reduce(
-        SparkColumn.__and__,
-        (
-            canonical(F.col(OLD)[column.name], parse_type(column.type)).eqNullSafe(
-                canonical(F.col(NEW)[column.name], parse_type(column.type))
-            )
-            for column in columns
-        ),
-    )
-    count = F.col("_ab_rows")
-    wrong = F.raise_error(F.lit(f"{INTERNAL}a group has fewer rows than none")).cast("boolean")
-    alive = F.lit(True) if not groups.keys else F.when(count < 0, wrong).otherwise(count > 0)
-    stays = equal & alive
-    first = F.when(stays, entry(Op.KEEP, OLD, columns) if rewrite else None).when(
-        exists, entry(Op.REMOVE, OLD, columns)
-    )
-    second = F.when(alive & ~equal, entry(Op.ADD, NEW, columns))
-    rows = lines.select(F.explode(F.array_compact(F.array(first, second))).alias("_ab_line"))
-    return rows.select("_ab_line.*")
+    values = ", ".join(cast(column, outputs.get(column.name)) for column in columns)
+    alive = "TRUE"
+    if groups.keys:
+        wrong = fail("a group has fewer rows than none", "boolean")
+        alive = f"CASE WHEN {ROWS} < 0 THEN {wrong} ELSE {ROWS} > 0 END"
+    lines = merged.selectExpr(OLD, f"{alive} AS _ab_alive", f"struct({values}) AS {NEW}")
+    sides = [[f"{row}.{quote(column.name)}" for column in columns] for row in (OLD, NEW)]
+    types = [parse_type(column.type) for column in columns]
+    compared = (map(canonical, side, types) for side in sides)
+    equal = f"({OLD} IS NOT NULL AND {same(*map(list, compared))})"
+    keep = f"WHEN {equal} AND _ab_alive THEN {entry(Op.KEEP, OLD, columns) if rewrite else 'NULL'}"
+    first = f"CASE {keep} WHEN {OLD} IS NOT NULL THEN {entry(Op.REMOVE, OLD, columns)} END"
+    second = f"CASE WHEN _ab_alive AND NOT {equal} THEN {entry(Op.ADD, NEW, columns)} END"
+    line = f"explode(array_compact(array({first}, {second}))) AS _ab_line"
+    return lines.selectExpr(line).select("_ab_line.*")
 
 
-def entry(op: Op, source: str, columns: Columns) -> SparkColumn:
-    row = F.col(source)
-    values = [row[column.name].alias(column.name) for column in columns]
+def entry(op: Op, row: str, columns: Columns) -> str:
+    """A stored or new row as a line for `write`; only what is removed has a place."""
+    values = [f"{row}.{quote(column.name)} AS {quote(column.name)}" for column in columns]
     place = [
-        (row[column.name] if op is Op.REMOVE else F.lit(None)).cast(column.type).alias(column.name)
+        cast(column, f"{row}.{column.name}" if op is Op.REMOVE else "NULL")
         for column in (FILE, POSITION)
     ]
-    return F.struct(*values, *place, F.lit(op.value).alias(OP))
+    line = [*values, *place, f"'{op.value}' AS {OP}"]
+    return f"struct({', '.join(line)})"

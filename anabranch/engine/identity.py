@@ -1,15 +1,17 @@
-"""When two rows are the same row: NULL is NULL, 0.0 is -0.0, maps are sets of entries."""
+"""When two rows are the same row: NULL is NULL, 0.0 is -0.0, maps are sets of entries.
+
+Expressions are SQL text: a frame takes a list of texts at once, where every step of a column that is
+put together from objects is a call into the JVM.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from anabranch.engine.types import is_complex, parse_type, parts, struct
+from anabranch.engine.types import is_complex, parse_type, parts, sql_type, struct
 from anabranch.model import Column, Columns
 from anabranch.names import quote
 
@@ -23,72 +25,71 @@ def hashable(columns: Columns) -> bool:
     return not any(is_complex(parse_type(column.type)) for column in columns)
 
 
-def row_hash(columns: Columns) -> tuple[SparkColumn, SparkColumn]:
+def row_hash(columns: Columns) -> tuple[str, ...]:
     """`_ab_h1, _ab_h2`: 128 bits of all columns.  A change of a column's type changes them."""
-    values = [part for column in columns for part in hashed(column)]
-    first, second = (
-        F.xxhash64(F.lit(salt), *values).alias(column.name)
+    values = ", ".join(part for column in columns for part in hashed(column))
+    return tuple(
+        f"xxhash64({salt}, {values}) AS {column.name}"
         for salt, column in zip(_SALTS, HASHES, strict=True)
     )
-    return first, second
 
 
-def hashed(column: Column) -> list[SparkColumn]:
+def hashed(column: Column) -> list[str]:
     """xxhash64 passes over NULL, so (NULL, 5) and (5, NULL) differ only by the flags."""
-    value = F.col(quote(column.name))
+    value = quote(column.name)
     if isinstance(parse_type(column.type), (T.FloatType, T.DoubleType)):
-        return [F.when(value == 0, F.lit(0).cast(column.type)).otherwise(value), value.isNull()]
-    return [value, value.isNull()]
+        zero = f"CAST(0 AS {sql_type(column.type)})"
+        return [f"CASE WHEN {value} = 0 THEN {zero} ELSE {value} END", f"{value} IS NULL"]
+    return [value, f"{value} IS NULL"]
 
 
-def canonical(value: SparkColumn, type_: T.DataType) -> SparkColumn:
+def canonical(value: str, type_: T.DataType, depth: int = 0) -> str:
     """The value in a form that Spark can group by and compare: maps as sorted entries."""
     if not any(isinstance(part, T.MapType) for part in parts(type_)):
         return value
+    item = f"_ab_e{depth}"
     if isinstance(type_, T.ArrayType):
-        element = type_.elementType
-        return F.transform(value, lambda item: canonical(item, element))
+        return f"transform({value}, {item} -> {canonical(item, type_.elementType, depth + 1)})"
     if isinstance(type_, T.MapType):
-        return F.sort_array(F.transform(F.map_entries(value), lambda item: entry(item, type_)))
+        key = canonical(f"{item}.key", type_.keyType, depth + 1)
+        held = canonical(f"{item}.value", type_.valueType, depth + 1)
+        entries = (
+            f"transform(map_entries({value}), {item} -> struct({key} AS key, {held} AS value))"
+        )
+        return f"sort_array({entries})"
     assert isinstance(type_, T.StructType)
-    fields = [
-        canonical(value.getField(field.name), field.dataType).alias(field.name) for field in type_
-    ]
-    return F.when(value.isNotNull(), F.struct(*fields))
-
-
-def entry(item: SparkColumn, type_: T.MapType) -> SparkColumn:
-    key = canonical(item.getField("key"), type_.keyType)
-    return F.struct(
-        key.alias("key"), canonical(item.getField("value"), type_.valueType).alias("value")
+    fields = ", ".join(
+        f"{canonical(f'{value}.{quote(field.name)}', field.dataType, depth)} AS {quote(field.name)}"
+        for field in type_
     )
+    return f"CASE WHEN {value} IS NOT NULL THEN struct({fields}) END"
 
 
-def row_key(columns: Columns) -> SparkColumn:
+def row_key(columns: Columns) -> str:
     return whole_key(struct(columns))
 
 
-def whole_key(schema: T.StructType) -> SparkColumn:
+def whole_key(schema: T.StructType) -> str:
     """All columns as one value that is never NULL and equal for equal rows."""
-    values = [
-        canonical(F.col(quote(field.name)), field.dataType).alias(f"c{at}")
+    values = ", ".join(
+        f"{canonical(quote(field.name), field.dataType)} AS c{at}"
         for at, field in enumerate(schema)
-    ]
-    return F.struct(*values).alias(KEY)
+    )
+    return f"struct({values}) AS {KEY}"
 
 
-def same_key(left: Sequence[SparkColumn], right: Sequence[SparkColumn]) -> SparkColumn:
-    """NULL-safe equality of two lists of columns."""
-    met = F.lit(True)
-    for one, other in zip(left, right, strict=True):
-        met = met & one.eqNullSafe(other)
-    return met
+def same(left: Sequence[str], right: Sequence[str]) -> str:
+    """NULL-safe equality of two lists of expressions."""
+    pairs = zip(left, right, strict=True)
+    return " AND ".join(f"{one} <=> {other}" for one, other in pairs) or "TRUE"
 
 
 def typed(df: DataFrame, columns: Columns, *more: str) -> DataFrame:
     """The columns in their stored types (a hash of 5 INT is not one of 5 BIGINT), then `more`."""
-    chosen = [
-        F.col(quote(column.name)).cast(parse_type(column.type)).alias(column.name)
-        for column in columns
-    ]
-    return df.select(*chosen, *more)
+    return df.selectExpr(*(cast(column) for column in columns), *more)
+
+
+def cast(column: Column, value: str | None = None) -> str:
+    """A value, by default the column's own, in the type and under the name of the column."""
+    name = quote(column.name)
+    return f"CAST({name if value is None else value} AS {sql_type(column.type)}) AS {name}"

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from anabranch.engine.errors import INTERNAL
-from anabranch.engine.identity import HASHES, KEY, hashable, row_hash, row_key, typed
+from anabranch.engine.identity import HASHES, KEY, cast, hashable, row_hash, row_key, typed
 from anabranch.engine.scan import Among, frame
 from anabranch.engine.types import FILE, POSITION, WEIGHT
 from anabranch.engine.write import OP
@@ -43,6 +42,7 @@ def stored_rows(session: SparkSession, reading: Reading, columns: Columns) -> St
 
 
 ROW = "_ab_row"
+PLACE = (FILE.name, POSITION.name)
 
 
 @dataclass(frozen=True)
@@ -70,17 +70,26 @@ class Identity:
 
     def of_values(self, df: DataFrame) -> DataFrame:
         found = row_hash(self.columns) if self.hashed else (row_key(self.columns),)
-        return df.select("*", *found)
+        return df.selectExpr("*", *found)
 
     def of_stored(self, df: DataFrame) -> DataFrame:
-        return df if self.hashed else df.select("*", row_key(self.columns))
+        return df if self.hashed else df.selectExpr("*", row_key(self.columns))
 
-    def equal(self, left: DataFrame, right: DataFrame) -> SparkColumn:
-        """One long is Spark's fastest join key; the second is compared where the first agrees."""
-        if not self.hashed:
-            return left[KEY] == right[KEY]
-        first, second = self.names
-        return (left[first] == right[first]) & left[second].between(right[second], right[second])
+    def matched(self, rows: DataFrame, keys: DataFrame, how: str, *, broadcast: bool) -> DataFrame:
+        """The rows that are (left_semi) or are not (left_anti) among the keys.
+
+        One long is Spark's fastest join key; the second is compared where the first agrees.
+        """
+        wanted = keys.selectExpr(*(f"{name} AS {_other(name)}" for name in self.names))
+        wanted = F.broadcast(wanted) if broadcast else wanted
+        first, *rest = self.names
+        equal = [f"{first} = {_other(first)}"]
+        equal += [f"{name} BETWEEN {_other(name)} AND {_other(name)}" for name in rest]
+        return rows.join(wanted, F.expr(" AND ".join(equal)), how)
+
+
+def _other(name: str) -> str:
+    return f"{name}_wanted"
 
 
 def names(columns: Columns) -> list[str]:
@@ -94,7 +103,7 @@ def quoted(given: Sequence[str]) -> list[str]:
 def add_all(df: DataFrame, columns: Columns, *, hashed: bool) -> DataFrame:
     """Every row is new; with `hashed` the row hash is stored beside it."""
     rows = typed(df, columns)
-    return rows.select("*", *row_hash(columns)) if hashed and hashable(columns) else rows
+    return rows.selectExpr("*", *row_hash(columns)) if hashed and hashable(columns) else rows
 
 
 def apply_rows(
@@ -119,118 +128,113 @@ def apply_rows(
     if rewrite:
         return rewritten(stored, delta, identity)
     change = consolidate(delta, identity)
-    gone = change.filter(F.col(WEIGHT.name) < 0).select(*identity.names)
-    gone = F.broadcast(gone) if broadcast else gone
+    gone = change.filter(f"{WEIGHT.name} < 0")
 
     def wanted(rows: DataFrame) -> DataFrame:
-        candidates = identity.of_stored(rows)
-        return candidates.join(gone, identity.equal(candidates, gone), "left_semi")
+        return identity.matched(identity.of_stored(rows), gone, "left_semi", broadcast=broadcast)
 
     return settle(identity.of_stored(stored(identity.reads, wanted)), change, identity)
 
 
 def rewritten(stored: Stored, delta: DataFrame, identity: Identity) -> DataFrame:
     """Stored rows and delta in one pass: the table is read whole, so nothing need be looked up."""
-    place = (FILE.name, POSITION.name)
     values = [*names(identity.columns), *identity.written]
     lines = identity.of_values(typed(delta, identity.columns, WEIGHT.name))
-    whole = identity.of_stored(stored(values)).select(
-        *quoted(values), *identity.names[len(identity.written) :], *place
+    present = identity.of_stored(stored(values)).select(
+        *quoted(values), *identity.names[len(identity.written) :], *PLACE
     )
-    both = lines.select("*", *absent_place()).unionByName(whole, allowMissingColumns=True)
-    ordered = Window.partitionBy(*identity.names).orderBy(
-        F.col(FILE.name).asc_nulls_first(), POSITION.name
-    )
-    group = ordered.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    judged = both.select(
+    both = lines.selectExpr("*", *absent_place()).unionByName(present, allowMissingColumns=True)
+    ordered = in_order(identity)
+    group = whole(ordered)
+    judged = both.selectExpr(
         "*",
-        F.coalesce(F.sum(WEIGHT.name).over(group), F.lit(0)).alias("_ab_net"),
-        F.count(WEIGHT.name).over(group).alias("_ab_lines"),
-        F.count(FILE.name).over(group).alias("_ab_supply"),
-        F.row_number().over(ordered).alias("_ab_rank"),
+        f"coalesce(sum({WEIGHT.name}) OVER {group}, 0) AS _ab_net",
+        f"count({WEIGHT.name}) OVER {group} AS _ab_lines",
+        f"count({FILE.name}) OVER {group} AS _ab_supply",
+        f"row_number() OVER {ordered} AS _ab_rank",
     )
-    net, rank = F.col("_ab_net"), F.col("_ab_rank")
-    is_line = F.col(WEIGHT.name).isNotNull()
-    chosen = rank - F.col("_ab_lines") <= -net
-    copies = (
-        F.when(
-            -net > F.col("_ab_supply"), F.raise_error(F.lit(f"{INTERNAL}{NEGATIVE}")).cast("int")
-        )
-        .when(is_line, F.when(rank == 1, F.greatest(net, F.lit(0))).otherwise(F.lit(0)).cast("int"))
-        .otherwise(F.lit(1))
-    )
-    op = F.when(is_line, F.lit(Op.ADD.value)).when(chosen, F.lit(Op.REMOVE.value))
-    return judged.select(
-        *quoted(values),
-        *place,
-        op.otherwise(F.lit(Op.KEEP.value)).alias(OP),
-        F.explode(F.array_repeat(F.lit(True), copies)).alias("_ab_copy"),
-    ).drop("_ab_copy")
+    copies = f"""CASE
+        WHEN -_ab_net > _ab_supply THEN {fail(NEGATIVE, "int")}
+        WHEN {WEIGHT.name} IS NULL THEN 1
+        WHEN _ab_rank = 1 THEN CAST(greatest(_ab_net, 0) AS INT)
+        ELSE 0 END"""
+    op = f"""CASE
+        WHEN {WEIGHT.name} IS NOT NULL THEN '{Op.ADD.value}'
+        WHEN _ab_rank - _ab_lines <= -_ab_net THEN '{Op.REMOVE.value}'
+        ELSE '{Op.KEEP.value}' END"""
+    return repeated(judged, [*quoted(values), *PLACE, f"{op} AS {OP}"], copies)
 
 
 def consolidate(delta: DataFrame, identity: Identity) -> DataFrame:
     """One line per distinct row: what identifies it, its values as one struct, its net weight."""
     rows = typed(delta, identity.columns, WEIGHT.name)
-    total = F.sum(WEIGHT.name).alias(WEIGHT.name)
-    values = F.struct(*quoted(names(identity.columns))).alias(ROW)
+    total = F.expr(f"sum({WEIGHT.name}) AS {WEIGHT.name}")
+    values = f"struct({', '.join(quoted(names(identity.columns)))}) AS {ROW}"
     if identity.hashed:
         net = rows.groupBy(*quoted(names(identity.columns))).agg(total)
-        net = identity.of_values(net).select(*identity.names, values, WEIGHT.name)
+        net = net.selectExpr(*row_hash(identity.columns), values, WEIGHT.name)
     else:
-        keyed = identity.of_values(rows).select(KEY, values, WEIGHT.name)
-        net = keyed.groupBy(KEY).agg(F.first(ROW).alias(ROW), total)
-        net = net.select(KEY, ROW, WEIGHT.name)
-    return net.filter(F.col(WEIGHT.name) != 0)
+        keyed = rows.selectExpr(row_key(identity.columns), values, WEIGHT.name)
+        net = keyed.groupBy(KEY).agg(F.expr(f"first({ROW}) AS {ROW}"), total)
+    return net.filter(f"{WEIGHT.name} != 0")
 
 
 def settle(supply: DataFrame, change: DataFrame, identity: Identity) -> DataFrame:
     """Match supply with demand per identity: the change's line comes first, then stored rows."""
-    both = change.select("*", *absent_place()).unionByName(
-        supply.select(*identity.names, FILE.name, POSITION.name), allowMissingColumns=True
+    both = change.selectExpr("*", *absent_place()).unionByName(
+        supply.select(*identity.names, *PLACE), allowMissingColumns=True
     )
-    ordered = Window.partitionBy(*identity.names).orderBy(
-        F.col(FILE.name).asc_nulls_first(), POSITION.name
-    )
-    group = ordered.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    weight = F.col(WEIGHT.name)
-    judged = both.select(
+    ordered = in_order(identity)
+    group = whole(ordered)
+    judged = both.selectExpr(
         *identity.names,
-        F.first(ROW).over(group).alias(ROW),
-        FILE.name,
-        POSITION.name,
+        *PLACE,
         WEIGHT.name,
-        F.first(-weight).over(group).alias("_ab_demand"),
-        F.count(FILE.name).over(group).alias("_ab_supply"),
-        F.count(WEIGHT.name).over(group).alias("_ab_lines"),
-        (F.row_number().over(ordered) - 1).alias("_ab_rank"),
+        f"first({ROW}) OVER {group} AS {ROW}",
+        f"first(-{WEIGHT.name}) OVER {group} AS _ab_demand",
+        f"count({FILE.name}) OVER {group} AS _ab_supply",
+        f"count({WEIGHT.name}) OVER {group} AS _ab_lines",
+        f"row_number() OVER {ordered} - 1 AS _ab_rank",
     )
-    is_change = weight.isNotNull()
-    wrong = (F.col("_ab_demand") > F.col("_ab_supply")) | (F.col("_ab_lines") != 1)
-    copies = (
-        F.when(wrong, F.raise_error(F.lit(f"{INTERNAL}{NEGATIVE}")).cast("int"))
-        .when(is_change, F.greatest(weight, F.lit(0)).cast("int"))
-        .otherwise((F.col("_ab_rank") <= F.col("_ab_demand")).cast("int"))
-    )
-    op = F.when(is_change, F.lit(Op.ADD.value)).otherwise(F.lit(Op.REMOVE.value))
-    return judged.select(
-        *(F.col(ROW)[column.name].alias(column.name) for column in identity.columns),
-        *identity.written,
-        FILE.name,
-        POSITION.name,
-        op.alias(OP),
-        F.explode(F.array_repeat(F.lit(True), copies)).alias("_ab_copy"),
-    ).drop("_ab_copy")
+    copies = f"""CASE
+        WHEN _ab_demand > _ab_supply OR _ab_lines != 1 THEN {fail(NEGATIVE, "int")}
+        WHEN {WEIGHT.name} IS NOT NULL THEN CAST(greatest({WEIGHT.name}, 0) AS INT)
+        ELSE CAST(_ab_rank <= _ab_demand AS INT) END"""
+    op = f"CASE WHEN {WEIGHT.name} IS NOT NULL THEN '{Op.ADD.value}' ELSE '{Op.REMOVE.value}' END"
+    return repeated(judged, [f"{ROW}.*", *identity.written, *PLACE, f"{op} AS {OP}"], copies)
+
+
+def in_order(identity: Identity) -> str:
+    """The window over rows of one identity: lines of the change, then stored rows."""
+    by = ", ".join(identity.names)
+    return f"(PARTITION BY {by} ORDER BY {FILE.name} ASC NULLS FIRST, {POSITION.name})"
+
+
+def whole(window: str) -> str:
+    """The same window, of which every row sees all: one sort serves both."""
+    return f"{window[:-1]} ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
+
+
+def repeated(rows: DataFrame, values: Sequence[str], copies: str) -> DataFrame:
+    """The values of every row, as often as `copies` says."""
+    copy = f"explode(array_repeat(TRUE, {copies})) AS _ab_copy"
+    return rows.selectExpr(*values, copy).drop("_ab_copy")
 
 
 NEGATIVE = "more equal rows are to be removed than are stored"
 
 
+def fail(message: str, type_: str) -> str:
+    """An expression that stops the job: what it says is a bug of ours."""
+    return f"CAST(raise_error('{INTERNAL}{message}') AS {type_})"
+
+
 def kept(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    return rows.select(*quoted(columns), *absent_place(), F.lit(Op.KEEP.value).alias(OP))
+    return rows.selectExpr(*quoted(columns), *absent_place(), f"'{Op.KEEP.value}' AS {OP}")
 
 
-def absent_place() -> list[SparkColumn]:
-    return [F.lit(None).cast(column.type).alias(column.name) for column in (FILE, POSITION)]
+def absent_place() -> list[str]:
+    return [cast(column, "NULL") for column in (FILE, POSITION)]
 
 
 def replace_all(stored: Stored, new: DataFrame, columns: Columns, *, rewrite: bool) -> DataFrame:
@@ -240,27 +244,21 @@ def replace_all(stored: Stored, new: DataFrame, columns: Columns, *, rewrite: bo
 
 def difference(old: DataFrame, new: DataFrame, columns: Columns, *, rewrite: bool) -> DataFrame:
     """new - old as bags: of equal rows, as many as both have cancel (and are kept)."""
-    place = (FILE.name, POSITION.name)
-    side = F.lit(True).alias("_ab_new")
-    both = typed(old, columns, *place).select("*", row_key(columns), (~side).alias("_ab_new"))
+    both = typed(old, columns, *PLACE).selectExpr("*", row_key(columns), "FALSE AS _ab_new")
     both = both.unionByName(
-        typed(new, columns).select("*", *absent_place(), row_key(columns), side)
+        typed(new, columns).selectExpr("*", *absent_place(), row_key(columns), "TRUE AS _ab_new")
     )
-    order = Window.partitionBy(KEY).orderBy("_ab_new", *place)
-    all_rows = order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    is_new = F.col("_ab_new")
-    judged = both.select(
+    ordered = f"(PARTITION BY {KEY} ORDER BY _ab_new, {', '.join(PLACE)})"
+    group = whole(ordered)
+    judged = both.selectExpr(
         "*",
-        F.row_number().over(order).alias("_ab_rank"),
-        F.count(F.when(~is_new, True)).over(all_rows).alias("_ab_olds"),
-        F.count(F.when(is_new, True)).over(all_rows).alias("_ab_news"),
+        f"row_number() OVER {ordered} AS _ab_rank",
+        f"count_if(NOT _ab_new) OVER {group} AS _ab_olds",
+        f"count_if(_ab_new) OVER {group} AS _ab_news",
     )
-    rank, olds, news = (F.col(name) for name in ("_ab_rank", "_ab_olds", "_ab_news"))
-    op = (
-        F.when(is_new & (rank - olds > olds), F.lit(Op.ADD.value))
-        .when(~is_new & (rank > news), F.lit(Op.REMOVE.value))
-        .when(~is_new & F.lit(rewrite), F.lit(Op.KEEP.value))
-    )
-    return judged.select(*quoted(names(columns)), *place, op.alias(OP)).filter(
-        F.col(OP).isNotNull()
-    )
+    op = f"""CASE
+        WHEN _ab_new AND _ab_rank - _ab_olds > _ab_olds THEN '{Op.ADD.value}'
+        WHEN NOT _ab_new AND _ab_rank > _ab_news THEN '{Op.REMOVE.value}'
+        {f"WHEN NOT _ab_new THEN '{Op.KEEP.value}'" if rewrite else ""} END"""
+    lines = judged.selectExpr(*quoted(names(columns)), *PLACE, f"{op} AS {OP}")
+    return lines.filter(f"{OP} IS NOT NULL")

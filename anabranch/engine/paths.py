@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import functions as F
+from anabranch.names import text_literal
 
 _FORM = re.compile(r"file:///(?!/)|file:/(?!/)|/(?!/)")
 _EASY = re.compile(r"[A-Za-z0-9/_.=:@,-]*\Z")  # characters that a URI never encodes
@@ -34,24 +33,24 @@ class Paths:
         """Whether the last part of every path is the same for Spark and in the metadata."""
         return all(_EASY.match(path.rpartition("/")[2]) for path in self.files)
 
-    def listed(self, uri: SparkColumn) -> SparkColumn:
-        """Spark's path as the metadata lists it."""
-        decoded = uri if self.plain else F.url_decode(F.replace(uri, F.lit("+"), F.lit("%2B")))
+    def listed(self, uri: str) -> str:
+        """Spark's path as the metadata lists it; SQL over an expression, as SQL."""
+        decoded = uri if self.plain else f"url_decode(replace({uri}, '+', '%2B'))"
         found = reformed(decoded, self.form)
         odd = {collapsed(path): path for path in self.files if collapsed(path) != path}
         if not odd:
             return found
-        pairs = [F.lit(text) for pair in odd.items() for text in pair]
-        return F.coalesce(F.try_element_at(F.create_map(*pairs), found), found)
+        pairs = ", ".join(text_literal(text) for pair in odd.items() for text in pair)
+        return f"coalesce(try_element_at(map({pairs}), {found}), {found})"
 
 
-def reformed(path: SparkColumn, form: str) -> SparkColumn:
-    local = F.substring(path, len("file:/"), 1 << 30)  # from the slash on
+def reformed(path: str, form: str) -> str:
+    local = f"substring({path}, {len('file:/')})"  # from the slash on
     if form == "file:///":
-        return F.concat(F.lit("file://"), local)
+        return f"concat('file://', {local})"
     if form == "/":
-        bare = F.regexp_replace(path, r"^[A-Za-z0-9+.-]+:(//[^/]*)?", "")
-        return F.when(path.startswith("file:/"), local).otherwise(bare)
+        bare = f"regexp_replace({path}, '^[A-Za-z0-9+.-]+:(//[^/]*)?', '')"
+        return f"CASE WHEN startswith({path}, 'file:/') THEN {local} ELSE {bare} END"
     return path
 
 

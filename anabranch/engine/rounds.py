@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from anabranch.engine.errors import translated
-from anabranch.engine.identity import typed
+from anabranch.engine.identity import cast, typed
 from anabranch.engine.merge import Identity, names, quoted
 from anabranch.engine.scan import union
 from anabranch.engine.types import WEIGHT
@@ -19,8 +19,7 @@ BROADCAST_ROWS = 200_000  # up to here rows are sent whole to every task
 
 def signed(df: DataFrame, columns: Columns, weight: int) -> DataFrame:
     """The rows with a weight."""
-    value = F.lit(weight).cast("bigint").alias(WEIGHT.name)
-    return df.select(*quoted(names(columns)), value)
+    return df.selectExpr(*quoted(names(columns)), cast(WEIGHT, str(weight)))
 
 
 def rest(stored: DataFrame, lost: DataFrame, columns: Columns, *, few: bool) -> DataFrame:
@@ -37,10 +36,9 @@ def _matched(
     stored: DataFrame, lost: DataFrame, columns: Columns, few: bool, how: str
 ) -> DataFrame:
     identity = Identity(columns)
-    rows = identity.of_stored(stored)
-    keys = identity.of_stored(lost).select(*identity.names)
-    keys = F.broadcast(keys) if few else keys
-    return rows.join(keys, identity.equal(rows, keys), how).select(*quoted(names(columns)))
+    keys = identity.of_stored(lost)
+    rows = identity.matched(identity.of_stored(stored), keys, how, broadcast=few)
+    return rows.select(*quoted(names(columns)))
 
 
 def distinct(df: DataFrame, columns: Columns) -> DataFrame:
@@ -50,10 +48,11 @@ def distinct(df: DataFrame, columns: Columns) -> DataFrame:
 
 def netted(delta: DataFrame, chosen: Sequence[str]) -> DataFrame:
     """A delta over some columns, each row as often as it really came or went."""
-    total = F.sum(WEIGHT.name).alias(WEIGHT.name)
-    net = delta.groupBy(*quoted(chosen)).agg(total).filter(F.col(WEIGHT.name) != 0)
-    copies = F.array_repeat(F.signum(WEIGHT.name).cast("bigint"), F.abs(WEIGHT.name).cast("int"))
-    return net.select(*quoted(chosen), F.explode(copies).alias(WEIGHT.name))
+    weight = WEIGHT.name
+    total = F.expr(f"sum({weight}) AS {weight}")
+    net = delta.groupBy(*quoted(chosen)).agg(total).filter(f"{weight} != 0")
+    copies = f"array_repeat(CAST(signum({weight}) AS BIGINT), CAST(abs({weight}) AS INT))"
+    return net.selectExpr(*quoted(chosen), f"explode({copies}) AS {weight}")
 
 
 def change(plus: DataFrame | None, minus: DataFrame | None, columns: Columns) -> DataFrame:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from anabranch.engine.errors import translated
+from anabranch.engine.identity import cast
 from anabranch.engine.paths import Paths, by_form
 from anabranch.engine.types import FILE, POSITION, WEIGHT, struct
 from anabranch.model import Column, Columns, Delta, Reading
@@ -61,7 +61,7 @@ def delta_frame(session: SparkSession, delta: Delta, columns: Columns) -> DataFr
     """Every changed row with its weight, +1 or -1; a row may occur with both."""
     signed = [(merged(delta.plus), 1), (merged(delta.minus), -1)]
     parts = [
-        frame(session, reading, columns).withColumn(WEIGHT.name, F.lit(weight).cast("bigint"))
+        frame(session, reading, columns).selectExpr("*", cast(WEIGHT, str(weight)))
         for readings, weight in signed
         for reading in readings
     ]
@@ -89,25 +89,24 @@ def part(
         return data if among is None else among(data)
     names = [quote(column.name) for column in columns]
     place_of = data.metadataColumn("_metadata")  # also when a column has that name
-    uri = place_of.getField("file_path")
-    name = place_of.getField("file_name") if paths.easily_named else last_part(paths.listed(uri))
-    rows = data.select(
-        *names,
-        uri.alias("_ab_uri"),
-        *([name.alias("_ab_name")] if marks else []),
-        place_of.getField("row_index").alias(POSITION.name),
-    )
+    wanted = {"file_path": "_ab_uri", "row_index": POSITION.name}
+    if marks and paths.easily_named:
+        wanted["file_name"] = "_ab_name"
+    fields = [place_of.getField(field).alias(name) for field, name in wanted.items()]
+    rows = data.select(*names, *fields)
+    if marks and not paths.easily_named:
+        rows = rows.selectExpr("*", f"{last_part(paths.listed('_ab_uri'))} AS _ab_name")
     if among is not None:
         rows = among(rows)
-    listed = paths.listed(F.col("_ab_uri"))
+    listed = paths.listed("_ab_uri")
     for files, how in marks:
         rows = at_marks(session, rows, files, how, listed)
-    places = [listed.alias(FILE.name), F.col(POSITION.name)] if positions else []
-    return rows.select(*names, *places)
+    places = [f"{listed} AS {FILE.name}", POSITION.name] if positions else []
+    return rows.selectExpr(*names, *places)
 
 
 def at_marks(
-    session: SparkSession, rows: DataFrame, files: Sequence[str], how: str, listed: SparkColumn
+    session: SparkSession, rows: DataFrame, files: Sequence[str], how: str, listed: str
 ) -> DataFrame:
     """Rows at (left_semi) or not at (left_anti) the places that delete files name.
 
@@ -115,19 +114,20 @@ def at_marks(
     which are there as they are.  Where hashes agree, the places themselves are compared, in a form
     that Spark does not take for more keys.
     """
-    marks = read(session, files, _MARKS).select(
-        F.col("file_path").alias("_ab_mark"),
-        last_part(F.col("file_path")).alias("_ab_mark_name"),
-        F.col("pos").alias("_ab_mark_pos"),
+    marks = read(session, files, _MARKS).selectExpr(
+        "file_path AS _ab_mark",
+        f"{last_part('file_path')} AS _ab_mark_name",
+        "pos AS _ab_mark_pos",
     )
-    key = F.xxhash64("_ab_name", POSITION.name) == F.xxhash64("_ab_mark_name", "_ab_mark_pos")
-    mark, at = F.col("_ab_mark"), F.col("_ab_mark_pos")
-    same = listed.between(mark, mark) & F.col(POSITION.name).between(at, at)
-    return rows.join(marks, key & same, how)
+    at = POSITION.name
+    same = f"""xxhash64(_ab_name, {at}) = xxhash64(_ab_mark_name, _ab_mark_pos)
+        AND {listed} BETWEEN _ab_mark AND _ab_mark
+        AND {at} BETWEEN _ab_mark_pos AND _ab_mark_pos"""
+    return rows.join(marks, F.expr(same), how)
 
 
-def last_part(path: SparkColumn) -> SparkColumn:
-    return F.substring_index(path, "/", -1)
+def last_part(path: str) -> str:
+    return f"substring_index({path}, '/', -1)"
 
 
 def read(session: SparkSession, files: Sequence[str], columns: Columns) -> DataFrame:
@@ -144,12 +144,12 @@ def read(session: SparkSession, files: Sequence[str], columns: Columns) -> DataF
     if not any(column.ambiguous for column in columns):
         return data
     pairs = zip(asked, columns, strict=True)
-    return data.select(*(F.col(quote(old.name)).alias(new.name) for old, new in pairs))
+    return data.selectExpr(*(f"{quote(old.name)} AS {quote(new.name)}" for old, new in pairs))
 
 
 def empty(session: SparkSession, columns: Columns) -> DataFrame:
     """No rows.  Spark sees that from the text, and leaves out whatever is joined with them."""
-    listed = (f"CAST(NULL AS {column.type}) AS {quote(column.name)}" for column in columns)
+    listed = (cast(column, "NULL") for column in columns)
     return session.sql(f"SELECT {', '.join(listed)} WHERE FALSE")
 
 

@@ -159,16 +159,28 @@ def parse_type(text: str) -> T.DataType:
 
 def type_text(type_: T.DataType) -> str:
     """The text that `parse_type` reads; names inside structs are quoted where they must be."""
+    return _text(type_, "timestamp")
+
+
+@lru_cache(maxsize=4096)
+def sql_type(text: str) -> str:
+    """The type in SQL that means the same in every session: TIMESTAMP depends on a setting."""
+    return _text(parse_type(text), "timestamp_ltz")
+
+
+def _text(type_: T.DataType, timestamp: str) -> str:
     if isinstance(type_, T.ArrayType):
-        return f"array<{type_text(type_.elementType)}>"
+        return f"array<{_text(type_.elementType, timestamp)}>"
     if isinstance(type_, T.MapType):
-        return f"map<{type_text(type_.keyType)},{type_text(type_.valueType)}>"
+        return f"map<{_text(type_.keyType, timestamp)},{_text(type_.valueType, timestamp)}>"
     if isinstance(type_, T.StructType):
-        fields = (f"{_field_name(field.name)}:{type_text(field.dataType)}" for field in type_)
+        fields = (
+            f"{_field_name(field.name)}:{_text(field.dataType, timestamp)}" for field in type_
+        )
         return f"struct<{','.join(fields)}>"
     if isinstance(type_, (T.CharType, T.VarcharType, T.StringType)):
         return "string"
-    return type_.simpleString()
+    return timestamp if isinstance(type_, T.TimestampType) else type_.simpleString()
 
 
 def _field_name(name: str) -> str:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from anabranch.engine.errors import translated
-from anabranch.engine.types import FILE, POSITION, id_metadata, parse_type, with_ids
+from anabranch.engine.types import FILE, POSITION, id_metadata, parse_type, sql_type, with_ids
 from anabranch.errors import InternalError
 from anabranch.model import Column, Columns, Op, Written
 from anabranch.names import RESERVED_PREFIX, quote
@@ -72,9 +72,10 @@ def _counted() -> None:
 
 def stored(column: Column) -> SparkColumn:
     """The column as it is stored: its type, its physical name and its field ids."""
-    type_ = with_ids(parse_type(column.type), column.nested)
     name = PHYSICAL.get(column.name) or ASIDE.get(column.name.lower(), column.name)
-    value = F.col(quote(column.name)).cast(type_)
+    value = F.expr(f"CAST({quote(column.name)} AS {sql_type(column.type)})")
+    if column.nested:
+        value = value.cast(with_ids(parse_type(column.type), column.nested))
     return value.alias(name, metadata=id_metadata(column.field_id))
 
 
