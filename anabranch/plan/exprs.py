@@ -11,15 +11,30 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any, ClassVar
 
-from sqlglot import exp, parse_one
+from sqlglot import TokenType, exp, parse_one
+from sqlglot.dialects.dialect import DialectType
 from sqlglot.dialects.spark import Spark
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token
 
+_CLAUSE = [TokenType.ALIAS, TokenType.L_PAREN]  # what follows the name of a window
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY")
 
 
-class Verbatim(Spark):
+class SparkText(Spark):
+    """Spark's SQL, where `window` is a name but before the clause WINDOW w AS (…)."""
+
+    def tokenize(self, sql: str, dialect: DialectType = None) -> list[Token]:
+        tokens = super().tokenize(sql, dialect)
+        for at, token in enumerate(tokens):
+            clause = [each.token_type for each in tokens[at + 2 : at + 4]]
+            if token.token_type is TokenType.WINDOW and clause != _CLAUSE:
+                token.token_type = TokenType.VAR
+        return tokens
+
+
+class Verbatim(SparkText):
     """Spark's SQL, read without giving functions another name or shape.
 
     sqlglot knows some 700 functions and prints many of them differently from what was written;

@@ -30,6 +30,7 @@ from anabranch.plan.nodes import (
     Project,
     same_columns,
 )
+from anabranch.sql.predicates import conditions
 from anabranch.sql.relation import Domain, Names, Place, Relation, Stop
 from anabranch.sql.scope import Scope
 from anabranch.sql.support import Obstacle
@@ -75,10 +76,10 @@ class Lowered:
 
 def lowered(lowering: Lowering, tree: Tree, around: Around) -> Lowered:
     """Find out what the query sees of the rows around it, then lower it for just that."""
-    captured = _captured(lowering, tree, around)
+    seen = captured(lowering, tree, around)
     domain = None
-    if captured:
-        names = {name: lowering.fresh("_ab_o") for name in captured}
+    if seen:
+        names = {name: lowering.fresh("_ab_o") for name in seen}
         domain = Domain(around.node, around.scopes, names)
     relation = lowering.query(tree, replace(around.place, domain=domain))
     values = tuple(lowering.fresh("_ab_v") for _ in relation.outputs)
@@ -88,7 +89,8 @@ def lowered(lowering: Lowering, tree: Tree, around: Around) -> Lowered:
     return Lowered(named, _correlation(domain), values)
 
 
-def _captured(lowering: Lowering, tree: Tree, around: Around) -> list[str]:
+def captured(lowering: Lowering, tree: Tree, around: Around) -> list[str]:
+    """The columns around it that a query looks at."""
     said = {part.name.lower() for node in tree.find_all(exp.Column) for part in node.parts}
     offered = dict.fromkeys(
         each.column
@@ -115,6 +117,68 @@ def _correlation(domain: Domain | None) -> Expr | None:
     )
 
 
+def sees_around(lowering: Lowering, tree: Tree, place: Place) -> bool:
+    """Whether a query in FROM looks at the rows around the query that it is in."""
+    if place.domain is None:
+        return False
+    trial = replace(place.domain, captured=set())
+    lowering.rehearse(tree, replace(place, domain=trial))
+    return bool(trial.captured)
+
+
+def for_each(lowering: Lowering, relation: Relation, domain: Domain) -> Relation:
+    """A query that always has a row, with one for every value of its domain."""
+    if relation.absent is None:
+        return relation
+    names = {name: lowering.fresh("_ab_v") for name in relation.node.columns}
+    renamed = tuple(Item(new, column(old)) for old, new in names.items())
+    one, present = marked_present(Project(relation.node, renamed), lowering.fresh)
+    same = conjunction(
+        binary(exp.NullSafeEQ, column(name), column(names[name])) for name in domain.columns
+    )
+    filled = [
+        Item(name, when(is_null(column(present)), value, column(names[name])))
+        for name, value in zip(relation.columns, relation.absent, strict=True)
+    ]
+    filled += [Item(name, column(name)) for name in domain.columns]
+    node = Project(Outer(domain.values(), one, same), tuple(filled))
+    return Relation(node, relation.outputs, domain.columns)
+
+
+def with_outer_conditions_last(tree: exp.Select, place: Place) -> exp.Select:
+    """Conditions of inner joins that look at the rows around the query, as conditions of WHERE."""
+    joins = tree.args.get("joins") or ()
+    if place.domain is None or not any(join.args.get("on") for join in joins):
+        return tree
+    own = _names_of(tree)
+    tree = tree.copy()
+    for join in tree.args["joins"]:
+        on = join.args.get("on")
+        parts = list(conditions(on.copy())) if on is not None else []
+        outer = [part for part in parts if _looks_beyond(part, own)]
+        if not outer:
+            continue
+        if join.side or join.kind.upper() in ("SEMI", "ANTI"):
+            raise Stop(place.source.obstacle("CORRELATION", outer[0]))
+        inner = [part for part in parts if part not in outer]
+        join.set("on", exp.and_(*inner) if inner else None)
+        tree.where(*outer, copy=False)
+    return tree
+
+
+def _names_of(tree: exp.Select) -> set[str]:
+    """What the FROM items are called."""
+    items = [tree.args.get("from_"), *(tree.args.get("joins") or ())]
+    found = (each for item in items if item is not None for each in item.walk())
+    kinds = (exp.Table, exp.Subquery, exp.Lateral)
+    return {each.alias_or_name.lower() for each in found if isinstance(each, kinds)}
+
+
+def _looks_beyond(part: Tree, own: set[str]) -> bool:
+    columns = part.find_all(exp.Column)
+    return any(len(each.parts) > 1 and each.parts[0].name.lower() not in own for each in columns)
+
+
 def marked_present(node: Node, fresh: Callable[[str], str]) -> tuple[Node, str]:
     """The rows with a column that is never NULL."""
     present = fresh("_ab_p")
@@ -122,7 +186,7 @@ def marked_present(node: Node, fresh: Callable[[str], str]) -> tuple[Node, str]:
 
 
 def with_lateral(
-    lowering: Lowering, found: Lowered, around: Around, on: Expr | None, *, left: bool
+    lowering: Lowering, tree: Tree, found: Lowered, around: Around, on: Expr | None, *, left: bool
 ) -> Node:
     """Rows around joined with their rows of a LATERAL query."""
     absent = found.relation.absent
@@ -132,7 +196,7 @@ def with_lateral(
             return Outer(around.node, found.node, condition)
         return Join((around.node, found.node), condition)
     if on is not None and str(on).upper() != "TRUE":
-        raise Stop(around.place.source.obstacle("CORRELATION", exp.Select()))
+        raise Stop(around.place.source.obstacle("CORRELATION", tree))
     one, present = marked_present(found.node, lowering.fresh)
     joined = Outer(around.node, one, found.condition)
     filled = [

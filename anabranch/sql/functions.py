@@ -32,9 +32,11 @@ max_by min_by mode schema_of_variant_agg string_agg
 """)
 LISTING = _names("listagg string_agg")
 COUNTING = _names("approx_count_distinct count count_if regr_count")  # of nothing: 0
-# Lists in the order in which rows happen to come; inside a sort the order does not show.
+# Lists in the order in which rows happen to come; inside of these the order does not show.
 COLLECTING = _names("array_agg collect_list collect_set")
-SORTING = _names("array_sort sort_array")
+SORTING = _names("""
+array_contains array_max array_min array_size array_sort cardinality size sort_array
+""")
 APPROXIMATE = _names("""
 approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine
 count_min_sketch histogram_numeric hll_sketch_agg hll_union_agg kll_merge_agg_bigint
@@ -59,7 +61,7 @@ spark_partition_id try_reflect uniform user uuid version
 WINDOW_ONLY = _names("""
 counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number
 """)
-TIME_WINDOWS = _names("session_window window window_time")
+TIME_WINDOWS = _names("session_window window")  # of a SELECT; window_time is of its rows
 GENERATORS = _names("""
 collations explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer
 python_worker_logs range sql_keywords stack variant_explode variant_explode_outer
@@ -121,7 +123,7 @@ tuple_union_theta_double tuple_union_theta_integer typeof ucase unbase64 unhex u
 unix_micros unix_millis unix_nanos unix_seconds unix_timestamp upper url_decode url_encode
 validate_utf8 variant_array_append variant_delete variant_get variant_insert variant_set
 variant_strip_nulls vector_cosine_similarity vector_inner_product vector_l2_distance vector_norm
-vector_normalize weekday weekofyear when width_bucket xpath xpath_boolean xpath_double
+vector_normalize weekday weekofyear when width_bucket window_time xpath xpath_boolean xpath_double
 xpath_float xpath_int xpath_long xpath_number xpath_short xpath_string xxhash64 year zeroifnull
 zip_with
 """)

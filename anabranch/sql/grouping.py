@@ -102,7 +102,7 @@ def _described(name: str, expr: Expr, node: Tree) -> Call:
     where = None
     if isinstance(node, exp.Filter):
         where, node = Expr.of(node.expression.this), node.this
-    exact = function in functions.EXACT | functions.LISTING | functions.COLLECTING
+    exact = function in functions.EXACT | functions.LISTING | functions.COLLECTING | {"mode"}
     plain = isinstance(node, exp.Anonymous)
     args = list(node.expressions) if plain else []
     distinct = len(args) == 1 and isinstance(args[0], exp.Distinct)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from anabranch.plan.equalities import equalities
-from anabranch.plan.exprs import Expr, call, cast, column, column_tree, conjunction
+from anabranch.plan.exprs import Expr, Tree, call, cast, column, column_tree, conjunction
 from anabranch.plan.nodes import (
     Item,
     Join,
@@ -17,11 +17,12 @@ from anabranch.plan.nodes import (
     UnionAll,
     same_columns,
 )
-from anabranch.sql.correlation import Lowering
-from anabranch.sql.predicates import is_subquery
+from anabranch.sql.correlation import Around, Lowering, captured
+from anabranch.sql.predicates import is_subquery, positive, taken_out
 from anabranch.sql.relation import Names, Place, Stop
 from anabranch.sql.resolve import Resolver
 from anabranch.sql.scope import Scope, Side, common_names, using
+from anabranch.sql.subqueries import applied
 
 FromItem = tuple[Node, Scope]
 
@@ -44,9 +45,9 @@ def joined(
         for mine, theirs in found.pairs
     ]
     if on := join.args.get("on"):
-        if any(map(is_subquery, on.walk())):
-            raise Stop(place.source.obstacle("SUBQUERY_IN_JOIN", on, "ON"))
         both = found.scope if keys else left[1] + right[1]
+        on, sides = _without_subqueries(lowering, on, (left[0], right[0]), both, place)
+        left, right = (sides[0], left[1]), (sides[1], right[1])
         conditions.append(Expr.of(Resolver(place.source, both).resolve(on)))
     condition = conjunction(conditions)
     if kind in ("SEMI", "ANTI"):
@@ -60,6 +61,35 @@ def joined(
         )
         node = Project(node, (*same_columns(node), *merged))
     return node, found.scope
+
+
+Sides = tuple[Node, Node]
+
+
+def _without_subqueries(
+    lowering: Lowering, on: Tree, sides: Sides, both: Scope, place: Place
+) -> tuple[Tree, Sides]:
+    """The condition with columns in place of its subqueries, each of which is a column of the side
+    that it looks at.
+
+    Whether Spark looks at NULLs in a NOT IN depends on how it optimises the join.
+    """
+    if not any(map(is_subquery, on.walk())):
+        return on, sides
+    resolver = Resolver(place.source, both)
+    taken, waiting = taken_out(positive(on.copy()), lowering.fresh)
+    for each in waiting:
+        if each.negated:
+            raise Stop(place.source.obstacle("SUBQUERY_IN_JOIN", each.tree, what="NOT IN"))
+        each.operands = [resolver.resolve(operand) for operand in each.operands]
+        seen = {name for operand in each.operands for name in Expr.of(operand).columns}
+        seen |= set(captured(lowering, each.query, Around(Join(sides), (both,), place)))
+        at = next((at for at in (0, 1) if seen <= set(sides[at].columns)), None)
+        if at is None:
+            raise Stop(place.source.obstacle("SUBQUERY_IN_JOIN", on, "ON"))
+        made = applied(lowering, each, Around(sides[at], (both,), place))
+        sides = (made, sides[1]) if at == 0 else (sides[0], made)
+    return taken, sides
 
 
 def _node(lowering: Lowering, left: Node, right: Node, on: Expr | None, side: str) -> Node:

@@ -32,7 +32,7 @@ from anabranch.plan.nodes import (
 )
 from anabranch.plan.rewrites import simplify
 from anabranch.plan.walk import transform, walk
-from anabranch.sql.correlation import Around, lowered, with_lateral
+from anabranch.sql.correlation import Around, for_each, lowered, sees_around, with_lateral
 from anabranch.sql.generators import generated
 from anabranch.sql.joins import joined
 from anabranch.sql.obstacles import find_obstacles
@@ -178,9 +178,8 @@ class _Lowering:
 
     def set_operation(self, tree: exp.SetOperation, place: Place) -> Relation:
         sides = [self.query(side, place) for side in (tree.this, tree.expression)]
-        seen = place.domain.captured if place.domain else ()
-        if seen and any(side.absent is not None for side in sides):
-            raise Stop(place.source.obstacle("CORRELATION", tree.expression))
+        if place.domain is not None:
+            sides = [for_each(self, side, place.domain) for side in sides]
         if tree.args.get("by_name"):
             sides[1] = _by_name(sides[0], sides[1], tree, place)
         distinct = bool(tree.args.get("distinct", True))
@@ -235,13 +234,31 @@ class _Lowering:
         joins, views = tree.args.get("joins") or (), tree.args.get("laterals") or ()
         found: tuple[Node, Scope] = (OneRow(), Scope())
         if clause is not None:
-            first = self.from_item(clause.this, place.alone, names)
+            first = self.from_item(clause.this, self.seen_from(clause.this, joins, place), names)
             found = self.joined(first, joins, place.alone, names)
         for view in views:
             node, scope = found
             resolver = Resolver(place.source, scope)
             found = generated(node, scope, view, resolver, self, names, place)
         return found
+
+    def seen_from(self, first: Tree, joins: Sequence[exp.Join], place: Place) -> Place:
+        """What the first query in FROM sees: the rows around, if it looks at them.
+
+        It carries their values on, so that it may not be on the nullable side of a join.
+        """
+        if place.domain is None:
+            return place
+        for each in (join.this for join in joins):
+            if isinstance(each, exp.Subquery) and sees_around(self, each.this, place):
+                raise Stop(place.source.obstacle("CORRELATION", each))
+        if not isinstance(first, exp.Subquery) or not isinstance(first.this, exp.Query):
+            return place.alone
+        if first.args.get("pivots") or not sees_around(self, first.this, place):
+            return place.alone
+        if any(join.side.upper() in ("RIGHT", "FULL") for join in joins):
+            raise Stop(place.source.obstacle("CORRELATION", first))
+        return place
 
     def joined(
         self, left: tuple[Node, Scope], joins: Sequence[exp.Join], place: Place, names: Names
@@ -279,7 +296,7 @@ class _Lowering:
         both = scope + Scope(fields)
         on = join.args.get("on")
         condition = Expr.of(Resolver(place.source, both).resolve(on)) if on is not None else None
-        joined = with_lateral(self, found, around, condition, left=outer)
+        joined = with_lateral(self, tree, found, around, condition, left=outer)
         return joined, both
 
     def from_item(self, tree: Tree, place: Place, names: Names) -> tuple[Node, Scope]:
@@ -291,6 +308,8 @@ class _Lowering:
                 return self.joined(first, tree.args.get("joins") or (), place, names)
             case exp.Subquery() | exp.Values():
                 relation = self.query(tree, place)
+                if place.domain is not None:
+                    relation = for_each(self, relation, place.domain)
                 qualifier = (tree.alias.lower(),) if tree.alias else ()
                 first = self.named(relation, qualifier, tree, place, names)
                 return self.joined(first, tree.args.get("joins") or (), place, names)

@@ -61,13 +61,14 @@ def _code_of_function(node: exp.Anonymous) -> str | None:
         return None
     if name in functions.COLLECTING and _is_sorted(node):
         return None
+    if name == "mode" and settles_ties(node):
+        return None
     if name == "unix_timestamp" and not node.expressions:
         return "TIME_DEPENDENT_FUNCTION"
     for code, names in _CODES_OF_FUNCTIONS:
         if name in names:
             return code
-    known = functions.PLAIN | functions.AGGREGATES | functions.GROUPING | functions.GENERATORS
-    return None if name in known else "UNKNOWN_FUNCTION"
+    return None if name in _KNOWN else "UNKNOWN_FUNCTION"
 
 
 _CODES_OF_FUNCTIONS = (
@@ -76,8 +77,16 @@ _CODES_OF_FUNCTIONS = (
     ("ORDER_DEPENDENT_AGGREGATE", functions.ORDER_DEPENDENT),
     ("APPROXIMATE_AGGREGATE", functions.APPROXIMATE),
     ("UNSUPPORTED_SYNTAX", functions.OTHER_AGGREGATES),
-    ("TIME_WINDOW", functions.TIME_WINDOWS),
     ("WINDOW", functions.WINDOW_ONLY),
+)
+
+
+_KNOWN = (
+    functions.PLAIN
+    | functions.AGGREGATES
+    | functions.GROUPING
+    | functions.GENERATORS
+    | functions.TIME_WINDOWS
 )
 
 
@@ -89,6 +98,15 @@ def _is_sorted(node: exp.Anonymous) -> bool:
         and around.name.lower() in functions.SORTING
         and not any(isinstance(arg, exp.Lambda) for arg in around.expressions)
     )
+
+
+def settles_ties(node: Tree) -> bool:
+    """MODE() WITHIN GROUP (ORDER BY x), MODE(x, TRUE): of values that tie the first is taken."""
+    node = node.this if isinstance(node, exp.WithinGroup) else node
+    last = node.expressions[-1] if node.expressions else None
+    if len(node.expressions) == 2:
+        return isinstance(last, exp.Boolean) and bool(last.this)
+    return isinstance(node.parent, exp.WithinGroup)
 
 
 def _lists_what_it_orders(node: exp.Anonymous) -> bool:
@@ -116,9 +134,15 @@ def name_of_call(node: Tree) -> str | None:
     """The function that a call, perhaps with FILTER and the like, is of."""
     while isinstance(node, _WRAPPERS):
         node = node.this
-    if isinstance(node, exp.Any) and not isinstance(unwrapped(node.this), exp.Query):
+    if isinstance(node, exp.Any) and not _is_quantifier(node):
         return "any"
     return node.name.lower() if isinstance(node, exp.Anonymous) else None
+
+
+def _is_quantifier(node: exp.Any) -> bool:
+    """> ANY (SELECT …), LIKE ANY ('a%', 'b%')"""
+    patterns = isinstance(node.parent, (exp.Like, exp.ILike)) and node.arg_key == "expression"
+    return patterns or isinstance(unwrapped(node.this), exp.Query)
 
 
 _WINDOWED = "windowed"  # marks the call that a window is over

@@ -50,6 +50,8 @@ class Sorted:
 def limit_of(tree: Tree, place: Place) -> Limit | None:
     """None when all rows are wanted."""
     limit, offset = tree.args.get("limit"), tree.args.get("offset")
+    if isinstance(limit, exp.Fetch):
+        raise Stop(place.source.obstacle("UNSUPPORTED_SYNTAX", limit, "FETCH", what="FETCH"))
     if limit is not None and limit.expression.name.upper() == "ALL":
         limit = None
     if limit is None and offset is None:
@@ -86,6 +88,11 @@ def sorted_by(
     found = []
     for each in clause.expressions if clause is not None else ():
         inner = each.this
+        descending = bool(each.args.get("desc"))
+        nulls_first = bool(each.args.get("nulls_first"))
+        if isinstance(inner, exp.Var) and inner.name.upper() == "ALL":
+            found += [Sorted(item.tree.copy(), descending, nulls_first) for item in items]
+            continue
         if isinstance(inner, exp.Literal) and inner.is_int:
             position = int(inner.name)
             if not 1 <= position <= len(items):
@@ -93,8 +100,6 @@ def sorted_by(
             key = items[position - 1].tree.copy()
         else:
             key = resolver.resolve(prepared(inner).transform(by_output))
-        descending = bool(each.args.get("desc"))
-        nulls_first = bool(each.args.get("nulls_first"))
         found.append(Sorted(key, descending, nulls_first))
     return found
 

@@ -20,6 +20,7 @@ from anabranch.sql import functions
 from anabranch.sql.inferred import inferred, mismatch
 from anabranch.sql.outline_scope import Known, Outline, Scope, Source, merged, renamed
 from anabranch.sql.source_text import SourceText
+from anabranch.sql.time_windows import time_windows
 
 __all__ = ["Finding", "Known", "Outline", "outline"]
 
@@ -130,7 +131,7 @@ class _Walk:
         scope = self.sources(node, ctes, outer)
         whole = Scope(scope.sources, scope.outer)
         found: list[Known] | None = []
-        aliases: dict[str, str | None] = {}
+        aliases: dict[str, str | None] = dict.fromkeys(time_windows(node))
         for item in node.expressions:
             seen = replace(whole, aliases=dict(aliases))
             self.expression(item, seen, ctes)
@@ -159,6 +160,8 @@ class _Walk:
             name: str | None = item.alias
         else:
             name = item.name if isinstance(item, exp.Column) else None
+            if isinstance(item, exp.Anonymous) and item.name.lower() in functions.TIME_WINDOWS:
+                name = item.name.lower()
             if isinstance(item, exp.Dot) and isinstance(item.expression, exp.Identifier):
                 name = item.expression.name
         return (Known(name, self.type_of(inner, scope)),)

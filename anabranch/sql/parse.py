@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from sqlglot import exp
-from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
 
 from anabranch.errors import SqlSyntaxError, Unsupported, UserError, did_you_mean
+from anabranch.plan.exprs import SparkText
 from anabranch.sql.tokens import Place, Sort, Token, place, syntax_error, tokenize
 
 DIALECT = "spark"
-_SPARK = Dialect.get_or_raise(DIALECT)
+_SPARK = SparkText()
 QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "(")
 # sqlglot's warning about commands would go to the terminal; we raise an error instead
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())

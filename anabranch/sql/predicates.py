@@ -27,6 +27,21 @@ class Pending:
     negated: bool = False
     operands: list[Tree] = field(default_factory=list)
 
+    @property
+    def query(self) -> Tree:
+        match self.tree:
+            case exp.Exists():
+                found = unwrapped(self.tree.this)
+            case exp.In():
+                found = self.tree.args["query"]
+            case exp.Binary():
+                found = unwrapped(self.tree.expression.this)
+            case _:
+                found = self.tree
+        while isinstance(found, exp.Subquery) and not found.args.get("with_"):
+            found = unwrapped(found.this)
+        return found
+
 
 def is_subquery(node: Tree) -> bool:
     return (

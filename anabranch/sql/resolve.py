@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -11,6 +11,7 @@ from sqlglot import exp
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Tree, column_tree, meaning, operand
 from anabranch.sql import functions
+from anabranch.sql.fields import field_name, struct, zipped
 from anabranch.sql.obstacles import is_aggregate
 from anabranch.sql.relation import Domain, Output, Selected, Stop
 from anabranch.sql.scope import Field, Found, Scope
@@ -50,6 +51,11 @@ class Resolver:
         match node:
             case exp.Column():
                 return node if is_resolved(node) else self.column(node)
+            case exp.Anonymous(this=str(name)) if name.lower() in ("struct", "arrays_zip"):
+                make = struct if name.lower() == "struct" else zipped
+                return make(list(self._fields(node.expressions)))
+            case exp.Tuple() if not isinstance(node.parent, (exp.In, exp.Any, exp.All)):
+                return struct(list(self._fields(node.expressions)))
             case exp.Anonymous():
                 return self._call(node)
             case exp.Placeholder() | exp.Parameter() | exp.SessionParameter():
@@ -84,13 +90,28 @@ class Resolver:
     def _call(self, node: exp.Anonymous) -> Tree:
         """Stars among the arguments become columns, except in COUNT(*); units are no columns."""
         name, args = node.name.lower(), list(node.expressions)
+        if name in functions.TIME_WINDOWS:
+            raise Stop(self.source.obstacle("TIME_WINDOW", node, what=name))
         if name in functions.WITH_UNIT and len(args) == 3 and _is_word(args[0]):
             node.set("expressions", [exp.Var(this=args[0].name), *args[1:]])
-        elif any(_star(arg) for arg in args) and not (
-            name == "count" and _star(args[0]) == ((), ())
-        ):
-            node.set("expressions", [each for arg in args for each in self._expanded(arg)])
+        elif len(args) == 1 and isinstance(args[0], exp.Distinct):
+            args[0].set("expressions", list(self._all_expanded(args[0].expressions)))
+        elif not (name == "count" and [_star(arg) for arg in args] == [((), ())]):
+            node.set("expressions", list(self._all_expanded(args)))
         return node
+
+    def _fields(self, args: Iterable[Tree]) -> Iterator[tuple[str | None, Tree]]:
+        for arg in args:
+            if star := _star(arg):
+                for found in self._star_fields(*star):
+                    yield found.name, resolved(found.column)
+                continue
+            known = isinstance(arg, exp.Column) and is_resolved(arg)
+            value = arg.this if isinstance(arg, exp.Alias) else arg
+            yield None if known else field_name(arg), self.resolve(value.copy())
+
+    def _all_expanded(self, args: Iterable[Tree]) -> Iterator[Tree]:
+        return (each for arg in args for each in self._expanded(arg))
 
     def _expanded(self, arg: Tree) -> Iterator[Tree]:
         star = _star(arg)

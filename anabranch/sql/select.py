@@ -12,9 +12,9 @@ from sqlglot import exp
 
 from anabranch.plan.exprs import Expr, Tree, column, unwrapped
 from anabranch.plan.nodes import Aggregate, Filter, Item, Join, Node, OneRow, Project, same_columns
-from anabranch.sql.correlation import Around, Lowering
+from anabranch.sql.correlation import Around, Lowering, with_outer_conditions_last
 from anabranch.sql.generators import without_generators
-from anabranch.sql.grouping import Grouped, grouped, groups, is_grouped
+from anabranch.sql.grouping import Grouped, Groups, grouped, groups, is_grouped
 from anabranch.sql.obstacles import is_aggregate, mark_window_calls
 from anabranch.sql.ordering import Limit, Sorted, limit_of, sorted_by, top
 from anabranch.sql.predicates import (
@@ -28,19 +28,23 @@ from anabranch.sql.predicates import (
 from anabranch.sql.relation import Domain, Names, Place, Relation, Selected, Stop
 from anabranch.sql.resolve import Resolver
 from anabranch.sql.subqueries import applied, kept
+from anabranch.sql.time_windows import Session, TimeWindows, in_sessions, in_where
 from anabranch.sql.windows import inexact_calls, named_windows, with_windows
 
 _WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
 
 
 def select(lowering: Lowering, tree: exp.Select, place: Place) -> Relation:
-    tree = named_windows(tree)
+    tree = with_outer_conditions_last(named_windows(tree), place)
     mark_window_calls(tree)
     node, scope = lowering.from_clause(tree, place, Names())
     block = Block(lowering, place, node, Resolver(place.source, scope, around=place.domain))
     block.see_around(tree)
+    early = in_where(tree)
+    if early:
+        tree = block.in_time(tree)
     block.where(tree)
-    return block.result(tree)
+    return block.result(tree if early else block.in_time(tree))
 
 
 @dataclass
@@ -53,6 +57,7 @@ class Block:
     resolver: Resolver
     waiting: list[Pending] = field(default_factory=list)
     grouped: Grouped | None = None
+    session: Session | None = None  # waits for the groups
 
     @property
     def around(self) -> Around:
@@ -66,8 +71,8 @@ class Block:
     def see_around(self, tree: exp.Select) -> None:
         """The values of the rows around, as columns: taken from what must equal them, else joined."""
         domain = self.place.domain
-        if domain is None:
-            return
+        if domain is None or set(domain.columns) <= set(self.node.columns):
+            return  # a query in FROM carries them already
         defined = self._defined(tree, domain)
         if defined:
             items = tuple(Item(name, expr) for name, expr in defined.items())
@@ -122,6 +127,12 @@ class Block:
             each.operands = [self.resolver.resolve(operand) for operand in each.operands]
             self.node = applied(self.lowering, each, self.around)
 
+    def in_time(self, tree: exp.Select) -> exp.Select:
+        """The rows in their windows of time, and the query over them."""
+        windows = TimeWindows(self.lowering, self.resolver, self.place)
+        tree, self.node, self.session = windows.applied(tree, self.node)
+        return tree
+
     def result(self, tree: exp.Select) -> Relation:
         self.node, listed = without_generators(
             self.node, tree, self.resolver, self.lowering, self.place
@@ -139,13 +150,15 @@ class Block:
             trees = self.group(tree, items, trees)
         else:
             self.apply(self.waiting)
+        if self.session is not None:
+            raise self.session.misplaced(self.place)
         fresh, types = self.lowering.fresh, self.lowering.types
         before = self.node
         self.node, trees = with_windows(self.node, trees, self.place, fresh, types)
         self.lowering.note_inexact(inexact_calls(self.node, self.place, types))
         if last:
             self.node = Filter(self.node, Expr.of(trees.pop()))
-        absent = self._absent(len(items), simple=self.node is before)
+        absent = self._absent(tree, len(items), simple=self.node is before)
         items = [replace(item, tree=each) for item, each in zip(items, trees, strict=False)]
         order = [
             replace(each, tree=key) for each, key in zip(order, trees[len(items) :], strict=True)
@@ -166,6 +179,7 @@ class Block:
         inside = _columns_in_calls([*trees, *([having.this] if having else [])])
         inside |= {each.name for key in by.keys for each in key.find_all(exp.Column)}
         self.apply(each for each in self.waiting if each.name in inside)
+        self.cut_sessions(by)
         later = [each for each in self.waiting if each.name not in inside]
         for each in later:
             each.operands = [self.resolver.resolve(operand) for operand in each.operands]
@@ -190,14 +204,27 @@ class Block:
             self.node = Filter(self.node, Expr.of(found.having))
         return found.trees[: len(trees)]
 
-    def _absent(self, count: int, *, simple: bool) -> tuple[Expr, ...] | None:
+    def cut_sessions(self, by: Groups) -> None:
+        """A session is one of a group: of rows that agree in all other keys."""
+        if self.session is None:
+            return
+        keys = [Expr.of(key) for key in by.keys]
+        own = column(self.session.name)
+        if not by.plain or own not in keys:
+            raise self.session.misplaced(self.place)
+        others = [key for key in keys if key != own]
+        others += map(column, self.place.carried)
+        self.node = in_sessions(self.lowering, self.session, self.node, others)
+        self.session = None
+
+    def _absent(self, tree: exp.Select, count: int, *, simple: bool) -> tuple[Expr, ...] | None:
         """The outputs for rows around that the query has no row for, though it always has one."""
         if self.grouped is None or self.grouped.absent is None:
             return None
         if simple and self.grouped.having is None:
             return self.grouped.absent[:count]
         if self.place.domain is not None and self.place.domain.captured:
-            raise Stop(self.place.source.obstacle("CORRELATION", exp.Select()))
+            raise Stop(self.place.source.obstacle("CORRELATION", tree))
         return None
 
     def projected(

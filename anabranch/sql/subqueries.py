@@ -66,9 +66,9 @@ def kept(lowering: Lowering, wanted: Pending, around: Around) -> Node:
         partner = Partner.UNWANTED if wanted.negated else Partner.WANTED
         return Match(around.node, found.node, found.condition, partner)
     if not wanted.negated:
-        found = lowered(lowering, wanted.tree.args["query"], around)
+        found = lowered(lowering, wanted.query, around)
         condition = conjunction((*_equal(wanted, found), *found.belongs))
-        found = _present(found, around)
+        found = _present(wanted, found, around)
         return Match(around.node, found.node, condition, Partner.WANTED)
     marked = _marked_in(lowering, wanted, around)
     return Project(Filter(marked, column(wanted.name)), same_columns(around.node))
@@ -87,7 +87,7 @@ def _marked_in(lowering: Lowering, wanted: Pending, around: Around) -> Node:
 
     Spark knows no third answer here: what is not known to be so is false.
     """
-    found = _present(lowered(lowering, wanted.tree.args["query"], around), around)
+    found = _present(wanted, lowered(lowering, wanted.query, around), around)
     equal = conjunction((*_equal(wanted, found), *found.belongs))
     if not wanted.negated:
         return Match(around.node, found.node, equal, Partner.MARKED, wanted.name)
@@ -121,7 +121,7 @@ def _quantified(lowering: Lowering, wanted: Pending, around: Around) -> Node:
     """
     tree = wanted.tree
     assert isinstance(tree, exp.Binary)
-    found = _present(lowered(lowering, unwrapped(tree.expression.this), around), around)
+    found = _present(wanted, lowered(lowering, wanted.query, around), around)
     again = _renamed(lowering, found)
     decides, unsure = lowering.fresh("_ab_m"), lowering.fresh("_ab_m")
     every = isinstance(tree.expression, exp.All)
@@ -152,7 +152,7 @@ def _quantified(lowering: Lowering, wanted: Pending, around: Around) -> Node:
 
 
 def _scalar(lowering: Lowering, wanted: Pending, around: Around) -> Node:
-    found = lowered(lowering, _query_of(wanted.tree), around)
+    found = lowered(lowering, wanted.query, around)
     if len(found.values) != 1:
         raise Stop(around.place.source.obstacle("SCALAR_SUBQUERY", wanted.tree, "("))
     value = found.values[0]
@@ -196,12 +196,6 @@ def _bare(tree: Tree) -> Tree:
     return tree
 
 
-def _query_of(tree: Tree) -> Tree:
-    while isinstance(tree, exp.Subquery) and not tree.args.get("with_"):
-        tree = unwrapped(tree.this)
-    return tree
-
-
 def _equal(wanted: Pending, found: Lowered) -> list[Expr]:
     if len(wanted.operands) != len(found.values):
         raise UserError("IN compares as many values as the query has columns")
@@ -211,10 +205,10 @@ def _equal(wanted: Pending, found: Lowered) -> list[Expr]:
     ]
 
 
-def _present(found: Lowered, around: Around) -> Lowered:
+def _present(wanted: Pending, found: Lowered, around: Around) -> Lowered:
     """IN over an aggregate without GROUP BY: rows around without any row have one, too."""
     if found.relation.absent is not None and found.condition is not None:
-        raise Stop(around.place.source.obstacle("CORRELATION", exp.Select()))
+        raise Stop(around.place.source.obstacle("CORRELATION", wanted.query))
     return found
 
 

@@ -41,8 +41,8 @@ _WHOLE = "use refresh mode FULL or AUTO"
 CODES: dict[str, Code] = {
     "SUBQUERY_IN_JOIN": Code(
         "subquery in a join condition",
-        "a subquery in ON is not incremental",
-        "move it to WHERE, or join with a query in FROM",
+        "only EXISTS, IN and values that look at one side of the join are incremental in ON",
+        "move it to WHERE, or join with a query in FROM; write NOT IN as NOT EXISTS",
     ),
     "SCALAR_SUBQUERY": Code(
         "scalar subquery", "a subquery used as a value has one column", "select one column"
@@ -114,12 +114,14 @@ CODES: dict[str, Code] = {
         "give it a FROM item of its own: LATERAL VIEW explode(…)",
     ),
     "TIME_WINDOW": Code(
-        "time window", "window() and session_window() are not incremental", "group by date_trunc(…)"
+        "time window",
+        "this form of a window of time is not incremental",
+        "use one window of fixed length in SELECT and GROUP BY; session_window() in GROUP BY",
     ),
     "TABLE_FUNCTION": Code("table function", "table functions are not incremental", _WHOLE),
     "PIVOT": Code(
         "pivot",
-        "PIVOT and UNPIVOT over several columns at once are not incremental",
+        "this form of PIVOT or UNPIVOT is not incremental",
         "write SUM(x) FILTER (WHERE …) per column",
     ),
     "RECURSION": Code(

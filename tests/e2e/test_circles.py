@@ -16,6 +16,7 @@ from anabranch import Anabranch
 from anabranch.engine.session import Spark
 from anabranch.errors import NotConverged, NotIncremental, Refused, UserError
 from anabranch.lake import steps
+from tests.e2e.graphs import overdue, ticked
 from tests.e2e.world import Outside, bag, nothing_changes, refused, rows
 from tests.oracle.circle import closure_of
 
@@ -162,17 +163,61 @@ def test_no_convergence_is_an_error_of_all_members(ab: Anabranch, outside: Outsi
 def test_breaking_the_cycle_clears_scc_id(ab: Anabranch) -> None:
     edges(ab, (1, 2), (2, 3))
     ab.create_stream_tables(REACH, schedule=None)
-    with pytest.raises(Refused, match=r"g\.reach_a is read by g\.reach_b"):
+    with pytest.raises(Refused, match=r"g\.reach_a is read by g\.reach_b") as caught:
         ab.drop_stream_table("g.reach_a")
+    assert "first open the circle" in (caught.value.hint or "")
     ab.alter_stream_table("g.reach_b", query="SELECT DISTINCT src, dst FROM g.edges")
     assert row_of(ab, "g.reach_a")["scc_id"] is None and row_of(ab, "g.reach_b")["scc_id"] is None
     assert ab.scc_status() == []
     assert bag(ab.table("g.reach_a")) == rows((1, 3))
+    assert ab.verify("g.reach_a")["equal"]
     ab.sql(f"ALTER STREAM TABLE g.reach_b AS {REACH['g.reach_b']}")  # and closed again
     assert len(ab.scc_status()) == 1
     assert bag(ab.table("g.reach_b")) == rows((1, 2), (2, 3))
     ab.drop_stream_table("g.reach_a", cascade=True)
     assert ab.scc_status() == [] and ab.status() == []
+
+
+def test_a_tick_refreshes_a_component_as_often_as_its_most_frequent_member(ab: Anabranch) -> None:
+    """One of two is due: both are refreshed.  What a tick cannot settle is tried again once mended."""
+    edges(ab, (1, 2))
+    ab.create_stream_table("g.reach", "SELECT src, dst FROM g.edges", schedule="1h")
+    ab.create_stream_table(
+        "g.more",
+        "SELECT r.src, e.dst FROM g.reach r JOIN g.edges e ON e.src = r.dst WHERE e.dst < 99",
+        schedule="1 week",
+    )
+    ab.alter_stream_table(
+        "g.reach", query="SELECT src, dst FROM g.edges UNION SELECT * FROM g.more"
+    )
+    both = ["g.more", "g.reach"]
+    assert [part["members"] for part in ab.scc_status()] == [both]
+    edges(ab, (2, 3), (3, 4))
+    assert [each["reason"] for each in ticked(ab, both)] == ["not due"]
+    overdue(ab, "g.reach")
+    (done,) = ticked(ab, both)
+    assert done["outcome"] == "PUBLISHED" and done["members"] == both
+    assert bag(ab.table("g.more")) == rows((1, 3), (1, 4), (2, 4))
+    before = {name: bag(ab.table(name)) for name in both}
+
+    ab.set("max_fixpoint_iterations", 5)
+    edges(ab, *((node, node + 1) for node in range(4, 12)))
+    overdue(ab, "g.reach")
+    (done,) = ticked(ab, both)
+    assert done["outcome"] == "FAILED" and "no fixed point after 5 rounds" in done["reason"]
+    assert {row_of(ab, name)["status"] for name in both} == {"ERROR"}
+    assert {name: bag(ab.table(name)) for name in both} == before
+    ab.sql("DELETE FROM g.edges WHERE src > 3")
+    for name in both:
+        ab.resume(name)
+    overdue(ab, "g.reach")
+    ticked(ab, both)
+    assert {row_of(ab, name)["status"] for name in both} == {"ACTIVE"}
+    assert all(ab.verify(name)["equal"] for name in both)
+
+    ab.alter_stream_table("g.reach", query="SELECT src, dst FROM g.edges")
+    ab.drop_stream_table("g.more")  # nobody reads it any more
+    assert row_of(ab, "g.reach")["scc_id"] is None and ab.verify("g.reach")["equal"]
 
 
 def test_cycles_are_refused_unless_they_are_allowed(ab: Anabranch, outside: Outside) -> None:

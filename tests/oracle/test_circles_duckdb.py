@@ -91,6 +91,25 @@ PROGRAMS = {
             "y": "SELECT DISTINCT dst AS n FROM f WHERE src IN (SELECT n FROM x)",
         },
     ),
+    "exists, in and any under or": Program(
+        {"e": PAIR, "f": PAIR},
+        {"x": "n INT", "y": PAIR},
+        {
+            "x": "SELECT e.dst AS n FROM e WHERE e.src = 1 "
+            "OR EXISTS (SELECT 1 FROM y WHERE y.src = e.src) "
+            "OR (e.src IN (SELECT n FROM x) AND e.dst > 2)",
+            "y": "SELECT DISTINCT f.src, e.dst FROM f LEFT JOIN e ON f.dst = e.src "
+            "WHERE f.src > ANY (SELECT n FROM x) OR e.dst NOT IN (SELECT dst FROM f WHERE dst > 3)",
+        },
+    ),
+    "exists in the condition of a join": Program(
+        {"e": PAIR, "f": PAIR},
+        {"x": PAIR},
+        {
+            "x": "SELECT src, dst FROM f WHERE src < 3 UNION SELECT e.src, f.dst FROM e JOIN f "
+            "ON e.dst = f.src AND (e.src = 2 OR EXISTS (SELECT 1 FROM x WHERE x.dst = e.src))"
+        },
+    ),
     "what lies outside is aggregated, excepted and outer joined": Program(
         {"e": PAIR, "f": PAIR},
         {"r": PAIR},

@@ -53,6 +53,12 @@ MONOTONE = [
     "SELECT m.src, c.n FROM m JOIN (SELECT src, count(*) AS n FROM e GROUP BY src) c ON c.src = m.src",
     "SELECT m.src, t.dst FROM m JOIN (SELECT * FROM e ORDER BY src, dst LIMIT 3) t ON t.src = m.dst",
     "WITH x AS (SELECT src, dst FROM m) SELECT x.src, e.dst FROM x JOIN e ON e.src = x.dst",
+    "SELECT src FROM e WHERE src > 3 OR EXISTS (SELECT 1 FROM m WHERE m.src = e.dst)",
+    "SELECT src FROM e WHERE src IN (SELECT dst FROM m) AND (src > 3 OR dst IN (SELECT dst FROM n))",
+    "SELECT src FROM e WHERE src > ANY (SELECT dst FROM m) OR src = 1",
+    "SELECT e.src FROM e JOIN n ON e.src = n.src AND (e.dst = 1 OR n.dst IN (SELECT dst FROM m))",
+    "SELECT src FROM (SELECT src, EXISTS (SELECT 1 FROM m WHERE m.src = e.dst) AS x FROM e) WHERE x",
+    "SELECT DISTINCT src FROM e WHERE src NOT IN (SELECT dst FROM e) OR src IN (SELECT dst FROM m)",
     "SELECT src, x FROM m LATERAL VIEW explode(sequence(1, dst)) v AS x",
 ]
 
@@ -77,6 +83,18 @@ NOT = {
     "SELECT src FROM e WHERE src NOT IN (SELECT dst FROM m)": Operator.VALUE,
     "SELECT src, EXISTS (SELECT 1 FROM m WHERE m.src = e.dst) AS x FROM e": Operator.VALUE,
     "SELECT src, (SELECT max(dst) FROM m) AS x FROM e": Operator.AGGREGATE,
+    "SELECT src FROM e WHERE src > 3 OR src NOT IN (SELECT dst FROM m)": Operator.VALUE,
+    "SELECT src FROM e WHERE src > 3 OR NOT EXISTS (SELECT 1 FROM m)": Operator.VALUE,
+    "SELECT src FROM e WHERE src > ALL (SELECT dst FROM m)": Operator.VALUE,
+    "SELECT src FROM e WHERE coalesce(src IN (SELECT dst FROM m), true)": Operator.VALUE,
+    "SELECT 1 AS x FROM e WHERE CASE WHEN src IN (SELECT dst FROM m) THEN false ELSE true END": (
+        Operator.VALUE
+    ),
+    "SELECT e.src FROM e LEFT JOIN e f ON e.src = f.src AND e.dst IN (SELECT dst FROM m)": (
+        Operator.VALUE
+    ),
+    "SELECT DISTINCT src, dst IN (SELECT dst FROM m) AS x FROM e": Operator.VALUE,
+    "SELECT src FROM (SELECT DISTINCT src, dst IN (SELECT dst FROM m) AS x FROM e)": Operator.VALUE,
 }
 
 

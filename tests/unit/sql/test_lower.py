@@ -194,7 +194,10 @@ def test_union_gets_one_type() -> None:
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("SELECT a.v FROM a JOIN b ON a.k IN (SELECT k FROM b)", [("SUBQUERY_IN_JOIN", 1, 26)]),
+        (
+            "SELECT a.v FROM a JOIN b ON EXISTS (SELECT 1 FROM b c WHERE c.k = a.k + b.k)",
+            [("SUBQUERY_IN_JOIN", 1, 26)],
+        ),
         ("SELECT (SELECT k, w FROM b) AS m FROM a", [("SCALAR_SUBQUERY", 1, 8)]),
         ("SELECT v FROM a\nLIMIT 3", [("LIMIT_WITHOUT_ORDER", 2, 1)]),
         ("SELECT row_number() AS r FROM a", [("WINDOW", 1, 8)]),
@@ -207,6 +210,15 @@ def test_union_gets_one_type() -> None:
             "SELECT id FROM a GROUP BY CUBE (id, k, v, id+1, k+1, v+1, id+2)",
             [("GROUPING_SETS", 1, 27)],
         ),
+        ("SELECT a.v FROM a JOIN b ON a.k NOT IN (SELECT k FROM b)", [("SUBQUERY_IN_JOIN", 1, 29)]),
+        ("SELECT k FROM a\nWHERE window(v, '2 days', '1 day').start > 1", [("TIME_WINDOW", 2, 7)]),
+        ("SELECT session_window(v, '1 day') AS w FROM a", [("TIME_WINDOW", 1, 8)]),
+        (
+            "SELECT window(v, '1 day') AS w, window(v, '2 days') AS x FROM a",
+            [("TIME_WINDOW", 1, 33)],
+        ),
+        ("SELECT a.k FROM a JOIN b ON window(a.v, '1 day') = b.w", [("TIME_WINDOW", 1, 29)]),
+        ("SELECT window(v, concat('1', ' day')) AS w FROM a", [("TIME_WINDOW", 1, 8)]),
         ("SELECT rand() AS r FROM a", [("NONDETERMINISTIC_FUNCTION", 1, 8)]),
         ("SELECT now() AS r FROM a", [("TIME_DEPENDENT_FUNCTION", 1, 8)]),
         ("SELECT unix_timestamp() AS r FROM a", [("TIME_DEPENDENT_FUNCTION", 1, 8)]),
@@ -296,3 +308,37 @@ def test_what_is_said_to_be_incremental_is(part: Supported) -> None:
 
 def test_a_sorted_list_of_a_group_is_incremental() -> None:
     assert not lowered("SELECT k, sort_array(collect_list(v)) AS vs FROM a GROUP BY k").obstacles
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, mode() WITHIN GROUP (ORDER BY v) AS m, mode(v, true) AS n FROM a GROUP BY k",
+        "SELECT k, size(collect_set(v)) AS n, array_max(collect_list(v)) AS m FROM a GROUP BY k",
+        "SELECT CAST(k AS STRING) LIKE ANY ('1%', '2%') AS l FROM a",
+        "SELECT count(DISTINCT *) AS n FROM a",
+        "SELECT id FROM a WHERE (SELECT count(*) FROM (SELECT DISTINCT w FROM b WHERE b.k = a.k)) > 1",
+    ],
+)
+def test_what_does_not_depend_on_the_order_of_rows_is_incremental(query: str) -> None:
+    assert plan(query)
+
+
+def test_fields_are_named_as_written_and_not_as_in_the_plan() -> None:
+    text = show(plan("SELECT to_json(struct(a.V, b.w + 1, b.*)) AS j FROM a JOIN b ON a.k = b.k"))
+    assert "STRUCT(a.v AS V, b.w + 1 AS col2, b.id AS id, b.k AS k, b.w AS w)" in text
+    text = show(plan("SELECT max((v, id)).id AS m, k FROM a GROUP BY k"))
+    assert "MAX(STRUCT(a.v AS v, a.id AS id))" in text
+    text = show(plan("SELECT arrays_zip(x, array(1)) AS z FROM (SELECT array(v) AS x, k FROM a)"))
+    assert "STRUCT(_ab_e.0 AS x, _ab_e.1 AS 1)" in text
+
+
+def test_alternatives_are_no_struct() -> None:
+    text = show(plan("SELECT id FROM a WHERE (k, v) IN ((1, 2)) OR id LIKE ANY ('1%', '2%')"))
+    assert "(k, v) IN ((1, 2)) OR id LIKE ANY ('1%', '2%')" in text
+
+
+def test_order_by_all_is_by_every_column() -> None:
+    assert "Top 2 by _ab_by desc, _ab_by#2 desc" in show(
+        plan("SELECT k, v FROM a ORDER BY ALL DESC LIMIT 2")
+    )
