@@ -20,7 +20,7 @@ from sqlalchemy import (
     update,
 )
 
-from anabranch.catalog import tables
+from anabranch.catalog import tables, views
 from anabranch.errors import InvalidValue, UnknownName
 from anabranch.names import TableName
 
@@ -52,6 +52,7 @@ def hold(c: Connection) -> None:
 
 def add(c: Connection, cut_id: int, kind: str, versions: Iterable[Version]) -> None:
     """Record a cut and what it changed; older versions of the same tables end with it."""
+    views.note_versions(c, cut_id - 1)
     c.execute(insert(tables.cuts).values(cut_id=cut_id, published_at=tables.now(), kind=kind))
     rows = [
         {
@@ -155,6 +156,7 @@ def forget(c: Connection, keep_from: int) -> int:
             tables.versions.c.metadata_location.is_(None), tables.versions.c.cut_id < oldest
         )
     )
+    views.forget(c, oldest)
     return c.execute(delete(tables.cuts).where(tables.cuts.c.cut_id < oldest)).rowcount
 
 

@@ -177,15 +177,30 @@ def kept_locations(c: Connection) -> set[str]:
     return {at for undo in _undos(c) for at in undo["pointers"].values() if at}
 
 
+def forget_undos(c: Connection) -> int:
+    """Deployments that cannot be rolled back any more need not know how."""
+    table = tables.deployments
+    gone = [id_ for id_, undo, whole in _promoted(c) if undo and not whole]
+    for id_ in gone:
+        c.execute(update(table).where(table.c.id == id_).values(undo=None))
+    return len(gone)
+
+
 def _undos(c: Connection) -> Iterator[Mapping[str, Any]]:
-    """As long as all that is needed for a roll-back is shown by some cut."""
+    return (undo for _, undo, whole in _promoted(c) if whole)
+
+
+def _promoted(c: Connection) -> list[tuple[str, Mapping[str, Any], bool]]:
+    """Id and undo of what is promoted, and whether some cut still shows all that a roll-back needs."""
     table = tables.deployments
     promoted = table.c.status == DeploymentStatus.PROMOTED.value
-    versions = tables.versions.c.metadata_location
-    known = set(c.execute(select(versions)).scalars())
-    for (undo,) in c.execute(select(table.c.undo).where(promoted, table.c.undo.is_not(None))):
-        if undo and all(at is None or at in known for at in undo["pointers"].values()):
-            yield undo
+    known = set(c.execute(select(tables.versions.c.metadata_location)).scalars())
+    rows = c.execute(select(table.c.id, table.c.undo).where(promoted, table.c.undo.is_not(None)))
+    return [
+        (id_, undo, all(at is None or at in known for at in undo["pointers"].values()))
+        for id_, undo in rows
+        if undo
+    ]
 
 
 def _key(row: Mapping[Any, Any]) -> Key:

@@ -86,6 +86,12 @@ def listing(
     return [_shown(dict(row)) for row in c.execute(statement).mappings()]
 
 
+def tables_with_events(c: Connection) -> set[TableName]:
+    found = tables.events.c.table_name
+    rows = c.execute(select(found).where(found.is_not(None)).distinct())
+    return {TableName.parse(name) for name in rows.scalars()}
+
+
 def forget(c: Connection, before: datetime) -> int:
     return c.execute(delete(tables.events).where(tables.events.c.at < before)).rowcount
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select
@@ -42,6 +42,11 @@ class Refresh:
     rounds: str | None = None  # of a fixed point, as JSON: rows that each took away and added
 
 
+def began(duration_ms: int) -> datetime:
+    """When a refresh began that took so long and ends now."""
+    return tables.now() - timedelta(milliseconds=duration_ms)
+
+
 def add(c: Connection, refreshes: Iterable[Refresh]) -> None:
     rows = []
     for refresh in refreshes:
@@ -62,6 +67,11 @@ def listing(
     if limit is not None:
         statement = statement.limit(limit)
     return [_shown(dict(row)) for row in c.execute(statement).mappings()]
+
+
+def tables_with_lines(c: Connection) -> set[TableName]:
+    rows = c.execute(select(tables.history.c.table_name).distinct())
+    return {TableName.parse(name) for name in rows.scalars()}
 
 
 def last_runs(c: Connection, table: TableName, action: Action, limit: int) -> list[Refresh]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, select, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, literal, select, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import DatabaseError as SqlDatabaseError
@@ -209,6 +209,8 @@ def _make_tables(connection: Connection, shown: str) -> str:
         _add_type_column(connection)
     _add_columns(connection, there)
     tables.metadata.create_all(connection)
+    if "ab_views" in there and "ab_view_versions" not in there:
+        _note_views(connection)
     found = connection.execute(select(tables.meta.c.catalog_uuid)).scalar_one_or_none()
     if found is not None:
         connection.execute(tables.meta.update().values(layout=tables.layout()))
@@ -260,6 +262,13 @@ def _add_columns(connection: Connection, there: set[str]) -> None:
         for index in table.indexes:
             if index.name not in indexed:
                 index.create(connection)
+
+
+def _note_views(connection: Connection) -> None:
+    """Catalogs made before the texts of views were kept: each is taken to have been as it is."""
+    noted, now = tables.view_versions, tables.views
+    first = select(now.c.name, literal(0), now.c.query)
+    connection.execute(noted.insert().from_select(["name", "cut_id", "query"], first))
 
 
 def _patiently(act: Callable[[], T]) -> T:

@@ -158,6 +158,16 @@ views = Table(
     Column("query", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
 )
+# The text that a view had from `cut_id` on, until `until_cut`; no text means "dropped".
+view_versions = Table(
+    "ab_view_versions",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("cut_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("until_cut", BigInteger),
+    Column("query", Text),
+    Index("ab_view_versions_until", "until_cut"),
+)
 dependencies = Table(
     "ab_dependencies",
     metadata,

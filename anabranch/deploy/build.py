@@ -11,9 +11,10 @@ from anabranch.deploy.staging import Staging
 from anabranch.graph.components import components
 from anabranch.refresh import declare
 from anabranch.refresh.declare import Declaration
+from anabranch.refresh.options import with_defaults
 from anabranch.runtime import Runtime
-from anabranch.schedules import Schedule
 from anabranch.settings import Settings
+from anabranch.sources.comments import comment_on
 from anabranch.sources.indexes import create_index
 from anabranch.sources.tables import create_table, create_view
 from anabranch.sql.column_names import with_column_names
@@ -48,6 +49,8 @@ def build(
             runtime, [staged_declaration(each, staging, runtime.settings) for each in streams]
         )
     for key in part:
+        if snapshot.objects[key].kind != "view" and snapshot.objects[key].comments:
+            comment_on(runtime, staging.name(key), snapshot.objects[key].comments)
         for index in snapshot.objects[key].indexes:
             table = staging.name(key)
             made = CreateIndex(index.name, table, index.columns, index.cluster, if_not_exists=True)
@@ -72,18 +75,6 @@ def staged_declaration(each: SnapshotObject, staging: Staging, settings: Setting
 
 def declaration(each: SnapshotObject, settings: Settings) -> Declaration:
     """The stream table as the project declares it."""
-    options = dict(each.options)
-    return Declaration(
-        name=each.key.table,
-        query=each.query.strip().rstrip(";"),
-        schedule=Schedule.parse(options.get("schedule")).text,
-        refresh_mode=declare.mode(options.get("refresh_mode") or "AUTO"),
-        diamond_consistency=declare.option(
-            "diamond_consistency", options.get("diamond_consistency"), settings
-        ),
-        diamond_schedule_policy=declare.option(
-            "diamond_schedule_policy", options.get("diamond_schedule_policy"), settings
-        ),
-        initialize=(options.get("initialize") or "true").lower() == "true",
-        cluster=each.cluster,
-    )
+    given = {name: value for name, value in dict(each.options).items() if value is not None}
+    said = with_defaults({"schedule": None, **given, "cluster": each.cluster}, settings)
+    return Declaration(each.key.table, each.query.strip().rstrip(";"), **said)

@@ -1,4 +1,4 @@
-"""wait and deployments: how far things are, from catalog rows alone."""
+"""wait: how far a deployment is, from catalog rows alone."""
 
 from __future__ import annotations
 
@@ -6,41 +6,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.catalog import deployments
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.store import Store
 from anabranch.deploy.record import snapshot_of
-from anabranch.deploy.snapshot import ObjectKey, SchemaKey
+from anabranch.deploy.snapshot import ObjectKey
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.state import find, staging_of
-from anabranch.deploy.steps import Action
 from anabranch.lake.lake import Lake
 from anabranch.model import Status
 from anabranch.refresh.look import Look, look
 
 POLL_SECONDS = 0.5
-
-
-def listing(store: Store) -> list[dict[str, Any]]:
-    """All deployments, newest first."""
-    with store.reading() as c:
-        return [summary(each) for each in deployments.listing(c)]
-
-
-def summary(each: Deployment) -> dict[str, Any]:
-    actions = [step["action"] for step in each.plan["steps"]]
-    return {
-        "id": each.id,
-        "project": each.project,
-        "status": each.status.value,
-        "created_by": each.created_by,
-        "created_at": each.created_at,
-        "staged_at": each.staged_at,
-        "finished_at": each.finished_at,
-        "cut_id": each.cut_id,
-        "schemas": [str(SchemaKey(*parts)) for parts in each.base["touched"]],
-        **{action.value: actions.count(action.value) for action in Action},
-    }
 
 
 def progress(store: Store, lake: Lake, deployment_id: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ def object_record(each: SnapshotObject) -> dict[str, Any]:
         "sql": each.sql,
         "query": each.query,
         "columns": [list(column) for column in each.columns],
+        "comments": dict(each.comments),
     }
 
 
@@ -43,6 +44,7 @@ def object_of(key: ObjectKey, record: Record) -> SnapshotObject:
         sql=record["sql"],
         query=record["query"],
         columns=tuple((name, type_) for name, type_ in record["columns"]),
+        comments=record.get("comments", {}),  # older catalogs have none
     )
 
 

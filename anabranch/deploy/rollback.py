@@ -6,18 +6,19 @@ frontiers: the next refresh goes on from there.  Source tables that the deployme
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from anabranch.catalog import cuts, definitions, deployments, streams, tables
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.store import Connection
-from anabranch.deploy import clusters
+from anabranch.deploy import clusters, refresh_groups
 from anabranch.deploy.conflicts import check_readers
 from anabranch.deploy.indexes import indexes_of
 from anabranch.deploy.snapshot import SchemaKey
 from anabranch.deploy.state import find, newest, refuse_in_transaction, who, wrong_status
 from anabranch.errors import Refused
+from anabranch.lake.comments import TABLE, exactly
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
 from anabranch.runtime import Runtime, Transaction
@@ -43,12 +44,23 @@ def rollback(runtime: Runtime, deployment_id: str | None = None) -> dict[str, An
             table = TableName.parse(shown)
             if before.get(table, "") is not None:
                 set_indexes(tx, table, indexes_of(table, recorded))
+        for shown, said in undo.get("comments", {}).items():
+            recomment(tx, TableName.parse(shown), said)
         tx.later(lambda c, cut_id: _rows(c, cut_id, deployment, before))
 
     runtime.write("rollback", act)
     with runtime.store.reading() as c:
         cut_id = cuts.current(c)
     return {"id": deployment.id, "status": "ROLLED_BACK", "cut_id": cut_id}
+
+
+def recomment(tx: Transaction, table: TableName, said: Mapping[str, str]) -> None:
+    """The comments of a table that stays, as far as it still has the columns."""
+    if tx.stage.exists(table):
+        version = tx.stage.version(table)
+        known = {TABLE, *(column.name for column in version.columns)}
+        kept = {name: text for name, text in said.items() if name in known}
+        tx.stage.comment(table, exactly(kept, version.comments))
 
 
 def to_roll_back(runtime: Runtime, deployment_id: str | None) -> Deployment:
@@ -58,12 +70,8 @@ def to_roll_back(runtime: Runtime, deployment_id: str | None) -> Deployment:
         if found.status not in PROMOTED:
             raise wrong_status(found, "rolled back")
         check_newest(c, found)
-        check_kept(c, found, _locations(found), cuts.current(c) + 1)
+        check_kept(c, found, cuts.current(c) + 1)
     return found
-
-
-def _locations(deployment: Deployment) -> set[str]:
-    return {at for at in (deployment.undo or {})["pointers"].values() if at is not None}
 
 
 def check_newest(c: Connection, deployment: Deployment) -> None:
@@ -79,12 +87,11 @@ def check_newest(c: Connection, deployment: Deployment) -> None:
             )
 
 
-def check_kept(
-    c: Connection, deployment: Deployment, locations: Iterable[str], before_cut: int
-) -> None:
+def check_kept(c: Connection, deployment: Deployment, before_cut: int) -> None:
     """The versions must be shown by a recorded cut: others may be gone from the warehouse."""
-    missing = set(locations) - cuts.locations_before(c, before_cut)
-    if missing:
+    undo = deployment.undo
+    needed = {at for at in undo["pointers"].values() if at is not None} if undo else set()
+    if undo is None or needed - cuts.locations_before(c, before_cut):
         raise Refused(
             f"what {deployment.id} replaced is not kept any more",
             hint="check the older SQL out and `anabranch stage` it; snapshot_retention keeps more",
@@ -99,13 +106,20 @@ def _rows(
 ) -> None:
     undo: Mapping[str, Any] = deployment.undo or {}
     check_newest(c, deployment)
-    check_kept(c, deployment, _locations(deployment), cut_id or cuts.current(c) + 1)
+    check_kept(c, deployment, cut_id or cuts.current(c) + 1)
     facts = {"finished_at": tables.now(), "undo": None}
     if not deployments.move(c, deployment.id, PROMOTED, DeploymentStatus.ROLLED_BACK, **facts):
         raise wrong_status(find(c, deployment.id), "rolled back")
+    epochs = {name: each.epoch or 0 for name, each in streams.all_streams(c).items()}
     definitions.put(c, before, undo["rows"])
+    back = {name: each.epoch or 0 for name, each in streams.all_streams(c).items()}
+    streams.set_epochs(
+        c, {n: max(back[n], epochs.get(n, 0)) + 1 for n in before if n in back}
+    )  # the roll-back is a publish too
     gone = [name for name, at in before.items() if at is None and not _is_view(undo, name)]
     check_readers(c, deployment, gone)
+    refresh_groups.leave(c, [name for name in epochs if name not in back])
+    refresh_groups.rejoin(c, undo.get("groups", ()))
     for shown, values in undo["metadata"].items():
         mode = RefreshMode(values["refresh_mode"])
         streams.change(c, TableName.parse(shown), **{**values, "refresh_mode": mode})

@@ -81,7 +81,8 @@ class SnapshotObject:
 
     `canonical` is the statement in canonical form; `reads` are the objects of the project, and the
     tables outside of it, that the query reads.  `options` are those of a stream table: `schedule`,
-    `refresh_mode` and what stands in WITH (…).  `columns` are (name, type) of a source table.
+    `refresh_mode` and what stands in WITH (…).  `columns` are (name, type) of a source table;
+    `comments` go by the name of the column, "" is the object itself.
     """
 
     key: ObjectKey
@@ -96,6 +97,7 @@ class SnapshotObject:
     sql: str = ""
     query: str = ""
     columns: tuple[tuple[str, str], ...] = ()
+    comments: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

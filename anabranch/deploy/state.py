@@ -15,7 +15,13 @@ from anabranch.deploy.canonical import object_hash
 from anabranch.deploy.plan import Plan, make_plan, what_if_plan
 from anabranch.deploy.record import cluster_of, object_of
 from anabranch.deploy.select import chosen
-from anabranch.deploy.snapshot import ObjectKey, SchemaKey, Snapshot, SnapshotObject
+from anabranch.deploy.snapshot import (
+    ObjectKey,
+    ObjectKind,
+    SchemaKey,
+    Snapshot,
+    SnapshotObject,
+)
 from anabranch.deploy.source_tables import changes
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.steps import Action
@@ -88,7 +94,7 @@ def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Fo
         old = deployed(c, wanted)
         seen = look(c, runtime.lake)
         versions = {SchemaKey(*p): v.version for p, v in deployments.schema_versions(c).items()}
-    old = with_existing_tables(runtime, seen, as_found(seen, old), wanted.snapshot)
+    old = with_existing(runtime, seen, as_found(seen, old), wanted.snapshot)
     found = make_plan(old, wanted.snapshot, select=select)
     rows = row_counts(runtime, seen, tables_read(found))
     return Found(make_plan(old, found.new, rows=rows), seen, versions)
@@ -129,20 +135,37 @@ def as_found(seen: Look, old: Snapshot) -> Snapshot:
     return replace(old, objects=objects)
 
 
-def with_existing_tables(runtime: Runtime, seen: Look, old: Snapshot, new: Snapshot) -> Snapshot:
-    """Source tables that somebody made by hand count as deployed, with the columns they have."""
+def with_existing(runtime: Runtime, seen: Look, old: Snapshot, new: Snapshot) -> Snapshot:
+    """What somebody made by hand counts as deployed: nothing of it is replaced without a word."""
     objects = dict(old.objects)
     for key, each in new.objects.items():
-        location = seen.pointers.get(key.table)
-        if each.kind != "table" or location is None or key.table in seen.streams:
+        found = definition(seen, key)
+        if key in objects or found is None:
             continue
-        if key not in objects:
-            stored = runtime.lake.version(key.table, location).columns
-            same = not changes(each, stored)
-            form = each.canonical if same else "as found"
-            found = replace(each, indexes=(), canonical=form, hash=object_hash(form))
-            objects[key] = found
+        if each.kind == "table" and found == "table":
+            objects[key] = table_as_found(runtime, seen, each)
+        else:
+            objects[key] = other_as_found(seen, key, found)
     return replace(old, objects=objects)
+
+
+def table_as_found(runtime: Runtime, seen: Look, each: SnapshotObject) -> SnapshotObject:
+    """A source table is taken with the columns and comments that it has."""
+    name = each.key.table
+    stored = runtime.lake.version(name, seen.pointers[name])
+    form = each.canonical if not changes(each, stored.columns) else "as found"
+    found = replace(each, indexes=(), canonical=form, hash=object_hash(form))
+    same = not each.comments or each.comments == stored.comments
+    return found if same else replace(found, metadata="")
+
+
+def other_as_found(seen: Look, key: ObjectKey, found: str) -> SnapshotObject:
+    kind: ObjectKind = "table"
+    if key.table in seen.streams:
+        kind = "stream table"
+    elif key.table in seen.views:
+        kind = "view"
+    return SnapshotObject(key, kind, BY_HAND, BY_HAND, sql=found.removeprefix("view "))
 
 
 def read_by(plan: Plan, keys: Iterable[ObjectKey]) -> set[ObjectKey]:

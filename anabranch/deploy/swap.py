@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,16 +11,16 @@ from anabranch.catalog import cuts, definitions, deployments, streams, tables
 from anabranch.catalog.definitions import Renaming
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.store import Connection
-from anabranch.deploy import clusters, indexes
+from anabranch.deploy import clusters, indexes, refresh_groups
 from anabranch.deploy.build import declaration
 from anabranch.deploy.conflicts import check_base, check_readers
 from anabranch.deploy.record import cluster_record, object_record
-from anabranch.deploy.snapshot import ObjectKey, SchemaKey, Snapshot
+from anabranch.deploy.snapshot import ObjectKey, SchemaKey, Snapshot, SnapshotObject
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.state import find, keys_of, who, wrong_status
 from anabranch.deploy.steps import Action
+from anabranch.lake.comments import exactly
 from anabranch.names import TableName
-from anabranch.refresh.declared_groups import leave_groups
 from anabranch.refresh.look import Look
 from anabranch.runtime import Transaction
 from anabranch.settings import Settings
@@ -39,6 +39,7 @@ class Swap:
     indexed: indexes.Indexes
     renaming: Renaming
     reindexed: set[TableName] = field(default_factory=set)
+    commented: dict[str, Mapping[str, str]] = field(default_factory=dict)  # as it was before
     catalog: str = ""
 
     @cached_property
@@ -69,6 +70,7 @@ class Swap:
             if key.table in self.seen.pointers:
                 tx.stage.drop(key.table)
         self._reindex(tx)
+        self._comment(tx)
         self.catalog = tx.world.lake.catalog_name
         self.reindexed = {*tx.indexes, *self.replaced}
         for name in self.staging.names:
@@ -76,22 +78,39 @@ class Swap:
                 if source in self.seen.streams and source not in tx.stage.changes:
                     tx.stage.expect(source, self.seen.pointers.get(source))
 
+    def _staying(self) -> Iterator[SnapshotObject]:
+        """Tables of the deployment that keep their rows."""
+        for key, each in self.snapshot.objects.items():
+            if key not in self.swapped and each.kind != "view" and key.table in self.seen.pointers:
+                yield each
+
     def _reindex(self, tx: Transaction) -> None:
         """Tables that stay may get other indexes; those are sorted in the same publish."""
-        for key, each in self.snapshot.objects.items():
-            table = key.table
-            if key in self.swapped or each.kind == "view" or table not in self.seen.pointers:
-                continue
-            found = indexes.wanted(each, tx)
+        for each in self._staying():
+            table, found = each.key.table, indexes.wanted(each, tx)
             if set(found) != set(self.indexed.get(table, ())):
                 set_indexes(tx, table, found)
+
+    def _comment(self, tx: Transaction) -> None:
+        """And other comments; what is built has them already, and what is only kept loses none."""
+        changed = keys_of(self.deployment, Action.ALTER, Action.METADATA)
+        for each in self._staying():
+            table = each.key.table
+            before = tx.stage.version(table)
+            there = before.comments if each.key in changed else ()
+            after = tx.stage.comment(table, exactly(each.comments, there))
+            if after is not before:
+                self.commented[str(table)] = before.comments
 
     def rows(self, c: Connection, cut_id: int | None) -> None:
         """In the transaction of the publish: the last checks, and everything else that flips."""
         check_base(c, self.seen, self.deployment)
         check_readers(c, self.deployment, [key.table for key in self.dropped])
         changed = self.deployment.plan["clusters_changed"]
-        undo = self._undo(c) | {"clusters": clusters.swap(c, changed, self.snapshot)}
+        undo = self._undo(c) | {
+            "clusters": clusters.swap(c, changed, self.snapshot),
+            "groups": refresh_groups.leave(c, self._leaving()),
+        }
         places = [SchemaKey(*parts) for parts in self.deployment.base["touched"]]
         shown = cut_id or cuts.current(c)  # options alone make no cut
         facts = {"cut_id": shown, "finished_at": tables.now(), "undo": undo}
@@ -100,16 +119,28 @@ class Swap:
             raise wrong_status(find(c, self.deployment.id), "promoted")
         taken = definitions.take(c, self.staging.names)
         definitions.put(c, self.staging.names, {})
+        refresh_groups.leave(c, self.staging.names)
         definitions.put(c, self.replaced, self.renaming(taken))
         definitions.rename_history(c, self.staging.names)
-        for key in self.dropped:
-            leave_groups(c, key.table)
+        self._advance_epochs(c, undo["rows"]["streams"])
         for key in keys_of(self.deployment, Action.METADATA):
             if values := self._declared(key):
                 streams.change(c, key.table, **values)
         self._put_records(c)
         deployments.raise_versions(c, places, self.deployment.id, who())
         self._end_namespaces(c)
+
+    def _leaving(self) -> list[TableName]:
+        """What is no stream table any more."""
+        others = [key for key in self.swapped if self.snapshot.objects[key].kind != "stream table"]
+        return [key.table for key in (*self.dropped, *others)]
+
+    def _advance_epochs(self, c: Connection, before: Sequence[Mapping[str, Any]]) -> None:
+        """The flip is a publish of every group that it touches: epochs never go back."""
+        now = streams.all_streams(c)
+        old = {TableName.parse(row["name"]): row["epoch"] or 0 for row in before}
+        names = [key.table for key in self.swapped if key.table in now]
+        streams.set_epochs(c, {n: max(old.get(n, 0), now[n].epoch or 0) + 1 for n in names})
 
     def _undo(self, c: Connection) -> dict[str, Any]:
         """All that a roll-back puts back; source tables that are new stay in any case."""
@@ -129,6 +160,7 @@ class Swap:
             "indexes": {str(name): indexes.record(found) for name, found in before.items()},
             "rows": definitions.take(c, names),
             "metadata": self._before(c),
+            "comments": self.commented,
             "keys": [list(key) for key in keys],
             "deployed": deployments.take_deployed(c, keys),
             "schemas": [

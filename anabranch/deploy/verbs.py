@@ -9,8 +9,8 @@ from anabranch.catalog.deployments import DeploymentStatus
 from anabranch.deploy import abort as aborting
 from anabranch.deploy import promote as promoting
 from anabranch.deploy import rollback as rolling_back
+from anabranch.deploy.listing import summary
 from anabranch.deploy.plan import Plan
-from anabranch.deploy.progress import summary
 from anabranch.deploy.select import matches
 from anabranch.deploy.snapshot import ObjectKey
 from anabranch.deploy.stage import check, stage

@@ -34,11 +34,14 @@ NAME_MAPPING = "schema.name-mapping.default"
 @dataclass(frozen=True)
 class AddColumn:
     column: Column
+    comment: str | None = None
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
 class DropColumn:
     name: str
+    if_exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,21 +109,33 @@ def altered(
     ids = itertools.count(metadata.last_column_id + 1)
     empty = metadata.current_snapshot_id is None
     for change in changes:
+        if _is_done(fields, change):
+            continue
         if isinstance(change, AddColumn):
-            fields.append(_added(table, fields, change.column, ids, empty))
+            fields.append(_added(table, fields, change, ids, empty))
         else:
-            at = _find(table, fields, change.name)
+            at = find_field(table, fields, change.name)
             fields[at : at + 1] = _changed(table, fields, fields[at], change)
+    if fields == list(metadata.schema().fields):
+        return metadata
     check_names([each.name for each in fields])
-    updated = _with_schema(metadata, fields)
+    updated = with_fields(metadata, fields)
     if not empty and has_nested(updated.schema()):
         _check_names_are_unique_in_time(updated, table)
     return updated
 
 
+def _is_done(fields: Sequence[NestedField], change: SchemaChange) -> bool:
+    """Whether IF [NOT] EXISTS leaves nothing to do."""
+    names = {each.name.lower() for each in fields}
+    if isinstance(change, AddColumn):
+        return change.if_not_exists and change.column.name.lower() in names
+    return isinstance(change, DropColumn) and change.if_exists and change.name.lower() not in names
+
+
 def with_columns(metadata: TableMetadata, columns: Columns) -> TableMetadata:
     """Metadata with other columns altogether; those of the same name and type, or of a type that is
-    only wider, keep their ids."""
+    only wider, keep their ids, and all of the same name their comments."""
     check_names([column.name for column in columns])
     known = {each.name.lower(): each for each in metadata.schema().fields}
     ids = itertools.count(metadata.last_column_id + 1)
@@ -137,11 +152,12 @@ def with_columns(metadata: TableMetadata, columns: Columns) -> TableMetadata:
             }
             fields.append(old.model_copy(update=changed))
         else:
-            fields.append(field_of(column, ids))
-    return _with_schema(metadata, fields)
+            made = field_of(column, ids)
+            fields.append(made.model_copy(update={"doc": old.doc}) if old else made)
+    return with_fields(metadata, fields)
 
 
-def _with_schema(metadata: TableMetadata, fields: Sequence[NestedField]) -> TableMetadata:
+def with_fields(metadata: TableMetadata, fields: Sequence[NestedField]) -> TableMetadata:
     kept = {each.field_id for each in fields}
     identifiers = [each for each in metadata.schema().identifier_field_ids if each in kept]
     next_id = max(each.schema_id for each in metadata.schemas) + 1
@@ -152,10 +168,11 @@ def _with_schema(metadata: TableMetadata, fields: Sequence[NestedField]) -> Tabl
 def _added(
     table: TableName,
     fields: Sequence[NestedField],
-    column: Column,
+    change: AddColumn,
     ids: Iterable[int],
     empty: bool,
 ) -> NestedField:
+    column = change.column
     if any(each.name.lower() == column.name.lower() for each in fields):
         raise AlreadyExists(f"table {table} already has a column {shown(column.name)}")
     if not column.nullable and not empty:
@@ -163,7 +180,7 @@ def _added(
             f"column {shown(column.name)} cannot be NOT NULL: table {table} already has rows",
             hint="add it as nullable",
         )
-    return field_of(column, iter(ids))
+    return field_of(column, iter(ids)).model_copy(update={"doc": change.comment})
 
 
 def _changed(
@@ -198,7 +215,7 @@ def _widens(old: IcebergType, new: IcebergType) -> bool:
     return old == new or any(isinstance(old, a) and isinstance(new, b) for a, b in pairs)
 
 
-def _find(table: TableName, fields: Sequence[NestedField], name: str) -> int:
+def find_field(table: TableName, fields: Sequence[NestedField], name: str) -> int:
     exact = [at for at, each in enumerate(fields) if each.name == name]
     alike = [at for at, each in enumerate(fields) if each.name.lower() == name.lower()]
     found = exact or alike
@@ -220,7 +237,7 @@ def name_mapping(metadata: TableMetadata, hidden: Columns) -> str | None:
     Spark gives no ids to elements, keys and values, and a reader that misses one id in a file goes
     by names for the whole of it, hidden columns included.
     """
-    if not has_nested(metadata.schema()):
+    if not has_nested(metadata.schema()) and not any("<" in each.type for each in hidden):
         return None
     history = [*metadata.schemas, metadata.schema()]  # old files hold old names
     owners = {each.name: each.field_id for schema in history for each in schema.fields}
@@ -232,9 +249,22 @@ def name_mapping(metadata: TableMetadata, hidden: Columns) -> str | None:
                 continue
             inner = _mapped_inside(each.field_type)
             mapped[each.field_id] = _mapped(each.field_id, names, inner)
-    own = [_mapped(each.field_id, [each.name], []) for each in hidden]
+    own = _mapped_hidden(hidden)
     own += [_mapped(field_id, [name], []) for name, field_id in MARKS.items()]
     return NameMapping([*mapped.values(), *own]).model_dump_json()
+
+
+def _mapped_hidden(hidden: Columns) -> list[MappedField]:
+    """What lies inside of hidden columns has no ids in files, and any here."""
+    ids = itertools.count(max((each.field_id for each in hidden), default=0) + 1)
+    return [
+        _mapped(
+            each.field_id,
+            [each.name],
+            _mapped_inside(to_iceberg(each.type, each.name, ids)) if "<" in each.type else [],
+        )
+        for each in hidden
+    ]
 
 
 def _in_files(name: str) -> str:

@@ -25,6 +25,7 @@ from pyiceberg.table.update import (
 
 from anabranch.catalog import stages
 from anabranch.errors import AlreadyExists, AnabranchError, InternalError, InvalidValue
+from anabranch.lake.comments import Comments, commented
 from anabranch.lake.commit import committed
 from anabranch.lake.lake import Lake, no_such_table
 from anabranch.lake.places import table_root
@@ -187,7 +188,15 @@ class Stage:
     def alter(self, name: TableName, changes: Iterable[SchemaChange]) -> TableVersion:
         version = self.version(name)
         metadata = altered(version.metadata, name, changes)
+        if metadata is version.metadata:
+            return version
         return self._put(name, _with_mapping(metadata, version.hidden))
+
+    def comment(self, name: TableName, comments: Comments) -> TableVersion:
+        """Say what a table and its columns are for."""
+        version = self.version(name)
+        metadata = commented(version.metadata, name, comments)
+        return version if metadata is version.metadata else self._put(name, metadata)
 
     def set_columns(self, name: TableName, columns: Columns) -> TableVersion:
         """Other columns altogether, for a table that will be filled anew."""

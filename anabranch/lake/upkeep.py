@@ -70,6 +70,7 @@ def maintain(
     now = now or tables.now()
     with lake.store.writing() as c:
         forgotten = cuts.forget(c, cuts.first_since(c, now - retention))
+        deployments.forget_undos(c)
         dead = [each for each in stages.all_stages(c) if not stages.alive(each, now)]
         for each in dead:  # should such a stage live after all, its publish will now fail
             stages.remove(c, each.id)

@@ -20,6 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
 
 from anabranch.errors import BaseExpired, Unsupported
+from anabranch.lake.comments import comments_of
 from anabranch.lake.manifests import Cache, is_live, live_entries, manifests
 from anabranch.lake.marks import Marks
 from anabranch.lake.prune import pruned
@@ -59,6 +60,11 @@ class TableVersion:
         return self.metadata.properties
 
     @property
+    def comments(self) -> Mapping[str, str]:
+        """By the name of the column; "" is the table itself."""
+        return comments_of(self.metadata)
+
+    @property
     def snapshot_id(self) -> int | None:
         return self.metadata.current_snapshot_id
 
@@ -77,9 +83,13 @@ class TableVersion:
                     hint="rewrite the table, so that its files hold the values",
                 )
         owners = self._owners()
+        try:
+            found = columns_of(schema.as_struct())
+        except Unsupported as error:
+            raise Unsupported(f"{self.name}: {error.message}", hint=error.hint) from None
         return tuple(
             replace(column, ambiguous=owners[column.name.lower()] != {column.field_id})
-            for column in columns_of(schema.as_struct())
+            for column in found
         )
 
     def _owners(self) -> dict[str, set[int]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,20 +12,22 @@ from anabranch.engine.query import Inputs, run_sql, types_of
 from anabranch.engine.scan import empty
 from anabranch.engine.types import columns_of
 from anabranch.errors import AnabranchError, UserError
+from anabranch.graph.components import components
 from anabranch.graph.order import closure
 from anabranch.model import Column, Columns, RefreshMode
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Given, Item, Node, Project, Scan
+from anabranch.project.circles import circle_columns
 from anabranch.project.compile import Compiled, CompiledObject
 from anabranch.project.problems import Problem
-from anabranch.sql.column_names import with_column_names
+from anabranch.project.snapshot import whole_query
 from anabranch.sql.lower import lower
 from anabranch.sql.predicates import is_beyond_spark
 from anabranch.sql.render import to_sql
-from anabranch.sql.statement_records import CreateStreamTable, CreateTable, CreateView
+from anabranch.sql.statement_records import CreateStreamTable, CreateTable
 from anabranch.sql.support import Obstacle
-from anabranch.sql.tables import rebind
+from anabranch.sql.tables import rebind, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,9 +49,14 @@ def confirm(
     reads = {key: each.reads for key, each in compiled.objects.items()}
     wanted = closure(only if only is not None else reads, reads)
     check = _Check(compiled, session)
-    for key, each in compiled.objects.items():
-        if key in wanted:
-            check.look(each)
+    for part in components(reads):
+        if wanted.isdisjoint(part.members):
+            continue
+        members = [compiled.objects[key] for key in part.members]
+        if part.cyclic:
+            check.look_round(members)
+        else:
+            check.look(members[0])
     return Confirmed(check.columns, check.obstacles, tuple(check.problems))
 
 
@@ -64,26 +72,40 @@ class _Check:
         statement = found.model.statement
         if isinstance(statement, CreateTable):
             self.columns[found.key] = declared(statement)
-        elif found.reads <= self.columns.keys():  # else a mistake, or a circle, below it
-            try:
-                self.columns[found.key] = self.analysed(found)
+        elif found.reads <= self.columns.keys():  # else a mistake below it
+            with self.blaming(found):
+                self.columns[found.key] = self.analysed(whole_query(found), {})
                 self.judge(found)
-            except AnabranchError as error:
-                self.problems.append(found.model.at.file.of_error(error, found.model.at.passage))
 
-    def analysed(self, found: CompiledObject) -> Columns:
-        query = found.query
-        statement = found.model.statement
-        if isinstance(statement, CreateView) and statement.columns:
-            query = with_column_names(query, statement.columns)
+    def look_round(self, members: Sequence[CompiledObject]) -> None:
+        """Stream tables that read each other: all of them, or none."""
+        queries = {each.key: whole_query(each) for each in members}
+        if any(not each.reads <= self.columns.keys() | queries.keys() for each in members):
+            return
+        with self.blaming(members[0]):
+            self.columns |= circle_columns(queries, self.analysed)
+            for each in members:
+                self.judge(each)
+
+    @contextmanager
+    def blaming(self, found: CompiledObject) -> Iterator[None]:
+        try:
+            yield
+        except AnabranchError as error:
+            self.problems.append(found.model.at.file.of_error(error, found.model.at.passage))
+
+    def analysed(self, query: str, others: Mapping[ObjectKey, Columns]) -> Columns:
+        """The columns of a query over the objects so far, and others."""
         if is_beyond_spark(query):
             raise UserError(
                 "Spark cannot read this query on its own", hint="it is checked on creation"
             )
+        known = {key.table: found for key, found in {**self.columns, **others}.items()}
         with Inputs(self.session) as inputs:
             names = {
-                key.table: inputs.add(empty(self.session, self.columns[key]), str(key))
-                for key in found.reads
+                name: inputs.add(empty(self.session, known[name]), str(name))
+                for name in tables_of(query)
+                if name in known
             }
             frame = run_sql(self.session, rebind(query, names), labels=inputs.labels)
             return columns_of(frame.schema)

@@ -39,6 +39,7 @@ def snapshot_object(found: CompiledObject) -> SnapshotObject:
         sql=model.at.passage.text,
         query=found.query,
         columns=tuple((each.name, each.type) for each in table.columns) if table else (),
+        comments=comments(model),
     )
 
 
@@ -67,6 +68,20 @@ def remarks(model: Model) -> str:
         for column, text in sorted(said.items(), key=lambda each: each[0] or "")
     ]
     return "\n".join([line for line in (metadata(model.statement), *lines) if line])
+
+
+def comments(model: Model) -> dict[str, str]:
+    """What holds of all that is said: COMMENT ON comes after CREATE, and NULL takes away."""
+    said: dict[str, str | None] = {}
+    if isinstance(model.statement, CreateTable):
+        said |= model.statement.comments
+    elif isinstance(model.statement, CreateView):
+        said[""] = model.statement.comment
+    known = {name.lower(): name for name in said}
+    for each in model.comments:
+        name = each.statement.column or ""
+        said[known.setdefault(name.lower(), name)] = each.statement.text
+    return {name: text for name, text in said.items() if text}
 
 
 def index_fact(index: Index) -> IndexFact:

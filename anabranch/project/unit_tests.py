@@ -154,8 +154,7 @@ class Runner:
     def columns_of(self, key: ObjectKey) -> Columns:
         if key not in self.columns:
             raise UserError(
-                f"the columns of {key} cannot be told: it reads itself in a circle",
-                hint="test the objects outside of the circle",
+                f"the columns of {key} are not known", hint="`anabranch compile --spark` says why"
             )
         return self.columns[key]
 

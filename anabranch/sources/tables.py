@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from anabranch.catalog import streams
@@ -10,6 +10,7 @@ from anabranch.catalog import views as view_rows
 from anabranch.catalog.store import Connection
 from anabranch.engine.types import columns_of
 from anabranch.errors import Refused, UnknownName
+from anabranch.lake.comments import Comments
 from anabranch.lake.schemas import SchemaChange
 from anabranch.model import Column, Columns
 from anabranch.names import TableName
@@ -20,6 +21,8 @@ from anabranch.sources.indexes import refuse_copy
 from anabranch.sources.write import append_frame
 from anabranch.world import World
 
+NO_COMMENTS: Mapping[str, str] = {}
+
 
 def create_table(
     runtime: Runtime,
@@ -29,6 +32,7 @@ def create_table(
     if_not_exists: bool = False,
     or_replace: bool = False,
     query: str | None = None,
+    comments: Comments = NO_COMMENTS,
 ) -> None:
     """Make an empty source table, or one filled by a query."""
 
@@ -45,6 +49,7 @@ def create_table(
         else:
             check_new_name(tx.world, name)
         tx.stage.create(name, made)
+        tx.stage.comment(name, comments)
         if frame is not None:
             append_frame(runtime, tx, name, frame)
 

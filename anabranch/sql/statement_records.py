@@ -44,6 +44,12 @@ class CreateTable(Statement):
     or_replace: bool = False
     comment: str | None = None
 
+    @property
+    def comments(self) -> dict[str, str]:
+        """By the name of the column; "" is the table itself."""
+        said = {each.name: each.comment for each in self.columns}
+        return {name: text for name, text in {"": self.comment, **said}.items() if text}
+
 
 @dataclass(frozen=True)
 class CreateTableAs(Statement):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anabranch.errors import Unsupported, did_you_mean
+from anabranch.errors import Unsupported, UserError, did_you_mean
 from anabranch.sql.cluster_ddl import create_cluster, create_index, drop_cluster, drop_index
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.dml import delete, insert, update
@@ -146,7 +146,7 @@ def parse_statement(text: str | Passage, home: tuple[str, ...] = ()) -> Statemen
         raise cursor.error("a statement")
     read = READERS.get(first.text.upper())
     if read is None:
-        raise _unknown(first.text)
+        raise _unknown(cursor)
     cursor.next()
     return read(cursor)
 
@@ -160,14 +160,16 @@ def _only_piece(text: str) -> Passage:
     return pieces[0]
 
 
-def _unknown(word: str) -> Unsupported:
+def _unknown(cursor: Cursor) -> UserError:
+    word = cursor.token.text
     upper = word.upper()
     if upper in HINTS:
         return Unsupported(
             f"{upper} is not supported", hint=HINTS[upper] or f"possible: {POSSIBLE}"
         )
     near = did_you_mean(word, [*READERS, *QUERY_WORDS])
-    return Unsupported(f'"{word}" is not a statement', hint=near or f"possible: {POSSIBLE}")
+    hint = near or f"possible: {POSSIBLE}"
+    return cursor.passage.error(cursor.token.start, f'"{word}" is not a statement', hint)
 
 
 def _create(cursor: Cursor) -> Statement:

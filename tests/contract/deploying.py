@@ -167,22 +167,34 @@ def look(world: World) -> Seen:
     )
 
 
-def roots(world: World) -> str:
-    """Where production's moving tables lie, in one SELECT: the same deployment, or they are torn."""
-    pointers = world.lake.pointers()
-    found = {each: pointers.get(each.table, "") for each in MOVING}
-    marks = {at.split("/warehouse/db/")[1].split("/")[0].split("__")[-1] for at in found.values()}
-    return marks.pop() if len(marks) == 1 else f"torn: {sorted(marks)}"
+def whole(world: World) -> tuple[str, ...]:
+    """What one transaction shows of the moving tables: their places and their definitions."""
+    with world.store.reading() as c:
+        pointers, known = world.lake.pointers(c), streams.all_streams(c)
+    places = [pointers[each.table] for each in MOVING]
+    return (*places, *(known[each.table].query for each in MOVING))
+
+
+def torn(world: World, seen: tuple[str, ...]) -> str | None:
+    """All must be of one deployment: folders, rows and definitions."""
+    places, queries = seen[: len(MOVING)], seen[len(MOVING) :]
+    marks = {at.split("/warehouse/db/")[1].split("/")[0].split("__")[-1] for at in places}
+    versions = [world.lake.version(each.table, at) for each, at in zip(MOVING, places, strict=True)]
+    rows = [str(next(iter(bag(each)))[1]) for each in versions]
+    first, second = ({text[at] for text in (rows, queries)} for at in (0, 1))
+    one = {text.rpartition(" ")[2] for text in first}
+    other = {text.split()[1] for text in second}
+    return None if len(marks) == len(one | other) == 1 else f"torn: {seen} {rows}"
 
 
 def reader(world: World, looks: str, states: str) -> str:
     """Look until enough was seen: so many looks, so many states of production."""
-    count, seen = 0, set[str]()
-    while count < int(looks) or len(seen) < int(states):
-        found = roots(world)
-        if found.startswith("torn"):
+    count, known = 0, set[tuple[str, ...]]()
+    while count < int(looks) or len(known) < int(states):
+        seen = whole(world)
+        if seen not in known and (found := torn(world, seen)):
             return found
-        count, seen = count + 1, seen | {found}
+        count, known = count + 1, known | {seen}
     return "ok"
 
 

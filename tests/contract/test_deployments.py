@@ -9,17 +9,20 @@ from datetime import timedelta
 
 import pytest
 
-from anabranch.catalog import deployments, stages, streams
+from anabranch.catalog import deployments, refresh_groups, stages, streams
+from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.catalog.streams import StreamTable
 from anabranch.deploy import build
 from anabranch.deploy.abort import abort
-from anabranch.deploy.progress import listing, progress, wait
+from anabranch.deploy.listing import listing
+from anabranch.deploy.progress import progress, wait
 from anabranch.deploy.promote import promote
 from anabranch.deploy.rollback import rollback
 from anabranch.deploy.snapshot import Snapshot
 from anabranch.deploy.stage import stage
 from anabranch.deploy.state import Wanted, plan_now
 from anabranch.deploy.steps import Action
+from anabranch.deploy.verbs import rollback_dry
 from anabranch.errors import PublishConflict, Refused, UnknownName
 from anabranch.lake.publish import publish
 from anabranch.lake.stage import Stage
@@ -34,7 +37,9 @@ from tests.contract.deploying import (
     project,
     runtime_of,
     thing,
+    torn,
     version,
+    whole,
     without_spark,
 )
 from tests.contract.test_processes import answer, run
@@ -172,9 +177,29 @@ def test_roll_back_needs_the_cuts(world: World, runtime: Runtime, deploy: Deploy
     maintain(world.lake, retention=timedelta(0))
     with pytest.raises(Refused, match=f"what {third} replaced is not kept any more"):
         rollback(runtime)
+    with pytest.raises(Refused, match="is not kept any more"):
+        rollback_dry(runtime, third)
     assert look(world).numbers == {"2"}
     maintain(world.lake, retention=timedelta(0))
     assert look(world).numbers == {"2"}
+
+
+def test_upkeep_forgets_how_to_undo_what_cannot_be_undone(
+    world: World, runtime: Runtime, deploy: Deploy
+) -> None:
+    deploy(version(1))
+    deploy(version(2))
+    maintain(world.lake, retention=timedelta(hours=1))
+    assert all(undos(world))
+    maintain(world.lake, retention=timedelta(0))
+    assert undos(world)[0] is None, "what version 2 replaced is gone"
+    assert [each["status"] for each in listing(world.store)] == ["PROMOTED"] * 2
+
+
+def undos(world: World) -> list[object]:
+    """Newest first."""
+    with world.store.reading() as c:
+        return [each.undo for each in deployments.listing(c)]
 
 
 def test_upkeep_keeps_all_snapshots_that_a_roll_back_brings_back(
@@ -404,6 +429,39 @@ def test_a_source_table_made_by_hand_is_taken_as_it_is(world: World, runtime: Ru
     assert plan_now(runtime, version(1)).plan.empty
 
 
+def test_a_source_table_made_by_hand_is_not_replaced_by_something_else(
+    world: World, runtime: Runtime, deploy: Deploy
+) -> None:
+    total = key("mart.total")
+    world.create(total.table)
+    world.append([(1, "mine")], total.table)
+    with pytest.raises(Refused, match="db.mart.total is a source table and would be dropped"):
+        stage(runtime, version(1))
+    assert bag(world.lake.current(total.table)) == {(1, "mine"): 1}
+    made = stage(runtime, version(1), drop_tables=True)
+    assert made is not None
+    promote(runtime, made)
+    rollback(runtime)
+    assert bag(world.lake.current(total.table)) == {(1, "mine"): 1}
+
+
+def test_a_stream_table_made_by_hand_is_replaced_with_a_word(
+    world: World, runtime: Runtime, deploy: Deploy
+) -> None:
+    total = key("mart.total")
+    world.create(total.table)
+    with world.store.writing() as c:
+        streams.add(c, [StreamTable(total.table, "SELECT 7 AS id, 'x' AS region", "f")])
+    plan = plan_now(runtime, version(1)).plan
+    (changed,) = [each for each in plan.changed if each.key == total]
+    assert changed.change.value == "modified"
+    assert "-SELECT 7 AS id, 'x' AS region" in changed.diff
+    deploy(version(1))
+    assert look(world).queries["db.mart.total"] == _queries(1)["mart__total"]
+    rollback(runtime)
+    assert look(world).queries == {"db.mart.total": "SELECT 7 AS id, 'x' AS region"}
+
+
 def test_another_project_in_the_same_catalog_is_left_alone(
     world: World, runtime: Runtime, deploy: Deploy
 ) -> None:
@@ -432,6 +490,79 @@ def test_options_change_without_a_build_and_roll_back(
     assert found() == ("1h", "FULL")
     rollback(runtime)
     assert found() == (None, "AUTO")
+
+
+def group(world: World, *members: str) -> None:
+    named = tuple(key(each).table for each in members)
+    with world.store.writing() as c:
+        refresh_groups.add(c, RefreshGroup("mine", named))
+
+
+def groups(world: World) -> dict[str, set[str]]:
+    with world.store.reading() as c:
+        found = refresh_groups.all_groups(c)
+    return {name: {str(each) for each in one.members} for name, one in found.items()}
+
+
+def test_what_goes_leaves_its_refresh_group_and_comes_back(
+    world: World, runtime: Runtime, deploy: Deploy
+) -> None:
+    deploy(version(1))
+    group(world, "mart.regions", "mart.total", "other.copy")
+    less = {name: query for name, query in _queries(1).items() if name != "mart__total"}
+    deploy(project(**less))
+    assert groups(world) == {"mine": {"db.mart.regions", "db.other.copy"}}
+    rollback(runtime)
+    assert groups(world) == {"mine": {"db.mart.regions", "db.mart.total", "db.other.copy"}}
+
+
+def test_a_refresh_group_that_ended_comes_back(
+    world: World, runtime: Runtime, deploy: Deploy
+) -> None:
+    deploy(version(1))
+    group(world, "mart.total", "other.copy")
+    less = {name: query for name, query in _queries(1).items() if name != "mart__total"}
+    deploy(project(**less))
+    assert groups(world) == {}
+    rollback(runtime)
+    assert groups(world) == {"mine": {"db.mart.total", "db.other.copy"}}
+
+
+def test_a_roll_back_takes_new_tables_out_of_refresh_groups(
+    world: World, runtime: Runtime, deploy: Deploy
+) -> None:
+    deploy(version(1))
+    deploy(project(**_queries(1), late__top="SELECT id, region FROM db.mart.total"))
+    group(world, "late.top", "other.copy")
+    rollback(runtime)
+    assert groups(world) == {}
+
+
+@pytest.mark.parametrize("act", [promote, abort])
+def test_staged_tables_leave_refresh_groups(
+    world: World, runtime: Runtime, act: Callable[[Runtime, str], object]
+) -> None:
+    made = stage(runtime, version(1))
+    assert made is not None
+    group(world, f"mart__{made}.total", f"other__{made}.copy")
+    act(runtime, made)
+    assert groups(world) == {}
+
+
+def test_epochs_never_go_back(world: World, runtime: Runtime, deploy: Deploy) -> None:
+    def epoch() -> int:
+        with world.store.reading() as c:
+            found = streams.get(c, key("mart.total").table)
+        assert found is not None
+        return found.epoch or 0
+
+    deploy(version(1))
+    with world.store.writing() as c:
+        streams.set_epochs(c, {key("mart.total").table: 50})
+    deploy(version(2))
+    assert epoch() == 51
+    rollback(runtime)
+    assert epoch() == 52
 
 
 def test_wait_and_progress(world: World, runtime: Runtime, deploy: Deploy) -> None:
@@ -555,6 +686,18 @@ def test_two_people_stage_at_once(world: World, runtime: Runtime, deploy: Deploy
     promote(runtime, mine)
     assert look(world).numbers == {"2"}
     assert names(world) == PRODUCTION
+
+
+@on_sqlite
+def test_a_reader_can_tell_two_deployments_apart(world: World, deploy: Deploy) -> None:
+    deploy(version(1))
+    before = whole(world)
+    deploy(version(2))
+    after = whole(world)
+    assert torn(world, before) is None and torn(world, after) is None
+    for at in range(len(MOVING) + 2):  # the last definition is the same in all versions
+        mixed = (*before[:at], after[at], *before[at + 1 :])
+        assert torn(world, mixed), at
 
 
 @on_sqlite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import inspect, text
 
-from anabranch.catalog import events, history
+from anabranch.catalog import cuts, events, history, views
 from anabranch.catalog.history import COMPLETED, Refresh
 from anabranch.catalog.store import Store
 from anabranch.model import Action
@@ -39,4 +39,21 @@ def test_missing_columns_tables_and_indexes_are_made(catalog_url: str) -> None:
         indexes = {each["name"] for each in inspect(c).get_indexes("ab_history")}
         assert {"ab_history_action", "ab_history_table"} <= indexes
     assert store.catalog_uuid == older.catalog_uuid
+    store.close()
+
+
+def test_views_of_older_catalogs_are_taken_to_have_been_as_they_are(catalog_url: str) -> None:
+    older = Store.open(catalog_url)
+    with older.writing() as c:
+        cuts.add(c, cuts.advance(c), "insert", [])
+        views.add(c, T, "SELECT 1")
+        c.execute(text("DROP TABLE ab_view_versions"))
+        c.execute(text("ALTER TABLE ab_meta DROP COLUMN layout"))
+    older.close()
+    store = Store.open(catalog_url)
+    with store.writing() as c:
+        views.remove(c, T)
+        cuts.add(c, cuts.advance(c), "insert", [])
+    with store.reading() as c:
+        assert [views.views_at(c, cut) for cut in (0, 1)] == [{T: "SELECT 1"}, {}]
     store.close()

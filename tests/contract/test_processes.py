@@ -6,13 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from anabranch.catalog import cuts, stages
+from anabranch.catalog.leases import Lease
 from anabranch.lake.steps import IN_TRANSACTION, METADATA_WRITTEN, PUBLISHED, STAGED, STEPS
 from anabranch.lake.upkeep import maintain
+from anabranch.leases import Leases
 from tests.contract.workers import NEW, PAIR
 from tests.contract.world import World, bag
 
@@ -39,6 +43,24 @@ def answer(process: subprocess.Popen[str]) -> str:
     out, error = process.communicate(timeout=120)
     assert process.returncode == 0, error
     return out.strip()
+
+
+def asleep(process: subprocess.Popen[str]) -> None:
+    """Wait until a process has stopped itself."""
+    found = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    assert found is not None and found.si_status == signal.SIGSTOP, process.communicate()
+
+
+@contextmanager
+def waking(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Whatever happens inside, the process does not sleep for ever."""
+    try:
+        yield
+    except BaseException:
+        process.kill()
+        process.communicate()
+        raise
+    process.send_signal(signal.SIGCONT)
 
 
 def test_no_torn_cut_and_no_lost_update(world: World) -> None:
@@ -96,3 +118,32 @@ def test_killed(world: World, step: str) -> None:
     for name in PAIR:
         assert world.seen_by_pyiceberg(name) == expected
         assert world.append([(9, "on")], name).rows == len(expected) + 1
+
+
+def test_who_sleeps_longer_than_its_lease_cannot_publish(world: World) -> None:
+    """Its lease ends with its time although it lives; whoever came meanwhile keeps what it did."""
+    for name in PAIR:
+        world.create(name)
+    late = start(world, "sleeper", "2", ANABRANCH_STOP_AT=METADATA_WRITTEN)
+    with waking(late):
+        asleep(late)
+        with Leases(world.store).hold(PAIR, 60, wait=False) as refused:
+            assert refused == PAIR[0], "its lease still holds"
+        with Leases(world.store).hold(PAIR, 60, wait=True) as lease:
+            assert isinstance(lease, Lease) and lease.waited
+            world.append([(2, "newer")], PAIR[1])  # another table: no pointer is in the way
+        pointers = world.lake.pointers()
+    assert answer(late) == "another process took the refresh over"
+    assert world.lake.pointers() == pointers
+    with world.store.reading() as c:
+        assert stages.all_stages(c) == []
+
+
+def test_who_sleeps_undisturbed_publishes(world: World) -> None:
+    for name in PAIR:
+        world.create(name)
+    late = start(world, "sleeper", "0.1", ANABRANCH_STOP_AT=METADATA_WRITTEN)
+    with waking(late):
+        asleep(late)
+    assert answer(late) == "published"
+    assert world.seen_by_pyiceberg(PAIR[0]) == {(1, "late"): 1}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from anabranch.catalog import leases
+from anabranch.catalog.leases import Lease
 from anabranch.errors import PublishConflict
 from anabranch.lake.publish import publish
 from anabranch.lake.stage import Stage
+from anabranch.leases import Leases
 from anabranch.names import TableName
 from tests.contract.world import COLUMNS, World, written
 
@@ -65,9 +68,25 @@ def killed(world: World) -> str:
     return "alive"
 
 
+def sleeper(world: World, seconds: str) -> str:
+    """Publish under a lease; the environment says at which step to fall asleep."""
+    with (
+        Leases(world.store).hold(PAIR, float(seconds), wait=False) as lease,
+        Stage(world.lake) as stage,
+    ):
+        assert isinstance(lease, Lease)
+        stage.commit_rows(PAIR[0], written(stage, PAIR[0], add=[(1, "late")]))
+        try:
+            publish(stage, "test", lambda c, cut_id: leases.check(c, lease))
+        except PublishConflict as conflict:
+            return conflict.message
+    return "published"
+
+
 if __name__ == "__main__":
     job, url, warehouse, *rest = sys.argv[1:]
     here = World(url, Path(warehouse))
     jobs = {"writer": writer, "reader": reader, "creator": creator, "killed": killed}
+    jobs["sleeper"] = sleeper
     print(jobs[job](here, *rest))
     here.close()

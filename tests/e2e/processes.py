@@ -1,7 +1,7 @@
 """Other processes that look and write while groups are published; they need no Spark.
 
-Run as `python -m tests.e2e.processes <role> <home> <what>`: it says `ready`, works until its stdin is
-closed, and then says as JSON what it saw.
+Run as `python -m tests.e2e.processes <role> <catalog> <warehouse> <what>`: it says `ready`, works until
+its stdin is closed, and then says as JSON what it saw.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ ROOT = Path(__file__).parents[2]
 Sums = list[list[tuple[str, str]]]  # of columns of tables; all of them must be equal
 
 
-def opened(home: Path) -> Lake:
-    return Lake(Store.open(home / "catalog.db"), home / "warehouse")
+Home = Path | tuple[str, Path]  # a folder, or the URL of a catalog and its warehouse
+
+
+def opened(catalog: str, warehouse: str) -> Lake:
+    return Lake(Store.open(catalog), Path(warehouse))
 
 
 class Reader:
@@ -39,8 +42,8 @@ class Reader:
 
     pause = 0.003  # the machine has others to serve
 
-    def __init__(self, home: Path, sums: Sums) -> None:
-        self.lake = opened(home)
+    def __init__(self, lake: Lake, sums: Sums) -> None:
+        self.lake = lake
         self.sums = sums
         self.names = sorted({table for each in sums for table, _ in each})
         self.known: dict[tuple[str, str], Decimal] = {}
@@ -80,8 +83,8 @@ class Mover:
 
     pause = 0.3
 
-    def __init__(self, home: Path, balances: dict[str, int]) -> None:
-        self.lake = opened(home)
+    def __init__(self, lake: Lake, balances: dict[str, int]) -> None:
+        self.lake = lake
         self.balances = {TableName.parse(name): x for name, x in balances.items()}
         self.moves = 0
 
@@ -107,8 +110,12 @@ ROLES = {"reader": Reader, "mover": Mover}
 class Process:
     """The other end: a process at work until `stop`."""
 
-    def __init__(self, role: str, home: Path, what: object) -> None:
-        command = [sys.executable, "-m", "tests.e2e.processes", role, str(home), json.dumps(what)]
+    def __init__(self, role: str, home: Home, what: object) -> None:
+        catalog, warehouse = (
+            (home / "catalog.db", home / "warehouse") if isinstance(home, Path) else home
+        )
+        given = [str(catalog), str(warehouse), json.dumps(what)]
+        command = [sys.executable, "-m", "tests.e2e.processes", role, *given]
         self.popen = subprocess.Popen(
             command,
             cwd=ROOT,
@@ -138,8 +145,8 @@ class Process:
         return found
 
 
-def main(role: str, home: str, what: str) -> None:
-    worker = ROLES[role](Path(home), json.loads(what))
+def main(role: str, catalog: str, warehouse: str, what: str) -> None:
+    worker = ROLES[role](opened(catalog, warehouse), json.loads(what))
     stopped = threading.Event()
 
     def wait_for_end() -> None:

@@ -176,6 +176,58 @@ def test_tests_compare_bags_by_column_name(results: dict[str, Result]) -> None:
     assert results["wrong"].place == "models/shop/sales/revenue.sql:10"
 
 
+CIRCLE = {
+    "edges": "CREATE TABLE edges (a INT, b INT)",
+    "reach": """CREATE STREAM TABLE reach AS SELECT a, b FROM edges
+        UNION SELECT s.a, e.b FROM step s JOIN edges e ON s.b = e.a;
+        CREATE TEST starts GIVEN edges AS (VALUES (1, 2)) EXPECT (a, b) AS (VALUES (1, 2));
+        CREATE TEST goes_on
+          GIVEN edges AS (VALUES (2, 3)) GIVEN step AS (VALUES (1, 2), (7, 8))
+          EXPECT (a, b) AS (VALUES (2, 3), (1, 3));""",
+    "step": """CREATE STREAM TABLE step AS SELECT DISTINCT a, b FROM reach;
+        CREATE TEST once GIVEN reach AS (VALUES (1, 2), (1, 2)) EXPECT (VALUES (1, 2));
+        CREATE TEST wrong GIVEN reach AS (VALUES (1, 2)) EXPECT NO ROWS;""",
+    "alone": """CREATE STREAM TABLE alone AS
+        SELECT a FROM edges UNION SELECT l.a + 1L FROM alone l WHERE l.a < 5;
+        CREATE TEST one_round GIVEN alone AS (VALUES (3)) EXPECT (VALUES (4));""",
+    "above": """CREATE STREAM TABLE above AS SELECT count(*) AS n FROM reach;
+        CREATE TEST counts GIVEN reach AS (VALUES (1, 2)) EXPECT (VALUES (1));""",
+}
+
+
+def test_members_of_a_circle_are_tested_over_mock_rows_of_the_others(
+    tmp_path: Path, spark: Spark
+) -> None:
+    compiled = project(tmp_path, toml="allow_circular = true", **CIRCLE).check()
+    confirmed = confirm(compiled, spark.session)
+    assert [str(each) for each in confirmed.problems] == []
+    types = {key.name: [c.type for c in found] for key, found in confirmed.columns.items()}
+    assert types["reach"] == types["step"] == ["int", "int"]
+    assert types["alone"] == ["bigint"]  # what comes round is wider than what it starts from
+    with spark.tuned(1):
+        tests = selected(compiled, [])
+        found = list(Runner(compiled, spark.session, confirmed.columns).run(tests))
+    assert {each.test.name: each.outcome for each in found} == {
+        "starts": "passed",
+        "goes_on": "passed",
+        "once": "passed",
+        "wrong": "failed",
+        "one_round": "passed",
+        "counts": "passed",
+    }
+
+
+def test_a_circle_that_starts_nowhere_is_a_mistake(tmp_path: Path, spark: Spark) -> None:
+    compiled = project(
+        tmp_path,
+        toml="allow_circular = true",
+        one="CREATE STREAM TABLE one AS SELECT a FROM two",
+        two="CREATE STREAM TABLE two AS SELECT a FROM one",
+    ).check()
+    (problem,) = confirm(compiled, spark.session).problems
+    assert "every branch of their queries reads the circle itself" in problem.message
+
+
 def test_a_failing_test_exits_with_2(cli: Path, capsys: pytest.CaptureFixture[str]) -> None:
     project(cli, orders=ORDERS, revenue=REVENUE.replace(" FROM", TODAY) + TESTS)
     assert run(["test", "--select", "revenue:[wr]*", "--junit", "out.xml"]) == 2

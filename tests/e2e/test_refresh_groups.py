@@ -287,7 +287,7 @@ def groups_of(ab: Anabranch, name: str) -> list[dict[str, object]]:
 # -- the tick watermark --------------------------------------------------------------------------
 
 
-def test_watermark_caps_consumption(ab: Anabranch, group: str) -> None:
+def test_watermark_caps_lsn_consumption(ab: Anabranch, group: str) -> None:
     """What is written after a tick began waits for the next one; the history names the cut."""
     before = sums(ab)[0]
     add(ab, "twin.b1", [(3, 1)])

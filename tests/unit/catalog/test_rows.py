@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import select
 
 from anabranch.catalog import cuts, events, history, streams, tables, views
 from anabranch.catalog.cuts import Version
@@ -18,6 +19,8 @@ from anabranch.catalog.store import Store
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.model import Action, RefreshMode, Status
 from anabranch.names import TableName
+from anabranch.refresh.options import with_defaults
+from anabranch.settings import Settings
 
 A, B = TableName.of("shop", "a"), TableName.of("my shop", "x.y")
 
@@ -56,6 +59,28 @@ def test_stream_tables(store: Store) -> None:
         assert streams.dependencies(c) == {}
 
 
+def kept_consistency(store: Store, said: dict[str, str], setting: str) -> str:
+    """What the catalog holds of a table that was made with these options."""
+    options = with_defaults(said, Settings().with_("diamond_consistency", setting))
+    with store.writing() as c:
+        streams.add(c, [StreamTable(A, "SELECT 1", "f", **options)])
+    with store.reading() as c:
+        found = streams.get(c, A)
+    assert found is not None
+    return found.diamond_consistency
+
+
+@pytest.mark.parametrize("setting", ["atomic", "none"])
+def test_catalog_diamond_consistency_default(store: Store, setting: str) -> None:
+    assert kept_consistency(store, {}, setting) == setting
+
+
+@pytest.mark.parametrize("said", ["atomic", "none"])
+@pytest.mark.parametrize("setting", ["atomic", "none"])
+def test_catalog_diamond_consistency_override(store: Store, setting: str, said: str) -> None:
+    assert kept_consistency(store, {"diamond_consistency": said}, setting) == said
+
+
 def test_what_tables_stand_on(store: Store) -> None:
     s, t = TableName.of("s"), TableName.of("t")
     with store.writing() as c:
@@ -78,6 +103,44 @@ def test_views(store: Store) -> None:
         views.add(c, B, "SELECT 1")
         assert views.all_views(c) == {B: "SELECT 1"}
         assert views.remove(c, B) and not views.remove(c, B)
+
+
+def publish(store: Store) -> int:
+    with store.writing() as c:
+        cut_id = cuts.advance(c)
+        cuts.add(c, cut_id, "insert", [])
+    return cut_id
+
+
+def replace_view(store: Store, text: str | None) -> None:
+    with store.writing() as c:
+        views.remove(c, B)
+        if text is not None:
+            views.add(c, B, text)
+
+
+def test_a_cut_shows_views_as_they_were_when_it_ended(store: Store) -> None:
+    before = publish(store)
+    for text in ("first", "second", None, "third"):
+        replace_view(store, "never seen by a cut that ended")
+        replace_view(store, text)
+        publish(store)
+        publish(store)  # nothing changed in between
+    replace_view(store, "newest")
+    with store.reading() as c:
+        seen = [views.views_at(c, cut).get(B) for cut in range(before - 1, cuts.current(c))]
+        assert seen == [
+            None, "first", "first", "second", "second", None, None, "third", "third",
+        ]  # fmt: skip
+        assert views.all_views(c) == {B: "newest"}
+    with store.writing() as c:
+        cuts.forget(c, 4)
+    with store.reading() as c:
+        assert [views.views_at(c, cut).get(B) for cut in (4, 5, 6, 7)] == [
+            "second", None, None, "third",
+        ]  # fmt: skip
+        left = c.execute(select(tables.view_versions.c.query)).scalars().all()
+        assert sorted(left, key=str) == [None, "second", "third"]
 
 
 def test_history(store: Store) -> None:

@@ -93,3 +93,13 @@ def test_metadata_only(tmp_path: Path, said: str) -> None:
     before, after = revenue(tmp_path / "a", REVENUE), revenue(tmp_path / "b", said)
     assert after.hash == before.hash
     assert after.metadata != before.metadata
+
+
+def test_the_last_comment_on_a_thing_holds(tmp_path: Path) -> None:
+    orders = (
+        "CREATE TABLE orders (id BIGINT COMMENT 'counted', region STRING COMMENT 'where') "
+        "COMMENT 'all';\n"
+        "COMMENT ON TABLE orders IS 'all orders';\nCOMMENT ON COLUMN orders.ID IS NULL;"
+    )
+    found = project(tmp_path, orders=orders).snapshot().objects[KEY._replace(name="orders")]
+    assert found.comments == {"": "all orders", "region": "where"}

@@ -1,0 +1,51 @@
+"""Columns of circles, with an analyser that knows two types."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.deploy.snapshot import ObjectKey
+from anabranch.errors import UserError
+from anabranch.model import Column, Columns
+from anabranch.project.circles import SETTLING, Known, circle_columns
+from anabranch.sql.tables import tables_of
+
+A, B = ObjectKey("db", "s", "a"), ObjectKey("db", "s", "b")
+START = "SELECT x FROM db.s.base UNION SELECT x FROM db.s.b"
+
+
+class Analyser:
+    """`x` is an int, and as wide as the widest table that is read; `wider` widens it once more."""
+
+    def __init__(self, *wider: str) -> None:
+        self.wider = wider
+        self.asked: list[str] = []
+
+    def __call__(self, query: str, known: Known) -> Columns:
+        self.asked.append(query)
+        widths = {key.table: int(columns[0].type[3:]) for key, columns in known.items()}
+        width = max((widths.get(name, 0) for name in tables_of(query)), default=0)
+        return (Column("x", f"int{width + any(each in query for each in self.wider)}", False),)
+
+
+def test_columns_go_round_until_they_agree() -> None:
+    analyse = Analyser("base")
+    found = circle_columns({A: START, B: "SELECT x FROM db.s.a"}, Analyser())
+    assert found == {A: (Column("x", "int0"),), B: (Column("x", "int0"),)}
+    with pytest.raises(UserError, match=r"db\.s\.a and db\.s\.b cannot be decided"):
+        circle_columns({A: START, B: "SELECT x FROM db.s.a"}, analyse)
+    assert len(analyse.asked) == 2 + 2 * SETTLING
+
+
+def test_a_circle_starts_where_something_else_is_read() -> None:
+    analyse = Analyser()
+    circle_columns({B: "SELECT x FROM db.s.a", A: START}, analyse)
+    assert analyse.asked[0] == "SELECT x FROM db.s.base"
+    with pytest.raises(UserError, match="every branch of their queries reads the circle itself"):
+        circle_columns({A: "SELECT x FROM db.s.b", B: "SELECT x FROM db.s.a"}, analyse)
+
+
+def test_names_are_those_of_the_first_branch() -> None:
+    query = "SELECT y AS x FROM db.s.b UNION SELECT z FROM db.s.base"
+    queries = {A: query, B: "SELECT x FROM db.s.a"}
+    assert [column.name for column in circle_columns(queries, Analyser())[A]] == ["x"]
