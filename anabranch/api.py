@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import anabranch.listing as listing
 from anabranch.catalog.store import Store
-from anabranch.errors import Unsupported
+from anabranch.errors import AnabranchError, InvalidValue, Refused
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
-from anabranch.schedules import Schedule
 from anabranch.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,6 +30,22 @@ if TYPE_CHECKING:
     from anabranch.world import World
 
 UNSET: Any = object()
+
+
+def _name(name: str | None) -> TableName | None:
+    return None if name is None else TableName.parse(name)
+
+
+def _text(sql: str) -> str:
+    if not isinstance(sql, str):
+        raise InvalidValue(f"{sql!r} is not SQL", hint="give it as text")
+    return sql
+
+
+def _query(sql: str) -> str:
+    return _text(sql).strip().rstrip(";")
+
+
 Progress = Callable[[str, Mapping[str, Any]], None]
 
 
@@ -128,16 +143,33 @@ class Anabranch:
     @contextmanager
     def at(self, cut: int | None = None) -> Iterator[World]:
         """One cut to read many tables from: the current one, or an old one by number."""
+        if cut is not None and (isinstance(cut, bool) or not isinstance(cut, int)):
+            raise InvalidValue(f"{cut!r} is not the number of a cut", hint="see cuts()")
         yield self._runtime.world(cut)
 
     def _world(self) -> World:
         transaction = self._runtime.transaction
         return transaction.world if transaction is not None else self._runtime.world()
 
+    def tables(self) -> list[dict[str, Any]]:
+        """Every table, view and index, by name; starts no Spark."""
+        world, streams = self._world(), {row["name"]: row["status"] for row in self.status()}
+        kinds = {str(index.copy): "index" for each in world.indexes.values() for index in each}
+        kinds |= {str(view): "view" for view in world.views} | dict.fromkeys(
+            streams, "stream table"
+        )
+        return [
+            {"table": name, "kind": kinds.get(name, "source table"), "status": streams.get(name)}
+            for name in map(str, sorted(world.names()))
+        ]
+
     def columns(self) -> dict[TableName, Columns]:
-        """The columns of every table; starts no Spark."""
-        world = self._world()
-        return {name: world.version(name).columns for name in sorted(world.pointers)}
+        """The columns of every table that can be read; starts no Spark."""
+        world, found = self._world(), {}
+        for name in sorted(world.pointers):
+            with suppress(AnabranchError):  # another program may keep types that Spark lacks
+                found[name] = world.version(name).columns
+        return found
 
     # -- SQL and writes ------------------------------------------------------------------------
 
@@ -145,7 +177,7 @@ class Anabranch:
         """Run statements; the answer of the last: a DataFrame for a query, else what was done."""
         from anabranch.statements import run
 
-        return run(self, text)
+        return run(self, _text(text))
 
     def append(self, name: str, data: Any) -> dict[str, Any]:
         """Add rows of a Spark, pandas or Arrow table, matched by column name."""
@@ -192,7 +224,10 @@ class Anabranch:
         declare.create(self._runtime, declared, if_not_exists=if_not_exists, or_replace=or_replace)
 
     def create_stream_tables(self, queries: Mapping[str, str], **options: Any) -> None:
-        """Declare several tables that may read each other: all of them or none."""
+        """Declare several tables that may read each other: all of them or none.
+
+        The options are those of `create_stream_table`, for each of them.
+        """
         from anabranch.refresh import declare
 
         declared = [self._declared(name, query, **options) for name, query in queries.items()]
@@ -204,35 +239,14 @@ class Anabranch:
 
         declare.create_all(self._runtime, [self._declared(**each) for each in declarations])
 
-    def _declared(
-        self,
-        name: str,
-        query: str,
-        *,
-        schedule: str | None = "calculated",
-        refresh_mode: str = "AUTO",
-        initialize: bool = True,
-        diamond_consistency: str | None = None,
-        diamond_schedule_policy: str | None = None,
-        cluster: str | None = None,
-    ) -> Declaration:
+    def _declared(self, name: str, query: str, **options: Any) -> Declaration:
         from anabranch.clusters import known
-        from anabranch.refresh import declare
+        from anabranch.refresh.declare import Declaration
+        from anabranch.refresh.options import with_defaults
 
-        return declare.Declaration(
-            name=TableName.parse(name),
-            query=query.strip().rstrip(";"),
-            schedule=Schedule.parse(schedule).text,
-            refresh_mode=declare.mode(refresh_mode),
-            diamond_consistency=declare.option(
-                "diamond_consistency", diamond_consistency, self._settings
-            ),
-            diamond_schedule_policy=declare.option(
-                "diamond_schedule_policy", diamond_schedule_policy, self._settings
-            ),
-            initialize=initialize,
-            cluster=known(self._store, cluster),
-        )
+        said = with_defaults(options, self._settings)
+        known(self._store, said.get("cluster"))
+        return Declaration(TableName.parse(name), _query(query), **said)
 
     def alter_stream_table(
         self,
@@ -243,28 +257,41 @@ class Anabranch:
         query: str = UNSET,
         diamond_consistency: str = UNSET,
         diamond_schedule_policy: str = UNSET,
+        cluster: str | None = UNSET,
         status: str = UNSET,
     ) -> None:
         """Change what is given; a new query refills the table in the same publish."""
-        from anabranch.refresh import declare
+        given = {
+            "schedule": schedule,
+            "refresh_mode": refresh_mode,
+            "diamond_consistency": diamond_consistency,
+            "diamond_schedule_policy": diamond_schedule_policy,
+            "cluster": cluster,
+        }
+        options = {option: value for option, value in given.items() if value is not UNSET}
+        self._alter(name, options, query=query, status=status)
 
-        changes: dict[str, Any] = {}
-        if schedule is not UNSET:
-            changes["schedule"] = Schedule.parse(schedule).text
-        if refresh_mode is not UNSET:
-            changes["refresh_mode"] = declare.mode(refresh_mode)
+    def _alter(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        *,
+        query: str = UNSET,
+        status: str = UNSET,
+    ) -> None:
+        from anabranch.clusters import known
+        from anabranch.refresh import declare
+        from anabranch.refresh.options import read_options
+
+        table = TableName.parse(name)
+        changes = read_options(options, self._settings, altering=True)
+        known(self._store, changes.get("cluster"))
         if query is not UNSET:
-            changes["query"] = query.strip().rstrip(";")
-        for option, value in (
-            ("diamond_consistency", diamond_consistency),
-            ("diamond_schedule_policy", diamond_schedule_policy),
-        ):
-            if value is not UNSET:
-                changes[option] = declare.option(option, value, self._settings)
-        if status is not UNSET:
-            declare.set_status(self._runtime, TableName.parse(name), status)
+            changes["query"] = _query(query)
         if changes:
-            declare.alter(self._runtime, TableName.parse(name), changes)
+            declare.alter(self._runtime, table, changes)
+        if status is not UNSET:
+            declare.set_status(self._runtime, table, status)
 
     def drop_stream_table(
         self, name: str, cascade: bool = False, *, if_exists: bool = False
@@ -277,8 +304,8 @@ class Anabranch:
         """Bring stream tables up to date now: one with all it reads, or all of them."""
         from anabranch.refresh.run import refresh
 
-        names = None if name is None else [TableName.parse(name)]
-        return refresh(self._runtime, names)
+        named = _name(name)
+        return refresh(self._runtime, None if named is None else [named])
 
     def tick(self) -> list[dict[str, Any]]:
         """One pass of the scheduler: refresh every group that is due; one dict per group."""
@@ -396,7 +423,7 @@ class Anabranch:
 
     def deployments(self) -> list[dict[str, Any]]:
         """All deployments, newest first."""
-        from anabranch.deploy.progress import listing
+        from anabranch.deploy.listing import listing
 
         return listing(self._store)
 
@@ -407,11 +434,11 @@ class Anabranch:
 
     def history(self, name: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
         """Refreshes, newest first; a dropped table keeps its history."""
-        return listing.history(self._store, TableName.parse(name) if name else None, limit)
+        return listing.history(self._store, _name(name), limit)
 
     def events(self, name: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
         """What users should know of, such as a table that is refreshed another way; newest first."""
-        return listing.events(self._store, TableName.parse(name) if name else None, limit)
+        return listing.events(self._store, _name(name), limit)
 
     def clusters(self) -> list[dict[str, Any]]:
         """Named Spark resources that stream tables and indexes are kept on."""
@@ -429,7 +456,7 @@ class Anabranch:
 
     def graph(self, name: str | None = None) -> Picture:
         """All tables and what they read, or only the surroundings of one."""
-        return listing.graph(self._store, TableName.parse(name) if name else None)
+        return listing.graph(self._store, _name(name))
 
     def explain(self, name: str) -> str:
         """Plan, delta plan, Spark SQL and hidden columns, and what is not incremental."""
@@ -448,5 +475,5 @@ class Anabranch:
         from anabranch.upkeep import maintain
 
         if self._runtime.transaction is not None:
-            raise Unsupported("maintain cannot run inside a transaction")
+            raise Refused("upkeep cannot run inside a transaction", hint="maintain after it")
         return maintain(self._runtime)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from anabranch.catalog import clusters as cluster_rows
@@ -93,10 +93,15 @@ def _scc(part: Component[TableName], lines: Rows) -> dict[str, Any]:
         "member_count": len(part.members),
         "members": [str(name) for name in part.members],
         "last_iterations": newest["fixpoint_iterations"] if newest else None,
-        "last_converged_at": newest["started_at"] if newest else None,
+        "last_converged_at": _ended(newest) if newest else None,
         "is_monotone": True,  # no other circle can be declared
         "last_reason": newest["reason"] if newest else None,
     }
+
+
+def _ended(line: Mapping[str, Any]) -> datetime:
+    ended: datetime = line["started_at"] + timedelta(milliseconds=line["duration_ms"])
+    return ended
 
 
 def diamond_groups(store: Store) -> Rows:
@@ -179,26 +184,27 @@ def indexes(store: Store) -> Rows:
 def history(store: Store, name: TableName | None, limit: int | None = None) -> Rows:
     """Refreshes, newest first."""
     with store.reading() as c:
-        found = history_rows.listing(c, name, limit)
-        if name is not None and not found:
-            _check_known(c, name)
-    return found
+        return history_rows.listing(c, _as_kept(c, name, history_rows.tables_with_lines), limit)
 
 
 def events(store: Store, name: TableName | None = None, limit: int | None = None) -> Rows:
     """What users should know of, newest first."""
     with store.reading() as c:
-        found = event_rows.listing(c, name, limit)
-        if name is not None and not found:
-            _check_known(c, name)
-    return found
+        return event_rows.listing(c, _as_kept(c, name, event_rows.tables_with_events), limit)
 
 
-def _check_known(c: Connection, name: TableName) -> None:
+def _as_kept(
+    c: Connection, name: TableName | None, past: Callable[[Connection], set[TableName]]
+) -> TableName | None:
+    """A stream table's name in its own letters; one that was dropped is known by what it left."""
+    if name is None:
+        return None
     known = streams.all_streams(c)
-    if name not in known:
+    found = name.find_in(known) or name.find_in(past(c))
+    if found is None:
         shown = [str(each) for each in known]
         raise UnknownName(f"there is no stream table {name}", name=str(name), known=shown)
+    return found
 
 
 def cuts(store: Store, limit: int | None = None) -> Rows:
@@ -223,8 +229,10 @@ def dependency_tree(store: Store, name: TableName) -> dict[str, Any]:
         reads, known = streams.dependencies(c), streams.all_streams(c)
         groups = all_groups(c, known)
     home = {each: group for group in groups for each in group.members}
-    if name not in home and not any(name in ups for ups in reads.values()):
-        shown = [str(each) for each in known]
+    tables = {*home, *(up for ups in reads.values() for up in ups)}
+    top = name.find_in(tables)
+    if top is None:
+        shown = [str(each) for each in tables]
         raise UnknownName(f"no stream table is or reads {name}", name=str(name), known=shown)
 
     def node(at: TableName, above: tuple[TableName, ...]) -> dict[str, Any]:
@@ -242,7 +250,7 @@ def dependency_tree(store: Store, name: TableName) -> dict[str, Any]:
         below = () if at in above else reads.get(at, ())
         return {**found, "reads": [node(each, (*above, at)) for each in below]}
 
-    return node(name, ())
+    return node(top, ())
 
 
 def graph(store: Store, name: TableName | None = None) -> Picture:
@@ -262,9 +270,10 @@ def graph(store: Store, name: TableName | None = None) -> Picture:
     if name is None:
         return whole
     known = [each.name for each in whole.tables]
-    if str(name) not in known:
+    kept = name.find_in([TableName.parse(each) for each in known])
+    if kept is None:
         raise UnknownName(f"no stream table is or reads {name}", name=str(name), known=known)
-    return whole.around(str(name))
+    return whole.around(str(kept))
 
 
 def _facts(stream: StreamTable, now: datetime) -> Facts:
@@ -291,19 +300,19 @@ SYSTEM_VIEWS: dict[str, Callable[[Store], Rows]] = {
     "indexes": indexes,
 }
 
-_TIME, _INT, _TEXT = "timestamp", "bigint", "string"
+_TIME, _INT, _TEXT, _TEXTS = "timestamp", "bigint", "string", "array<string>"
 COLUMNS: dict[str, dict[str, str]] = {
     "clusters": {
         "cluster": _TEXT,
         "pool": _TEXT,
         "address": _TEXT,
-        "settings": _TEXT,
-        "used_by": _TEXT,
+        "settings": "map<string,string>",
+        "used_by": _TEXTS,
     },
     "indexes": {
         "index": _TEXT,
         "table": _TEXT,
-        "columns": _TEXT,
+        "columns": _TEXTS,
         "cluster": _TEXT,
         "copy": _TEXT,
     },
@@ -314,7 +323,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "refresh_mode": _TEXT,
         "schedule": _TEXT,
         "populated": "boolean",
-        "frontier": _TEXT,
+        "frontier": "map<string,bigint>",
         "last_refresh_at": _TIME,
         "staleness_seconds": "double",
         "consecutive_errors": _INT,
@@ -362,7 +371,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "scc_status": {
         "scc_id": _TEXT,
         "member_count": _INT,
-        "members": _TEXT,
+        "members": _TEXTS,
         "last_iterations": _INT,
         "last_converged_at": _TIME,
         "is_monotone": "boolean",
@@ -370,12 +379,12 @@ COLUMNS: dict[str, dict[str, str]] = {
     },
     "refresh_groups": {
         "group_name": _TEXT,
-        "members": _TEXT,
+        "members": _TEXTS,
         "isolation": _TEXT,
         "snapshot_timeout_ms": _INT,
         "created_at": _TIME,
     },
-    "cuts": {"cut_id": _INT, "published_at": _TIME, "kind": _TEXT, "tables": _TEXT},
+    "cuts": {"cut_id": _INT, "published_at": _TIME, "kind": _TEXT, "tables": _TEXTS},
     "events": {
         "event_id": _INT,
         "at": _TIME,
@@ -383,5 +392,11 @@ COLUMNS: dict[str, dict[str, str]] = {
         "kind": _TEXT,
         "message": _TEXT,
     },
-    "settings": {"name": _TEXT, "value": _TEXT, "default": _TEXT, "meaning": _TEXT},
+    "settings": {
+        "name": _TEXT,
+        "value": _TEXT,
+        "origin": _TEXT,
+        "default": _TEXT,
+        "meaning": _TEXT,
+    },
 }

@@ -155,7 +155,8 @@ class Runtime:
         with self.store.reading() as c:
             pointers = self.lake.pointers(c) if cut is None else self.lake.pointers_at(cut, c)
             shown = cuts.current(c) if cut is None else cut
-            views = view_rows.all_views(c)
+            past = cut is not None and cut < cuts.current(c)
+            views = view_rows.views_at(c, shown) if past else view_rows.all_views(c)
             indexes = all_indexes(c)
         world = World(self.lake, self.spark, pointers, views, None, shown, self.system)
         return replace(world, indexes=indexes)
@@ -210,7 +211,7 @@ class Runtime:
 
 def check_new_name(world: World, name: TableName) -> None:
     """A name for something new: free, and not one of ours."""
-    if name.namespace[0].lower() == "system":
+    if name.is_system:
         raise Refused(f"{name}: the schema system is reserved", hint="choose another schema")
     found = world.find(name)
     if found is not None:

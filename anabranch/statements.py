@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch import clusters
 from anabranch.catalog.clusters import Cluster
 from anabranch.engine.rows import rows_frame
-from anabranch.errors import InvalidValue, Unsupported
+from anabranch.errors import InvalidValue, Refused, Unsupported
 from anabranch.lake import schemas
+from anabranch.lake.comments import TABLE
 from anabranch.model import Column
 from anabranch.names import TableName
+from anabranch.refresh.options import READERS
 from anabranch.sources import indexes, tables, write
+from anabranch.sources.comments import comment_on
 from anabranch.sources.write import Changed
 from anabranch.sql import statement_records as s
-from anabranch.sql.parse import split
-from anabranch.sql.statements import parse_statement
-from anabranch.sql.tables import tables_of
+from anabranch.sql.batches import batches
 
 if TYPE_CHECKING:
     from anabranch.api import Anabranch
@@ -26,16 +28,14 @@ Done = dict[str, Any]
 
 
 def run(ab: Anabranch, text: str) -> Any:
-    """All statements are parsed before the first runs."""
-    waiting = [parse_statement(passage) for passage in split(text)]
+    """All statements are parsed before the first runs; the answer is that of the last."""
     answer: Any = None
-    while waiting:
-        batch = created_together(waiting)
-        if len(batch) > 1:
-            answer = _create_stream_tables(ab, batch)
+    for batch in batches(text):
+        first = batch.statements[0]
+        if len(batch.statements) > 1:
+            answer = _create_stream_tables(ab, batch.statements)
         else:
-            answer = VERBS[type(waiting[0])](ab, waiting[0])
-        del waiting[: max(1, len(batch))]
+            answer = VERBS[type(first)](ab, first)
     return answer
 
 
@@ -50,6 +50,7 @@ def _create_table(ab: Anabranch, statement: s.CreateTable) -> Done:
         tuple(_column(each) for each in statement.columns),
         if_not_exists=statement.if_not_exists,
         or_replace=statement.or_replace,
+        comments=statement.comments,
     )
     return {"statement": "CREATE TABLE", "table": str(statement.name)}
 
@@ -62,6 +63,7 @@ def _create_table_as(ab: Anabranch, statement: s.CreateTableAs) -> Done:
         if_not_exists=statement.if_not_exists,
         or_replace=statement.or_replace,
         query=statement.query,
+        comments={TABLE: statement.comment},
     )
     return {"statement": "CREATE TABLE", "table": str(statement.name)}
 
@@ -84,9 +86,10 @@ def _alter_table(ab: Anabranch, statement: s.AlterTable) -> Done:
 
 def _schema_change(change: s.TableChange) -> schemas.SchemaChange:
     if isinstance(change, s.AddColumn):
-        return schemas.AddColumn(_column(change.column))
+        added = change.column
+        return schemas.AddColumn(_column(added), added.comment, change.if_not_exists)
     if isinstance(change, s.DropColumn):
-        return schemas.DropColumn(change.name)
+        return schemas.DropColumn(change.name, change.if_exists)
     if isinstance(change, s.RenameColumn):
         return schemas.RenameColumn(change.old, change.new)
     return schemas.WidenColumn(change.name, change.type)
@@ -136,23 +139,7 @@ def _create_stream_table(ab: Anabranch, statement: s.CreateStreamTable) -> Done:
     return {"statement": "CREATE STREAM TABLE", "table": str(statement.name)}
 
 
-def created_together(statements: Sequence[s.Statement]) -> list[s.CreateStreamTable]:
-    """The stream tables that a script begins with, up to the last one that an earlier one reads."""
-    run: list[s.CreateStreamTable] = []
-    for statement in statements:
-        if not isinstance(statement, s.CreateStreamTable) or statement.or_replace:
-            break
-        run.append(statement)
-    names = [str(each.name).lower() for each in run]
-    end, at = 1, 0
-    while at < min(end, len(run)):
-        reads = {str(name).lower() for name in tables_of(run[at].query)}
-        later = [place for place in range(at + 1, len(run)) if names[place] in reads]
-        end, at = max([end, *(place + 1 for place in later)]), at + 1
-    return run[:end]
-
-
-def _create_stream_tables(ab: Anabranch, batch: Sequence[s.CreateStreamTable]) -> Done:
+def _create_stream_tables(ab: Anabranch, batch: Sequence[Any]) -> Done:
     there = {row["name"].lower() for row in ab.status()}
     wanted = [
         each for each in batch if not (each.if_not_exists and str(each.name).lower() in there)
@@ -173,15 +160,18 @@ def _declaration(statement: s.CreateStreamTable) -> dict[str, Any]:
     }
 
 
-def _options(given: Any) -> dict[str, Any]:
-    known = {"initialize", "diamond_consistency", "diamond_schedule_policy"}
+CLAUSES = {"schedule": "SCHEDULE", "refresh_mode": "REFRESH MODE", "cluster": "IN CLUSTER"}
+
+
+def _options(given: Mapping[str, str]) -> dict[str, Any]:
+    """The options of WITH (…) and SET (…); some have clauses of their own."""
     for name in given:
-        if name not in known:
+        if name in CLAUSES:
+            raise Unsupported(f'"{name}" is not an option', hint=f"write {CLAUSES[name]} …")
+        if name not in READERS:
+            known = [each for each in READERS if each not in CLAUSES]
             raise Unsupported(f'there is no option "{name}"', hint=f"known: {', '.join(known)}")
-    options = dict(given)
-    if "initialize" in options:
-        options["initialize"] = options["initialize"].lower() == "true"
-    return options
+    return dict(given)
 
 
 def _alter_stream_table(ab: Anabranch, statement: s.AlterStreamTable) -> Done:
@@ -193,7 +183,7 @@ def _alter_stream_table(ab: Anabranch, statement: s.AlterStreamTable) -> Done:
     elif isinstance(change, s.SetQuery):
         ab.alter_stream_table(name, query=change.query)
     elif isinstance(change, s.SetOptions):
-        ab.alter_stream_table(name, **_options(change.options))
+        ab._alter(name, _options(change.options))
     else:
         suspended = isinstance(change, s.Suspend)
         ab.alter_stream_table(name, status="SUSPENDED" if suspended else "ACTIVE")
@@ -227,7 +217,13 @@ def _drop_refresh_group(ab: Anabranch, statement: s.DropRefreshGroup) -> Done:
     return {"statement": "DROP REFRESH GROUP", "group": statement.name}
 
 
+def _refuse_in_transaction(ab: Anabranch, what: str) -> None:
+    if ab._runtime.transaction is not None:
+        raise Refused(f"{what} cannot stand inside a transaction", hint="do it before or after")
+
+
 def _create_cluster(ab: Anabranch, statement: s.CreateCluster) -> Done:
+    _refuse_in_transaction(ab, "CREATE CLUSTER")
     clusters.create(
         ab._store,
         Cluster(statement.name, statement.pool, statement.address, statement.settings),
@@ -238,6 +234,7 @@ def _create_cluster(ab: Anabranch, statement: s.CreateCluster) -> Done:
 
 
 def _drop_cluster(ab: Anabranch, statement: s.DropCluster) -> Done:
+    _refuse_in_transaction(ab, "DROP CLUSTER")
     clusters.drop(ab._store, statement.name, if_exists=statement.if_exists)
     return {"statement": "DROP CLUSTER", "cluster": statement.name}
 
@@ -252,11 +249,15 @@ def _drop_index(ab: Anabranch, statement: s.DropIndex) -> Done:
     return {"statement": "DROP INDEX", "index": statement.name, "table": str(table)}
 
 
-def _of_a_project(ab: Anabranch, statement: s.Comment | s.CreateTest) -> Any:
-    what = "COMMENT" if isinstance(statement, s.Comment) else "CREATE TEST"
+def _comment(ab: Anabranch, statement: s.Comment) -> Done:
+    said = {statement.column or TABLE: statement.text}
+    table = comment_on(ab._runtime, statement.table, said)
+    return {"statement": "COMMENT", "table": str(table)}
+
+
+def _create_test(ab: Anabranch, statement: s.CreateTest) -> Any:
     raise Unsupported(
-        f"{what} stands in the file of a project",
-        hint="see `anabranch compile` and `anabranch test`",
+        "CREATE TEST stands in the file of a project", hint="`anabranch test` runs it"
     )
 
 
@@ -278,27 +279,45 @@ def _set(ab: Anabranch, statement: s.Set) -> Any:
 
 
 def _show_tables(ab: Anabranch, statement: s.ShowTables) -> Any:
-    streams = {row["name"] for row in ab.status()}
-    world = ab._world()
-    kinds = {index.copy: "index" for each in world.indexes.values() for index in each}
-    kinds |= dict.fromkeys(world.views, "view")
-    kinds |= {TableName.parse(name): "stream table" for name in streams}
     rows = [
-        {"table": str(name), "kind": kinds.get(name, "source table")}
-        for name in sorted(world.names())
-        if statement.schema is None or name.schema == statement.schema
-        if not statement.streams_only or str(name) in streams
+        row
+        for row in ab.tables()
+        if is_shown(TableName.parse(row["table"]), statement)
+        if not statement.streams_only or row["kind"] == "stream table"
     ]
     return rows_frame(ab.spark, rows, {"table": "string", "kind": "string"})
 
 
+def is_shown(name: TableName, statement: s.ShowTables) -> bool:
+    schema, pattern = statement.schema, statement.pattern
+    if schema is not None and name.schema.lower() != schema.lower():
+        return False
+    return pattern is None or like(name.name, pattern)
+
+
+def like(name: str, pattern: str) -> bool:
+    """Spark's patterns: `*` stands for any letters, `|` parts choices; case does not count."""
+    choices = (re.escape(each).replace(r"\*", ".*") for each in pattern.lower().split("|"))
+    return any(re.fullmatch(each.strip(), name.lower()) for each in choices)
+
+
 def _describe(ab: Anabranch, statement: s.Describe) -> Any:
-    frame = ab._world().table(str(statement.name))
+    world = ab._world()
+    frame = world.table(str(statement.name))
+    found = world.find(statement.name)
+    stored = found is not None and found not in world.views
+    said = world.version(found).comments if stored and found else {}
     rows = [
-        {"column": field.name, "type": field.dataType.simpleString(), "nullable": field.nullable}
+        {
+            "column": field.name,
+            "type": field.dataType.simpleString(),
+            "nullable": field.nullable,
+            "comment": said.get(field.name),
+        }
         for field in frame.schema
     ]
-    return rows_frame(ab.spark, rows, {"column": "string", "type": "string", "nullable": "boolean"})
+    types = dict.fromkeys(("column", "type", "nullable", "comment"), "string")
+    return rows_frame(ab.spark, rows, types | {"nullable": "boolean"})
 
 
 VERBS: dict[type[s.Statement], Callable[[Anabranch, Any], Any]] = {
@@ -322,8 +341,8 @@ VERBS: dict[type[s.Statement], Callable[[Anabranch, Any], Any]] = {
     s.DropCluster: _drop_cluster,
     s.CreateIndex: _create_index,
     s.DropIndex: _drop_index,
-    s.Comment: _of_a_project,
-    s.CreateTest: _of_a_project,
+    s.Comment: _comment,
+    s.CreateTest: _create_test,
     s.RefreshStreamTable: _refresh,
     s.ExplainStreamTable: _explain,
     s.Set: _set,

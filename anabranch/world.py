@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import frame
-from anabranch.errors import AnabranchError, SqlSyntaxError, UnknownName, UserError
+from anabranch.errors import AnabranchError, Refused, SqlSyntaxError, UnknownName, UserError
 from anabranch.indexes.read import cheapest
 from anabranch.lake.lake import Lake
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import TableVersion
 from anabranch.model import Columns, Reading
-from anabranch.names import SYSTEM_SCHEMA, TableName
+from anabranch.names import TableName
 from anabranch.sql.lookups import filtered, looked_up, lookup_bounds
 from anabranch.sql.moments import Moment
-from anabranch.sql.parse import parse_expression
+from anabranch.sql.parse import Passage, check_query, parse_expression
 from anabranch.sql.tables import rebind, tables_of
 
 if TYPE_CHECKING:
@@ -63,13 +63,11 @@ class World:
 
     def find(self, name: TableName) -> TableName | None:
         """The name as it is kept: the same letters, else the only one that differs in case."""
-        known = self.names()
-        if name in known:
-            return name
-        alike = [other for other in known if _fold(other) == _fold(name)]
-        return alike[0] if len(alike) == 1 else None
+        return name.find_in(self.names())
 
     def resolve(self, name: TableName) -> TableName:
+        if name.is_system:
+            raise Refused(f"{name} shows the catalog: it can be queried and nothing else")
         found = self.find(name)
         if found is None:
             raise UnknownName(
@@ -100,7 +98,7 @@ class World:
         if where is not None:
             parse_expression(where)
             return self.sql(filtered(parsed, where))
-        if parsed.namespace == (SYSTEM_SCHEMA,):
+        if parsed.is_system:
             return self._system(parsed)
         found = self.resolve(parsed)
         if found in self.views:
@@ -110,6 +108,10 @@ class World:
 
     def sql(self, query: str) -> DataFrame:
         """A query over tables and views of this cut."""
+        check_query(Passage.of(query))
+        for name in tables_of(query):  # a wrong name is said before Spark has to start
+            if not name.is_system:
+                self.resolve(name)
         with Inputs(self.spark.session) as inputs:
             text = self.bind(inputs, query)
             try:
@@ -152,7 +154,7 @@ class World:
         inside: Sequence[TableName],
         looked_in: str | None = None,
     ) -> str:
-        if name.namespace == (SYSTEM_SCHEMA,):
+        if name.is_system:
             return inputs.add(self._system(name), str(name))
         found = self.resolve(name)
         if found not in self.views:
@@ -183,7 +185,3 @@ class World:
         if self.system is None:
             raise UnknownName(f"there is no table {name}")
         return self.system(name.name)
-
-
-def _fold(name: TableName) -> tuple[str, ...]:
-    return tuple(part.lower() for part in name.parts)

@@ -24,6 +24,7 @@ EVENT_COLUMNS = ("at", "table", "kind", "message")
 CUT_COLUMNS = ("cut_id", "published_at", "kind", "tables")
 
 REFUSED = 2
+AT_LEAST_1 = click.IntRange(min=1)
 
 
 def command(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,6 +38,12 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
             session.close()
 
     return click.option("--json", is_flag=True, help="Answer as JSON.")(click.pass_obj(run))
+
+
+def limited(default: int, meaning: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(
+        "--limit", default=default, show_default=True, type=AT_LEAST_1, help=meaning
+    )
 
 
 @click.command()
@@ -60,7 +67,7 @@ def status(session: CliSession, out: Output) -> None:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--limit", default=50, show_default=True, help="Entries to show, newest first.")
+@limited(50, "Entries to show, newest first.")
 @command
 def history(session: CliSession, out: Output, name: str | None, limit: int) -> None:
     """List the refreshes of a stream table, or of all, newest first."""
@@ -69,7 +76,7 @@ def history(session: CliSession, out: Output, name: str | None, limit: int) -> N
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--limit", default=50, show_default=True, help="Events to show, newest first.")
+@limited(50, "Events to show, newest first.")
 @command
 def events(session: CliSession, out: Output, name: str | None, limit: int) -> None:
     """List what to know of: tables refreshed another way, or built anew."""
@@ -77,7 +84,7 @@ def events(session: CliSession, out: Output, name: str | None, limit: int) -> No
 
 
 @click.command()
-@click.option("--limit", default=50, show_default=True, help="Cuts to show, newest first.")
+@limited(50, "Cuts to show, newest first.")
 @command
 def cuts(session: CliSession, out: Output, limit: int) -> None:
     """List the cuts: what was published together, newest first."""
@@ -128,7 +135,7 @@ def refresh(session: CliSession, out: Output, name: str | None) -> None:
 
 
 @click.command()
-@click.option("--ticks", type=click.IntRange(min=1), help="Stop after so many passes.")
+@click.option("--ticks", type=AT_LEAST_1, help="Stop after so many passes.")
 @command
 def run(session: CliSession, out: Output, ticks: int | None) -> None:
     """Run the scheduler: refresh what is due, until Ctrl-C or SIGTERM.
@@ -150,8 +157,12 @@ def verify(session: CliSession, out: Output, names: tuple[str, ...]) -> int:
     Exit code 2 if a table differs.
     """
     with session.progress.task("verifying …"):
-        known = names or [row["name"] for row in session.ab.status()]
-        checks = [session.ab.verify(name) for name in known]
+        found = [] if names else session.ab.status()
+        filled = [row["name"] for row in found if row["populated"]]
+        checks = [session.ab.verify(name) for name in names or filled]
+    for row in found:
+        if not row["populated"]:
+            out.note(f"{row['name']} has not been filled yet")
     out.rows(checks, VERIFY_COLUMNS, "no stream tables yet")
     for kind, check in ((kind, check) for check in checks for kind in ("missing", "unexpected")):
         for row in check[kind]:
@@ -165,14 +176,15 @@ def maintain(session: CliSession, out: Output) -> None:
     """Compact small files, expire old snapshots, remove needless files."""
     with session.progress.task("tidying …"):
         report = session.ab.maintain()
-    lines = (f"{name.replace('_', ' ')}: {shown(listed(one))}" for name, one in report.items())
-    out.answer("\n".join(lines), report)
+    done = {name.replace("_", " "): listed(one) for name, one in report.items() if one}
+    lines = (f"{name}: {shown(one)}" for name, one in done.items())
+    out.answer("\n".join(lines) or "nothing to do", report)
 
 
 @click.command()
 @click.argument("statements", nargs=-1)
 @click.option("-f", "--file", type=click.File("r"), help="Read statements from a file.")
-@click.option("--limit", default=100, show_default=True, help="Rows of a query to show.")
+@limited(100, "Rows of a query to show.")
 @command
 def sql(
     session: CliSession, out: Output, statements: tuple[str, ...], file: Any, limit: int

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import click
-
+from anabranch.cli.output import coloured
 from anabranch.deploy.plan import Plan
 
 COLOURS = {"+": "green", "-": "red", "@": "cyan", "~": "yellow"}
@@ -18,7 +17,7 @@ def plan_text(plan: Plan) -> str:
 
 def _coloured(line: str) -> str:
     """Changed objects and lines of their SQL by their signs."""
-    return click.style(line, fg=COLOURS.get(line.removeprefix("    ")[:1]))
+    return coloured(line, fg=COLOURS.get(line.removeprefix("    ")[:1]))
 
 
 def steps_text(found: Mapping[str, Any]) -> str:

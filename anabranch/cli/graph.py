@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
+from anabranch.cli.output import coloured
 from anabranch.cli.session import CliSession
 from anabranch.drawing.dot import dot
 from anabranch.drawing.mermaid import mermaid
@@ -46,7 +45,7 @@ def drawn(picture: Picture, form: str | None) -> str:
 def painted(lines: Sequence[Line]) -> str:
     """With colours, which are taken out again where they would not be seen."""
     return "\n".join(
-        "".join(click.style(span.text, **STYLES.get(span.style, {})) for span in line)
+        "".join(coloured(span.text, **STYLES.get(span.style, {})) for span in line)
         for line in lines
     )
 

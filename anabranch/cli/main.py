@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import click
 
+from anabranch import __version__
 from anabranch.cli.commands import COMMANDS
 from anabranch.cli.deploy import DEPLOY_COMMANDS
 from anabranch.cli.output import error_text
@@ -16,7 +17,7 @@ from anabranch.cli.projects import PROJECT_COMMANDS
 from anabranch.cli.session import CliSession
 from anabranch.errors import AnabranchError, InternalError, UserError
 
-INTERRUPTED = 130
+USAGE, INTERRUPTED = 1, 130
 
 
 class InOrder(click.Group):
@@ -34,7 +35,7 @@ class InOrder(click.Group):
 @click.option("--catalog", metavar="URL", help="Catalog URL, such as postgresql://user@host/db.")
 @click.option("--warehouse", metavar="PATH", help="Folder or URL of the data files.")
 @click.option("--verbose", is_flag=True, help="Show Spark's log, and tracebacks of errors.")
-@click.version_option(package_name="anabranch", message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context
 def cli(
     context: click.Context,
@@ -58,6 +59,9 @@ def run(args: Sequence[str] | None = None) -> int:
     verbose = "--verbose" in (sys.argv[1:] if args is None else args)
     try:
         code = cli.main(args, prog_name="anabranch", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return USAGE
     except click.ClickException as error:
         return _report(usage_error(error), verbose=False)
     except (KeyboardInterrupt, click.Abort):

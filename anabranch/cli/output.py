@@ -5,6 +5,7 @@ Commands say what they have found; an Output puts it as text for people or as JS
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -166,5 +167,10 @@ def cut_note(shown_rows: int) -> str:
 
 def error_text(error: AnabranchError) -> str:
     """`error: …` and `hint: …`, red and dim on a terminal."""
-    text = click.style("error: ", fg="red", bold=True) + error.message
-    return text + (click.style("\nhint: ", fg="cyan") + error.hint if error.hint else "")
+    text = coloured("error: ", fg="red", bold=True) + error.message
+    return text + (coloured("\nhint: ", fg="cyan") + error.hint if error.hint else "")
+
+
+def coloured(text: str, **how: Any) -> str:
+    """In colour, unless somebody asked all programs for none; `echo` takes colours off for files."""
+    return text if os.environ.get("NO_COLOR") else click.style(text, **how)

@@ -10,7 +10,7 @@ from datetime import datetime
 from types import FrameType
 from typing import Any
 
-from anabranch.cli.output import Output
+from anabranch.cli.output import Output, counted
 from anabranch.cli.session import CliSession
 
 QUIET = ("NO_DATA",)
@@ -90,7 +90,7 @@ def run_scheduler(session: CliSession, out: Output, ticks: int | None) -> None:
         _ = ab.spark  # before the signals are ours: Spark's start sets its own
     stop = Stop(out.note, ab.spark.interruptAll)
     with stop.installed():
-        out.note(f"watching {len(ab.status())} stream tables; Ctrl-C stops")
+        out.note(f"watching {counted(len(ab.status()), 'stream table')}; Ctrl-C stops")
         done = run(
             ab._runtime,
             stop.asked,
@@ -98,4 +98,4 @@ def run_scheduler(session: CliSession, out: Output, ticks: int | None) -> None:
             abandoned=stop.forced.is_set,
             watch=Report(out),
         )
-    out.note(f"stopped after {done} ticks")
+    out.note(f"stopped after {counted(done, 'tick')}")

@@ -42,11 +42,14 @@ SQL ends with ; and may span lines.
 """.strip()
 
 
+LEAVE = (r"\q", "exit", "quit", "exit;", "quit;")
+
+
 def complete(text: str) -> bool:
     """Whether Enter should run the text instead of starting another line."""
     from anabranch.sql.tokens import Sort, tokenize
 
-    if not text.strip() or text.lstrip().startswith("\\"):
+    if not text.strip() or text.lstrip().startswith("\\") or text.strip() in LEAVE:
         return True
     try:
         tokens = [token for token in tokenize(text) if token.sort is not Sort.END]
@@ -108,7 +111,7 @@ class Shell:
         while True:
             try:
                 text = self.prompt.prompt("anabranch> ").strip()
-                if text in (r"\q", "exit", "quit", "exit;", "quit;"):
+                if text in LEAVE:
                     return
                 self.one(text)
             except EOFError:
@@ -138,13 +141,7 @@ class Shell:
 
         ab, out = self.runner.session.ab, self.runner.out
         if word in (r"\d", r"\dt") and not name:
-            streams = {row["name"]: row["status"] for row in ab.status()}
-            rows = [
-                {"table": name, "kind": "stream table" if name in streams else "source table"}
-                | {"status": streams.get(name)}
-                for name in map(str, ab.columns())
-            ]
-            out.rows(rows, ("table", "kind", "status"), "no tables yet")
+            out.rows(ab.tables(), ("table", "kind", "status"), "no tables yet")
         elif word == r"\d":
             out.rows(self.columns_of(name), ("column", "type"), "no columns")
         elif word == r"\s" and name:

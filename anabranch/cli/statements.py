@@ -12,8 +12,9 @@ from anabranch.cli.session import CliSession
 
 def text_of(statements: Sequence[str], file: IO[str] | None) -> str | None:
     """The text to run; None when there is none and a person sits at the terminal."""
-    if statements:
-        return " ".join(statements)
+    if statements:  # each in quotes, or the words of one
+        quoted = all(" " in each.strip() for each in statements)
+        return (";\n" if quoted else " ").join(statements)
     if file is not None:
         return file.read()
     return None if sys.stdin.isatty() else sys.stdin.read()
@@ -49,15 +50,11 @@ class Runner:
 
     def run(self, text: str) -> None:
         """All statements are parsed before the first runs; the first error ends it."""
-        from anabranch.sql.parse import split
-        from anabranch.sql.statements import parse_statement
+        from anabranch.sql.batches import batches
 
-        passages = split(text)
-        for passage in passages:
-            parse_statement(passage)
-        for passage in passages:
+        for batch in batches(text):
             with self.session.progress.task("running …"):
-                show = self._prepared(self.session.ab.sql(passage.text))
+                show = self._prepared(self.session.ab.sql(batch.text))
             show()
 
     def _prepared(self, result: Any) -> Any:

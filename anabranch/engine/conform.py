@@ -120,7 +120,7 @@ def assigned(
         raise UserError(
             f'column "{column.name}" of {table} is {type_text(target)} and cannot take '
             f"{type_text(source)}",
-            hint="write an explicit CAST",
+            hint=f"cast it to {type_text(target)}",
         )
     found = fitted(value, source, target, by_name)
     if not column.nullable:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timezone
-from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from anabranch.engine.arrow import as_arrow
 from anabranch.engine.errors import translated
+from anabranch.engine.rows import Series, from_series
 from anabranch.engine.types import parse_type
 from anabranch.errors import InvalidValue
 from anabranch.model import Columns
 
 
 def to_frame(session: SparkSession, rows: Any, columns: Columns) -> DataFrame:
-    """A Spark frame, an Arrow table or batch, a pandas frame or a list of dicts, as a Spark frame.
+    """A Spark, pandas or Polars frame, an Arrow table or a list of dicts, as a Spark frame.
 
     `columns` are those of the table the rows are for; they type a list of dicts.
     """
@@ -26,36 +25,13 @@ def to_frame(session: SparkSession, rows: Any, columns: Columns) -> DataFrame:
         found: DataFrame = rows
         return found
     with translated():
-        if (table := as_arrow(rows)) is not None:
+        if (table := as_arrow(rows, columns)) is not None:
             return session.createDataFrame(table)
-        if is_pandas(rows):
-            import pyarrow
-
-            return session.createDataFrame(pyarrow.Table.from_pandas(rows, preserve_index=False))
         return from_dicts(session, rows, columns)
 
 
 def is_spark(rows: Any) -> bool:
     return type(rows).__module__.startswith("pyspark.sql.") and hasattr(rows, "createTempView")
-
-
-def as_arrow(rows: Any) -> Any:
-    """An Arrow table, or None if this is nothing of Arrow's."""
-    arrow = sys.modules.get("pyarrow")
-    if arrow is None:
-        return None
-    if isinstance(rows, arrow.Table):
-        return rows
-    if isinstance(rows, arrow.RecordBatch):
-        return arrow.Table.from_batches([rows])
-    if isinstance(rows, arrow.RecordBatchReader):
-        return rows.read_all()
-    return None
-
-
-def is_pandas(rows: Any) -> bool:
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(rows, pandas.DataFrame)
 
 
 def from_dicts(session: SparkSession, rows: Any, columns: Columns) -> DataFrame:
@@ -68,46 +44,33 @@ def from_dicts(session: SparkSession, rows: Any, columns: Columns) -> DataFrame:
     types = {column.name.lower(): parse_type(column.type) for column in columns}
     by_lower = {str(name).lower(): str(name) for row in found for name in row}
     given = by_lower or {column.name.lower(): column.name for column in columns}
+    lowered = [lower_names(row) for row in found]
     series = {
-        name: fitting([lowered.get(low) for lowered in map(lower_names, found)], types.get(low))
+        name: fitting([row.get(low) for row in lowered], types.get(low))
         for low, name in given.items()
     }
-    fields = [T.StructField(name, type_, True) for name, (_, type_) in series.items()]
-    values = zip(*(column for column, _ in series.values()), strict=True)
-    return session.createDataFrame(list(values), T.StructType(fields))
+    return from_series(session, series)
 
 
 def lower_names(row: Mapping[str, Any]) -> dict[str, Any]:
     return {str(name).lower(): value for name, value in row.items()}
 
 
-def fitting(values: list[Any], type_: T.DataType | None) -> tuple[list[Any], T.DataType]:
-    """Values as Spark takes them for a type: Python is laxer about numbers and times."""
+def fitting(values: list[Any], type_: T.DataType | None) -> Series:
+    """Texts stay texts for a column of times: Spark reads them."""
     given = [value for value in values if value is not None]
-    if type_ is None or (
-        given and all(isinstance(value, str) for value in given) and is_time(type_)
-    ):
+    texts = all(isinstance(value, str) for value in given)
+    if type_ is None or (given and texts and is_time(type_)):
         return values, T.StringType()
-    return [fit(value, type_) for value in values], type_
+    return values, type_
 
 
 def is_time(type_: T.DataType) -> bool:
     return isinstance(type_, (T.DateType, T.TimestampType, T.TimestampNTZType))
 
 
-def fit(value: Any, type_: T.DataType) -> Any:
-    number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
-    if number and isinstance(type_, T.DecimalType):
-        return Decimal(str(value))
-    if number and isinstance(type_, (T.FloatType, T.DoubleType)):
-        return float(value)
-    if isinstance(value, datetime) and isinstance(type_, T.TimestampType) and not value.tzinfo:
-        return value.replace(tzinfo=timezone.utc)  # Spark would take it for this machine's time
-    return value
-
-
 def wrong(rows: Any) -> InvalidValue:
     return InvalidValue(
         f"{type(rows).__name__} cannot be turned into rows",
-        hint="give a Spark or pandas DataFrame, an Arrow table or a list of dicts",
+        hint="give a Spark, pandas or Polars frame, an Arrow table or a list of dicts",
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.catalog.events import Event
-from anabranch.catalog.history import COMPLETED, Refresh
+from anabranch.catalog.history import COMPLETED, Refresh, began
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.errors import DataError
 from anabranch.lake.changes import net_rows
@@ -66,6 +66,7 @@ class Outcome:
             rows_deleted=self.rows_deleted,
             delta_rows=self.delta_rows,
             duration_ms=self.duration_ms,
+            started_at=began(self.duration_ms),
             initiated_by=initiated_by,
             fixpoint_iterations=self.fixpoint_iterations,
             rounds=self.rounds,
@@ -149,12 +150,20 @@ def run(
         try:
             return incremental_job(runtime, tx, stream, definition, sources, told), choice
         except DataError as error:
-            if stream.refresh_mode is not RefreshMode.AUTO or sources.insert_only:
+            if sources.insert_only:
                 raise
+            if stream.refresh_mode is not RefreshMode.AUTO:
+                raise with_way_out(error, stream.name) from error
             reason = f"the changes cannot be computed: {error.message}"
             choice = Choice(Action.FULL, reason, full_ms)
     told = summary(definition, sources, choice)
     return full_job(runtime, tx, stream, definition, sources, told), choice
+
+
+def with_way_out(error: DataError, name: TableName) -> DataError:
+    """DIFFERENTIAL never recomputes: once the data is mended, a row that is gone stands in its way."""
+    way = f"ALTER STREAM TABLE {name} SET REFRESH MODE AUTO gets over rows that came and went"
+    return DataError(error.message, hint=f"{error.hint}; {way}" if error.hint else way)
 
 
 def without_effect(choice: Choice, sources: Sources) -> Choice:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -35,7 +35,6 @@ from anabranch.refresh.members import stage_part
 from anabranch.refresh.run import alike, refuse_suspended, resolve
 from anabranch.refresh.unit import asked_for
 from anabranch.runtime import Runtime, Transaction, check_new_name
-from anabranch.settings import Settings
 from anabranch.sql.tables import tables_of
 
 CREATE = "create"
@@ -267,22 +266,9 @@ def requery(
     fill(runtime, tx, {name: changed}, {name: reads}, wanted, ALTER)
 
 
-def mode(text: str | RefreshMode) -> RefreshMode:
-    try:
-        return RefreshMode(text.upper())
-    except ValueError:
-        raise InvalidValue(
-            f"{text!r} is not a refresh mode", hint="use AUTO, DIFFERENTIAL or FULL"
-        ) from None
-
-
-def option(name: str, value: str | None, settings: Settings) -> str:
-    """An option of the table, checked like the setting that is its default."""
-    return str(settings[name] if value is None else settings.with_(name, value)[name])
-
-
 def set_status(runtime: Runtime, name: TableName, wanted: str) -> None:
     """SUSPENDED leaves the table out of refreshes; ACTIVE takes it in again."""
+    refuse_in_transaction(runtime, "altered")
     if wanted.upper() not in (Status.ACTIVE.value, Status.SUSPENDED.value):
         raise InvalidValue(f"{wanted!r} cannot be set", hint="use ACTIVE or SUSPENDED")
     status = Status(wanted.upper())
@@ -310,16 +296,27 @@ def drop(
     name = resolve(runtime, name)
 
     def act(tx: Transaction) -> None:
-        readers = closure([name], dependants(look_now(runtime).reads)) - {name}
+        reads = look_now(runtime).reads
+        readers = closure([name], dependants(reads)) - {name}
         if readers and not cascade:
-            listed = ", ".join(str(reader) for reader in sorted(readers))
-            raise Refused(f"{name} is read by {listed}", hint="CASCADE drops those too")
+            raise _still_read(name, readers, circle_of(reads, name))
         for each in sorted({name, *readers}):
             if tx.stage.exists(each):  # another program may have dropped it
                 tx.stage.drop(each)
             tx.later(partial(_forget, each))
 
     runtime.write("drop stream table", act)
+
+
+def _still_read(
+    name: TableName, readers: Collection[TableName], circle: frozenset[TableName] | None
+) -> Refused:
+    listed = ", ".join(str(reader) for reader in sorted(readers))
+    hint = "CASCADE drops those too"
+    if circle is not None and len(circle) > 1:
+        hint += f"; to keep {listed}, first open the circle: ALTER STREAM TABLE … AS a query "
+        hint += f"that does not read {name}"
+    return Refused(f"{name} is read by {listed}", hint=hint)
 
 
 def _forget(name: TableName, c: Connection, cut_id: int | None) -> None:

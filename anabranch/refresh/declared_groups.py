@@ -30,6 +30,8 @@ def create_refresh_group(
     """Declare that tables move together; checked against all other groups."""
     if not name.strip():
         raise InvalidValue("a refresh group needs a name")
+    if not isinstance(snapshot_timeout_ms, int):
+        raise InvalidValue(f"snapshot_timeout_ms {snapshot_timeout_ms!r} is not a whole number")
     if snapshot_timeout_ms < 0:
         raise InvalidValue(
             f"snapshot_timeout_ms {snapshot_timeout_ms} is negative", hint="0 means no limit"

@@ -34,6 +34,7 @@ class Occasion:
             table,
             action,
             status,
+            started_at=history.began(facts.get("duration_ms", 0)),
             initiated_by=self.initiated_by,
             tick_watermark=self.watermark,
             **facts,

@@ -93,10 +93,7 @@ def resolve(runtime: Runtime, name: TableName) -> TableName:
 
 def alike(name: TableName, known: Collection[TableName]) -> TableName | None:
     """The name itself, else the only one that differs in case."""
-    if name in known:
-        return name
-    found = [other for other in known if str(other).lower() == str(name).lower()]
-    return found[0] if len(found) == 1 else None
+    return name.find_in(known)
 
 
 def suspended(seen: Look, name: TableName) -> bool:

@@ -58,7 +58,8 @@ STATEMENTS: list[tuple[str, type[AnabranchError], tuple[str, ...]]] = [
     ("REFRESH STREAM TABLE shop.sales", UnknownName, ("no stream table shop.sales",)),
     ("EXPLAIN STREAM TABLE shop.nope", UnknownName, ("shop.nope",)),
     # text that does not parse
-    ("SELEC 1", Unsupported, ("SELEC", "SELECT")),
+    ("SELEC 1", SqlSyntaxError, ("line 1, column 1", "^", 'mean "SELECT"')),
+    ("SELECT 1;\n SELEC 2", SqlSyntaxError, ("line 2, column 2", "^")),
     ("SELECT id FROM shop.sales WHERE", SqlSyntaxError, ("line 1", "^")),
     ("SELECT id,\n       amount) FROM shop.sales", SqlSyntaxError, ("line 2", "^")),
     ("INSERT INTO shop.sales VALUES (1, 'a', 2", SqlSyntaxError, ("line 1", "^")),
@@ -86,6 +87,9 @@ STATEMENTS: list[tuple[str, type[AnabranchError], tuple[str, ...]]] = [
     ("CREATE OR REPLACE VIEW shop.sales AS SELECT 1 AS x", AlreadyExists, ("a table",)),
     ("CREATE STREAM TABLE shop.sales AS SELECT 1 AS x", AlreadyExists, ("a table",)),
     ("CREATE TABLE system.t (id INT)", Refused, ("system", "reserved")),
+    ("INSERT INTO System.cuts VALUES (1)", Refused, ("System.cuts shows the catalog",)),
+    ("CREATE STREAM TABLE shop.s AS SELECT * FROM system.cuts", Refused, ("shows the catalog",)),
+    ("CREATE VIEW shop.v AS SELECT * FROM system.cuts", Refused, ("shows the catalog",)),
     ("CREATE TABLE shop.t (_ab_x INT)", InvalidValue, ("_ab_",)),
     ("CREATE TABLE shop.t (a INT, A INT)", InvalidValue, ("twice",)),
     ("CREATE TABLE `a.b`.t (id INT)", InvalidValue, ("dot",)),
@@ -119,6 +123,11 @@ STATEMENTS: list[tuple[str, type[AnabranchError], tuple[str, ...]]] = [
     ("CREATE STREAM TABLE shop.s REFRESH MODE SOMETIMES AS SELECT 1 AS x", SqlSyntaxError,
      ("SOMETIMES",)),
     ("CREATE STREAM TABLE shop.s WITH (color = 'red') AS SELECT 1 AS x", Unsupported, ("color",)),
+    ("CREATE STREAM TABLE shop.s WITH (schedule = '2s') AS SELECT 1 AS x", Unsupported,
+     ("write SCHEDULE",)),
+    ("CREATE STREAM TABLE shop.s WITH (initialize = maybe) AS SELECT 1 AS x", InvalidValue,
+     ("initialize", "'maybe'")),
+    ("ALTER STREAM TABLE shop.s SET (initialize = true)", InvalidValue, ("for CREATE",)),
 ]  # fmt: skip
 
 

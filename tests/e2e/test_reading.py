@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from anabranch import Anabranch
-from anabranch.errors import InvalidValue, UnknownName
+from anabranch.errors import InvalidValue, SqlSyntaxError, UnknownName
 from tests.e2e.world import Outside, bag, nothing_changes, rows
 
 STATUS = (
@@ -74,11 +74,21 @@ def test_a_held_cut_does_not_move(bank: Anabranch) -> None:
 
 
 def test_old_cuts_by_number(bank: Anabranch, outside: Outside) -> None:
+    bank.sql("CREATE VIEW bank.v AS SELECT id FROM bank.a; CREATE VIEW bank.gone AS SELECT 1 AS o")
     old = bank.cuts()[0]["cut_id"]
     bank.sql("INSERT INTO bank.a VALUES (2, 1); CREATE TABLE bank.new (i INT); DROP TABLE bank.new")
+    bank.sql("CREATE OR REPLACE VIEW bank.v AS SELECT x FROM bank.a; DROP VIEW bank.gone")
     bank.refresh()
     with bank.at(old) as world:
         assert world.cut_id == old
+        assert bag(world.sql("SELECT v.id, o FROM bank.v JOIN bank.gone ON true")) == rows((1, 1))
+        for text in (
+            "INSERT INTO bank.a VALUES (3, 3)",
+            "CREATE TABLE other (i INT)",
+            "SHOW TABLES",
+        ):
+            with pytest.raises(SqlSyntaxError, match="expected a query"):
+                world.sql(text)
         assert bag(world.table("bank.sum_a")) == rows((Decimal(100),))
         assert bag(world.sql("SELECT a.id FROM bank.a JOIN bank.sums ON true")) == rows((1,), (1,))
         with pytest.raises(UnknownName, match="bank.new"):
@@ -88,8 +98,12 @@ def test_old_cuts_by_number(bank: Anabranch, outside: Outside) -> None:
         assert bag(world.table("bank.a")).total() == 2
     with bank.at() as world:
         assert world.cut_id == bank.cuts()[0]["cut_id"]
+        assert bank.table("bank.v").columns == world.table("BANK.V").columns == ["x"]
     with pytest.raises(UnknownName, match="no cut 9999"), bank.at(9999):
         pass
+    for wrong in ("1", 1.0, True):
+        with pytest.raises(InvalidValue, match="not the number of a cut"), bank.at(wrong):
+            pass
     bank.set("snapshot_retention", "0s")
     bank.maintain()
     with pytest.raises(InvalidValue, match=f"cut {old} has expired"), bank.at(old):
@@ -142,6 +156,12 @@ def test_listings_and_system_views(bank: Anabranch) -> None:
     assert [tuple(row) for row in joined.collect()] == [
         ("FULL", "create stream table"), ("DIFFERENTIAL", "refresh")
     ]  # fmt: skip
+    lists = bank.sql("SELECT explode(tables) FROM SYSTEM.Cuts WHERE kind = 'refresh'")
+    assert bag(lists) == rows(("bank.sum_a",), ("bank.sums",))
+    sources = bank.sql("SELECT explode(map_keys(frontier)) AS s, name FROM system.stream_tables")
+    assert bag(sources.where("name = 'bank.sums'").select("s")) == rows(("bank.a",), ("bank.b",))
+    origin = bank.sql("SELECT origin FROM system.settings WHERE name = 'full_refresh_threshold'")
+    assert bag(origin) == rows(("SET",))
     with pytest.raises(UnknownName, match="system.cutz") as caught:
         bank.sql("SELECT * FROM system.cutz")
     assert "cuts" in str(caught.value)

@@ -343,6 +343,20 @@ def test_a_transaction_that_fails_leaves_nothing(ab: Anabranch, outside: Outside
     assert "bank.new" not in {row["table"] for row in ab.sql("SHOW TABLES").collect()}
     with pytest.raises(Refused, match="nest"), ab.transaction(), ab.transaction():
         pass
+    ab.create_stream_table("bank.s", "SELECT id FROM bank.a")
+    with ab.transaction():  # what could not be taken back with the rest is refused
+        for act in (
+            lambda: ab.suspend("bank.s"),
+            lambda: ab.alter_stream_table("bank.s", schedule="5s"),
+            lambda: ab.drop_stream_table("bank.s"),
+            lambda: ab.sql("CREATE CLUSTER c"),
+            ab.maintain,
+            ab.refresh,
+            ab.tick,
+        ):
+            with pytest.raises(Refused, match="inside a transaction"):
+                act()
+    assert (ab.status()[0]["status"], ab.clusters()) == ("ACTIVE", [])
     cut = ab.cuts()[0]["cut_id"]
     with ab.transaction():
         pass

@@ -464,6 +464,10 @@ def test_data_that_breaks_a_query(shop: Anabranch, outside: Outside) -> None:
     assert last(shop, "shop.big")["status"] == "COMPLETED"
     shop.sql("DELETE FROM shop.sales WHERE id = 20; INSERT INTO shop.sales VALUES (21, 'z', 8, '')")
     # the row that came and went still stands between the snapshots
+    shop.alter_stream_table("shop.ratio", refresh_mode="DIFFERENTIAL")
+    with pytest.raises(DataError, match=r"(?s)Division by zero.*SET REFRESH MODE AUTO gets over"):
+        shop.refresh("shop.ratios")
+    shop.alter_stream_table("shop.ratio", refresh_mode="AUTO")
     assert refreshed(shop, "shop.ratios")["shop.ratio"][0] == "FULL"
     assert "cannot be computed: Division by zero" in last(shop, "shop.ratio")["reason"]
     now = status(shop, "shop.ratio")

@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from anabranch import listing
-from anabranch.catalog import refresh_groups, streams, views
+from anabranch.catalog import events, history, refresh_groups, streams, views
+from anabranch.catalog.history import COMPLETED, Refresh
 from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.catalog.store import Store
 from anabranch.catalog.streams import StreamTable
 from anabranch.catalog.tables import now
 from anabranch.errors import UnknownName
-from anabranch.model import Status
+from anabranch.model import Action, Status
 from anabranch.names import TableName
+from anabranch.settings import Settings
 
 
 @pytest.fixture
@@ -79,3 +81,37 @@ def test_a_thousand_tables_well_under_a_second(store: Store) -> None:
     started = time.perf_counter()
     assert len(listing.graph(store).tables) == 1001
     assert time.perf_counter() - started < 1
+
+
+def test_names_are_found_whatever_their_case(store: Store) -> None:
+    fill(store, {"By_Region": ["Sales"]})
+    gone, kept = TableName.of("shop", "Gone"), TableName.of("shop", "By_Region")
+    with store.writing() as c:
+        history.add(c, [Refresh(each, Action.FULL, COMPLETED) for each in (gone, kept)])
+        events.record(c, kept, events.REINITIALIZED, "anew")
+    asked = TableName.of("SHOP", "by_region")
+    assert [line["table"] for line in listing.history(store, asked)] == ["shop.By_Region"]
+    assert [each["message"] for each in listing.events(store, asked)] == ["anew"]
+    assert listing.dependency_tree(store, asked)["name"] == "shop.By_Region"
+    assert listing.dependency_tree(store, TableName.of("shop", "SALES"))["name"] == "shop.Sales"
+    assert {each.name for each in listing.graph(store, asked).tables} == {
+        "shop.By_Region", "shop.Sales",
+    }  # fmt: skip
+    assert [line["table"] for line in listing.history(store, TableName.of("shop", "GONE"))] == [
+        "shop.Gone"
+    ]
+    assert listing.events(store, TableName.of("shop", "BY_REGION"), limit=1)
+    for ask in (listing.history, listing.events, listing.dependency_tree, listing.graph):
+        with pytest.raises(UnknownName, match="shop.by_regoin"):
+            ask(store, TableName.of("shop", "by_regoin"))
+
+
+def test_a_table_without_lines_has_an_empty_history(store: Store) -> None:
+    fill(store, {"b": ["a"]})
+    assert listing.history(store, TableName.of("shop", "B")) == []
+    assert listing.events(store, TableName.of("shop", "B")) == []
+
+
+def test_every_listing_has_the_columns_of_its_view() -> None:
+    assert listing.COLUMNS.keys() == {*listing.SYSTEM_VIEWS, "settings"}
+    assert set(listing.COLUMNS["settings"]) == set(Settings().rows()[0])

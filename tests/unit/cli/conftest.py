@@ -59,6 +59,7 @@ class FakeAnabranch:
     def __init__(self) -> None:
         self.statements: list[str] = []
         self.equal = True
+        self.populated = True
         self.closed = False
         self.raises: BaseException | None = None
         self.on_progress: Callable[[str, dict[str, Any]], None] = lambda event, data: None
@@ -85,7 +86,8 @@ class FakeAnabranch:
         if self.raises:
             raise self.raises
         entry = {"name": "shop.by_region", "status": "ACTIVE", "refresh_mode": "AUTO"}
-        return [entry | {"schedule": None, "last_error": None, "frontier": {"a": 1}}]
+        facts = {"schedule": None, "last_error": None, "frontier": {"a": 1}}
+        return [entry | facts | {"populated": self.populated}]
 
     def history(self, name: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
         if name == "shop.nothing":
@@ -122,6 +124,10 @@ class FakeAnabranch:
 
     def maintain(self) -> dict[str, int]:
         return {"files_removed": 2, "bytes_removed": 2048}
+
+    def tables(self) -> list[dict[str, Any]]:
+        stream = {"table": "shop.by_region", "kind": "stream table", "status": "ACTIVE"}
+        return [stream, {"table": "shop.sales", "kind": "source table", "status": None}]
 
     def columns(self) -> dict[TableName, tuple[Column, ...]]:
         columns = (Column("id", "bigint"), Column("region", "string"))

@@ -7,9 +7,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import anabranch
 from anabranch.cli.main import run
 from anabranch.errors import InvalidValue, Refused, SchemaError, Unreachable
 from tests.unit.cli.conftest import FakeAnabranch
@@ -96,6 +98,19 @@ def test_sql_as_json_lines(ab: FakeAnabranch, capsys: Capture) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == '{"id": 1, "region": "eu", "amount": 10.50}'
     assert json.loads(lines[1])["region"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "ran"),
+    [
+        (["SELECT 1", "SELECT 2;"], ["SELECT 1", "SELECT 2"]),
+        (["SELECT", "1"], ["SELECT 1"]),
+        (["SELECT", "'a b'"], ["SELECT 'a b'"]),
+    ],
+)
+def test_sql_from_arguments(ab: FakeAnabranch, words: list[str], ran: list[str]) -> None:
+    assert run(["sql", *words]) == 0
+    assert ab.statements == ran
 
 
 def test_sql_from_a_file(ab: FakeAnabranch, tmp_path: Path) -> None:
@@ -213,6 +228,7 @@ def test_the_settings_file_reads_back_with_every_example_uncommented(tmp_path: P
 
 LISTING = """
 import sys
+import anabranch
 from anabranch.cli.main import run
 code = run(["--help"])
 heavy = {"pyspark", "pyiceberg", "pyarrow", "rich", "prompt_toolkit", "sqlglot"} & set(sys.modules)
@@ -223,3 +239,64 @@ sys.exit(code)
 
 def test_the_command_line_starts_light() -> None:
     subprocess.run([sys.executable, "-c", LISTING], check=True, capture_output=True)
+
+
+LOOKING = """
+import sys
+import anabranch
+from anabranch.cli.main import run
+for command in ("status", "history", "cuts", "graph", "events", "deployments"):
+    assert run(["--home", sys.argv[1], command]) == 0
+heavy = {"pyspark", "pyiceberg", "pyarrow", "pandas", "prompt_toolkit", "sqlglot"}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+"""
+
+
+def test_listings_load_neither_spark_nor_iceberg(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", LOOKING, str(tmp_path)], check=True, capture_output=True)
+
+
+def test_without_a_command_there_is_help(ab: FakeAnabranch, capsys: Capture) -> None:
+    assert run([]) == 1
+    seen = capsys.readouterr()
+    assert seen.out == "" and seen.err.startswith("Usage: anabranch")
+
+
+def test_the_version_needs_no_installed_package(ab: FakeAnabranch, capsys: Capture) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"anabranch {anabranch.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["history", "events", "cuts", "sql"])
+@pytest.mark.parametrize("limit", ["0", "-1", "many"])
+def test_limits_are_at_least_one(
+    ab: FakeAnabranch, capsys: Capture, command: str, limit: str
+) -> None:
+    assert run([command, "--limit", limit]) == 1
+    assert limit in capsys.readouterr().err
+
+
+def test_stream_tables_that_read_each_other_are_made_together(ab: FakeAnabranch) -> None:
+    one = "CREATE STREAM TABLE s.a AS SELECT x FROM s.b"
+    other = "CREATE STREAM TABLE s.b AS SELECT x FROM s.a"
+    assert run(["sql", f"SELECT 1; {one}; {other}; SELECT 2"]) == 0
+    assert ab.statements == ["SELECT 1", f"{one}; {other}", "SELECT 2"]
+
+
+def test_verify_of_all_leaves_out_what_was_never_filled(ab: FakeAnabranch, capsys: Capture) -> None:
+    ab.populated = False
+    assert run(["verify"]) == 0
+    seen = capsys.readouterr()
+    assert "shop.by_region has not been filled yet" in seen.err and seen.out == ""
+
+
+def test_upkeep_says_only_what_it_did(
+    ab: FakeAnabranch, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report: dict[str, Any] = {"tables_compacted": [], "files_deleted": 0, "cut_id": None}
+    monkeypatch.setattr(ab, "maintain", lambda: report)
+    assert run(["maintain"]) == 0
+    assert capsys.readouterr().out == "nothing to do\n"
+    report |= {"tables_compacted": ["shop.t"], "cut_id": 7}
+    assert run(["maintain"]) == 0
+    assert capsys.readouterr().out == "tables compacted: shop.t\ncut id: 7\n"

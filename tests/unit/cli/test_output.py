@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from anabranch.cli.output import distinct
+from anabranch.cli.output import coloured, distinct, error_text
 from anabranch.cli.progress import Progress
 from anabranch.cli.values import dumps, shown
+from anabranch.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -76,3 +77,11 @@ def test_progress_shows_a_task_until_it_ends() -> None:
     with progress.task("running …"):
         assert progress.doing() == "running …"
     assert progress.doing() == ""
+
+
+def test_no_color_asks_all_programs_for_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = UserError("no", hint="yes")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert coloured("x", fg="red") != "x" and "\x1b" in error_text(error)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert coloured("x", fg="red") == "x" and error_text(error) == "error: no\nhint: yes"

@@ -90,6 +90,9 @@ def test_unknown_tables_are_said(shell: Shell, keyboard: PipeInput, capsys: Capt
         ("SELECT 1 /* ;", False),
         ("-- only a comment;", False),
         ("\\d", True),
+        ("exit", True),
+        (" quit ", True),
+        ("exit all", False),
     ],
 )
 def test_when_a_text_is_complete(text: str, done: bool) -> None:

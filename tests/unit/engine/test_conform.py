@@ -12,10 +12,12 @@ import pytest
 
 from anabranch.engine.conform import conform
 from anabranch.engine.convert import to_frame
+from anabranch.engine.rows import rows_frame
 from anabranch.engine.session import Spark
 from anabranch.engine.write import write
 from anabranch.errors import AnabranchError, DataError, InvalidValue, UnknownName, UserError
 from anabranch.model import Column
+from tests.unit.engine.stores import plan_of
 
 ONE = (Column("x", "int", True, 1),)
 
@@ -151,6 +153,74 @@ def test_pandas(spark: Spark) -> None:
     assert sorted(map(tuple, found.collect())) == [(1, "a"), (2, None)]
 
 
+def test_dicts_in_pandas_are_maps_where_the_table_has_maps(spark: Spark) -> None:
+    import pandas
+
+    columns = (
+        Column("id", "int"),
+        Column("m", "map<string,int>"),
+        Column("s", "struct<a:int,b:int>"),
+        Column("l", "array<map<string,timestamp>>"),
+    )
+    rows = pandas.DataFrame(
+        {
+            "L": [[{"at": AT}], None],
+            "m": [{"k": 1, "n": None}, {}],
+            "s": [{"a": 1}, {"b": 2}],
+            "id": [1, 2],
+        }
+    )
+    found = conform(to_frame(spark.session, rows, columns), columns)
+    assert [tuple(row) for row in found.orderBy("id").select("m", "s").collect()] == [
+        ({"k": 1, "n": None}, (1, None)),
+        ({}, (None, 2)),
+    ]
+    assert found.selectExpr("unix_seconds(l[0]['at'])").first()[0] == AT.timestamp()
+
+
+class Stream:
+    """A frame of another library: all it has is Arrow's stream."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def __arrow_c_stream__(self, schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(schema)
+
+
+def test_types_of_arrow_that_spark_lacks(spark: Spark) -> None:
+    day = dt.date(2020, 1, 2)
+    given = {
+        "u": pa.array([7], pa.uint64()),
+        "d": pa.array([day], pa.date64()),
+        "v": pa.array(["x"], pa.string_view()),
+        "b": pa.array([b"y"], pa.binary_view()),
+        "h": pa.array([1.5], pa.float16()),
+        "w": pa.array([Decimal("1.5")], pa.decimal256(40, 1)),
+        "l": pa.array([[8]], pa.large_list(pa.uint64())),
+        "c": pa.array([{"z": "q"}], pa.struct([("z", pa.dictionary(pa.int8(), pa.string()))])),
+    }
+    columns = tuple(
+        Column(name, type_)
+        for name, type_ in zip(
+            given,
+            "bigint date string binary float decimal(12,2) array<int> struct<z:string>".split(),
+            strict=True,
+        )
+    )
+    frame = to_frame(spark.session, Stream(pa.table(given)), columns)
+    (row,) = conform(frame, columns).collect()
+    assert tuple(row) == (7, day, "x", b"y", 1.5, Decimal("1.50"), [8], ("q",))
+
+
+def test_types_of_arrow_that_no_table_holds(spark: Spark) -> None:
+    with pytest.raises(InvalidValue, match=r'column "t" has the Arrow type time64\[us\]'):
+        to_frame(spark.session, pa.table({"t": pa.array([1], pa.time64("us"))}), COLUMNS)
+    wide = pa.array([Decimal(10) ** 60], pa.decimal256(70, 0))
+    with pytest.raises(InvalidValue, match="do not fit"):
+        to_frame(spark.session, pa.table({"amount": wide}), COLUMNS)
+
+
 def test_no_rows(spark: Spark) -> None:
     assert to_frame(spark.session, [], COLUMNS).columns == [column.name for column in COLUMNS]
 
@@ -165,6 +235,40 @@ def test_a_value_of_the_wrong_type(spark: Spark) -> None:
     with pytest.raises(AnabranchError) as caught:
         to_frame(spark.session, [{"id": "five"}], COLUMNS).collect()
     assert "id" in str(caught.value)
+
+
+def test_values_in_dicts(spark: Spark) -> None:
+    columns = (
+        Column("s", "string"),
+        Column("d", "decimal(38,2)"),
+        Column("i", "int"),
+        Column("n", "struct<m:map<string,array<decimal(4,1)>>>"),
+    )
+    wide = Decimal("123456789012345678901234567890.125")
+    rows = [{"s": 5, "d": wide, "i": 7.0, "n": {"m": {"k": [1.25, None]}}}]
+    (row,) = conform(to_frame(spark.session, rows, columns), columns).collect()
+    expected = Decimal("123456789012345678901234567890.13")
+    assert tuple(row) == ("5", expected, 7, ({"k": [Decimal("1.3"), None]},))
+    for wrong in ({"i": 7.5}, {"i": 2**31}, {"i": True}, {"d": Decimal(10) ** 37}, {"n": 5}):
+        (name,) = wrong
+        with pytest.raises(InvalidValue, match=f'column "{name}" is .* cannot take a value'):
+            to_frame(spark.session, [wrong], columns)
+
+
+def test_rows_of_the_driver_need_no_python_in_spark(spark: Spark) -> None:
+    frames = [
+        to_frame(spark.session, [{"id": 1}], COLUMNS),
+        rows_frame(spark.session, [{"a": ["x"], "m": {"k": 1}}], LISTING),
+        rows_frame(spark.session, [], LISTING),
+    ]
+    for frame in frames:
+        plan = plan_of(frame)
+        assert "Python" not in plan and "ExistingRDD" not in plan, plan
+    assert [tuple(row) for row in frames[1].collect()] == [(["x"], {"k": 1}, None)]
+    assert frames[2].collect() == []
+
+
+LISTING = {"a": "array<string>", "m": "map<string,bigint>", "t": "timestamp"}
 
 
 def test_times_in_dicts(spark: Spark) -> None:

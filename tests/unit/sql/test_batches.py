@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.sql.batches import batches, created_together
 from anabranch.sql.parse import split
 from anabranch.sql.statements import parse_statement
-from anabranch.statements import created_together
 
 
 def batch(script: str) -> list[str]:
@@ -35,3 +35,11 @@ def test_a_batch_ends_with_the_last_table_that_an_earlier_one_reads(
     script: str, names: list[str]
 ) -> None:
     assert batch(script) == names
+
+
+def test_a_script_is_cut_where_batches_end() -> None:
+    together = (stream("a", "b") + stream("b", "a")).strip().rstrip(";")
+    script = f"-- first\nSELECT ';'; {together} ;; SELECT 2 /* ; */;"
+    assert [batch.text for batch in batches(script)] == ["SELECT ';'", together, "SELECT 2"]
+    assert [len(batch.statements) for batch in batches(script)] == [1, 2, 1]
+    assert batches("-- nothing;") == []

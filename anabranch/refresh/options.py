@@ -1,0 +1,66 @@
+"""What a user may say of a stream table besides its query: every option, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from anabranch.errors import InvalidValue, UnknownName
+from anabranch.model import RefreshMode
+from anabranch.schedules import Schedule
+from anabranch.settings import Settings
+from anabranch.values import BOOLEAN
+
+AT_CREATION = frozenset({"initialize"})  # an option of the statement, not of the table
+
+
+def read_options(
+    given: Mapping[str, Any], settings: Settings, *, altering: bool = False
+) -> dict[str, Any]:
+    """The options that are given, checked; text is read as SQL has it."""
+    for name in given:
+        if name not in READERS:
+            raise UnknownName(f'there is no option "{name}"', name=name, known=READERS)
+        if altering and name in AT_CREATION:
+            raise InvalidValue(f"option {name} is for CREATE", hint="REFRESH STREAM TABLE fills it")
+    return {name: READERS[name](value, name, settings) for name, value in given.items()}
+
+
+def with_defaults(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """The same for a new table: what is not said of diamonds is what the settings say now."""
+    said = {"diamond_consistency": None, "diamond_schedule_policy": None, **given}
+    return read_options(said, settings)
+
+
+def mode(text: str | RefreshMode) -> RefreshMode:
+    try:
+        return RefreshMode(str(text).upper() if not isinstance(text, RefreshMode) else text)
+    except ValueError:
+        raise InvalidValue(
+            f"{text!r} is not a refresh mode", hint="use AUTO, DIFFERENTIAL or FULL"
+        ) from None
+
+
+Reader = Callable[[Any, str, Settings], Any]
+
+
+def _like_setting(value: str | None, name: str, settings: Settings) -> str:
+    """Checked like the setting that is its default."""
+    return str(settings[name] if value is None else settings.with_(name, value)[name])
+
+
+def _yes_or_no(value: object, name: str, settings: Settings) -> bool:
+    try:
+        return bool(BOOLEAN.read(value))
+    except InvalidValue as error:
+        raise InvalidValue(f"option {name}: {error.message}", hint="use true or false") from None
+
+
+READERS: Mapping[str, Reader] = {
+    "schedule": lambda value, *_: Schedule.parse(value).text,
+    "refresh_mode": lambda value, *_: mode(value),
+    "initialize": _yes_or_no,
+    "diamond_consistency": _like_setting,
+    "diamond_schedule_policy": _like_setting,
+    "cluster": lambda value, *_: value,
+}
