@@ -59,15 +59,23 @@ class NetDelta:
 
 
 def changes(version: TableVersion, since: int | None, until: int | None) -> Delta:
+    before, after = version.snapshot(since), version.snapshot(until)
+    if before is None or since == until:
+        return compared(version, since, until)
+    steps = _steps(version, before, after)
+    told = _told(version, steps) if steps is not None else None
+    return told if told is not None else _compared(version, before, after)
+
+
+def compared(version: TableVersion, since: int | None, until: int | None) -> Delta:
+    """The same from the two states alone: a row that came and went is in neither."""
     if since == until:
         return Delta()
     before, after = version.snapshot(since), version.snapshot(until)
     if before is None:
         everything = version.reading(until)
         return Delta(plus=(everything,)) if everything.files else Delta()
-    steps = _steps(version, before, after)
-    told = _told(version, steps) if steps is not None else None
-    return told if told is not None else _compared(version, before, after)
+    return _compared(version, before, after)
 
 
 def own_delta(version: TableVersion, snapshot: Snapshot) -> NetDelta | None:

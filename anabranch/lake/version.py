@@ -182,11 +182,17 @@ class TableVersion:
         data = pruned(self.metadata.schema(), state.data, prune) if prune else state.data
         return reading_of(data, skip=state.marks)
 
-    def delta(self, since: int | None, until: int | None = None) -> Delta:
-        """What changed from one snapshot to another (the current one unless said)."""
-        from anabranch.lake.changes import changes
+    def delta(
+        self, since: int | None, until: int | None = None, *, by_states: bool = False
+    ) -> Delta:
+        """What changed from one snapshot to another (the current one unless said).
 
-        return changes(self, since, self.snapshot_id if until is None else until)
+        It may name rows that came and went on the way, unless it is found `by_states` alone.
+        """
+        from anabranch.lake.changes import changes, compared
+
+        last = self.snapshot_id if until is None else until
+        return compared(self, since, last) if by_states else changes(self, since, last)
 
     def _counted(self, content: ManifestContent) -> int:
         found = manifests(self.io, self.metadata.current_snapshot())

@@ -61,6 +61,13 @@ class Verbatim(SparkText):
         }
 
 
+try:
+    Verbatim().generator()
+except TypeError as error:
+    raise ImportError(
+        "anabranch extends sqlglot, which its compiled form forbids: pip uninstall sqlglotc"
+    ) from error
+
 Tree = exp.Expr
 
 

@@ -140,8 +140,9 @@ def run(
     """The table after the chosen job, and the choice that held in the end.
 
     Rows that came and went since the last refresh, and pairs of old and new rows that a join delta
-    meets on its way, were never in the result.  If one of them breaks the query, AUTO recomputes.
-    Where rows only came, everything that is looked at is in the result, and the error is real.
+    meets on its way, were never in the result.  If one of them breaks the query, AUTO recomputes and
+    DIFFERENTIAL tries again without rows that came and went.  Where rows only came, everything that
+    is looked at is in the result, and the error is real.
     """
     if choice.action is Action.NO_DATA:
         return tx.world.version(stream.name), choice
@@ -153,17 +154,23 @@ def run(
             if sources.insert_only:
                 raise
             if stream.refresh_mode is not RefreshMode.AUTO:
-                raise with_way_out(error, stream.name) from error
+                net = by_states(sources)
+                return incremental_job(runtime, tx, stream, definition, net, told), choice
             reason = f"the changes cannot be computed: {error.message}"
             choice = Choice(Action.FULL, reason, full_ms)
     told = summary(definition, sources, choice)
     return full_job(runtime, tx, stream, definition, sources, told), choice
 
 
-def with_way_out(error: DataError, name: TableName) -> DataError:
-    """DIFFERENTIAL never recomputes: once the data is mended, a row that is gone stands in its way."""
-    way = f"ALTER STREAM TABLE {name} SET REFRESH MODE AUTO gets over rows that came and went"
-    return DataError(error.message, hint=f"{error.hint}; {way}" if error.hint else way)
+def by_states(sources: Sources) -> Sources:
+    """The same changes without the rows that came and went."""
+    found = {
+        name: sources.versions[name].delta(sources.before[name], by_states=True)
+        for name in sources.deltas
+    }
+    return replace(
+        sources, deltas={name: delta for name, delta in found.items() if not delta.empty}
+    )
 
 
 def without_effect(choice: Choice, sources: Sources) -> Choice:

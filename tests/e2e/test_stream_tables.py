@@ -110,7 +110,9 @@ def count_jobs(ab: Anabranch) -> int:
     context.setJobGroup(group, "")
     ab.spark.range(1).collect()
     context.setLocalProperty("spark.jobGroup.id", None)
-    return int(max(context.statusTracker().getJobIdsForGroup(group)))
+    while not (found := context.statusTracker().getJobIdsForGroup(group)):
+        time.sleep(0.01)  # Spark notes its jobs in a thread of its own
+    return int(max(found))
 
 
 def test_nothing_changed_costs_no_spark(shop: Anabranch, outside: Outside) -> None:
@@ -464,14 +466,17 @@ def test_data_that_breaks_a_query(shop: Anabranch, outside: Outside) -> None:
     assert last(shop, "shop.big")["status"] == "COMPLETED"
     shop.sql("DELETE FROM shop.sales WHERE id = 20; INSERT INTO shop.sales VALUES (21, 'z', 8, '')")
     # the row that came and went still stands between the snapshots
-    shop.alter_stream_table("shop.ratio", refresh_mode="DIFFERENTIAL")
-    with pytest.raises(DataError, match=r"(?s)Division by zero.*SET REFRESH MODE AUTO gets over"):
-        shop.refresh("shop.ratios")
-    shop.alter_stream_table("shop.ratio", refresh_mode="AUTO")
     assert refreshed(shop, "shop.ratios")["shop.ratio"][0] == "FULL"
     assert "cannot be computed: Division by zero" in last(shop, "shop.ratio")["reason"]
     now = status(shop, "shop.ratio")
     assert (now["status"], now["consecutive_errors"], now["last_error"]) == ("ACTIVE", 0, None)
+    check(shop)
+    shop.alter_stream_table("shop.ratio", refresh_mode="DIFFERENTIAL")
+    shop.sql("INSERT INTO shop.sales VALUES (22, 'zz', 0, NULL), (23, 'z', 4, '')")
+    with pytest.raises(DataError, match="(?i)division by zero"):
+        shop.refresh("shop.ratios")
+    shop.sql("DELETE FROM shop.sales WHERE id = 22")
+    assert refreshed(shop, "shop.ratios")["shop.ratio"][0] == "DIFFERENTIAL"
     check(shop)
     with nothing_changes(shop, outside), pytest.raises(DataError, match="(?i)cast"):
         shop.create_stream_table("shop.bad", "SELECT CAST(note AS INT) AS n FROM shop.sales")

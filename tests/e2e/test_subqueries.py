@@ -41,9 +41,7 @@ def test_values_over_no_rows(pairs: Anabranch) -> None:
 
 def test_what_only_spark_reads_is_recomputed(pairs: Anabranch) -> None:
     ab = pairs
-    query = """
-        SELECT id FROM sub.a
-        WHERE EXISTS (SELECT 1 FROM (SELECT k FROM sub.b WHERE b.k = a.k) x)"""
+    query = "SELECT id, n FROM sub.a, (SELECT * FROM VALUES 1, 2 AS few(n)) x"
     ab.create_stream_table("sub.nested", query)
     change(ab)
     ab.refresh("sub.nested")

@@ -19,7 +19,7 @@ from tests.oracle.tables import TABLES
 CASES = int(os.environ.get("ANABRANCH_ORACLE_CASES", "5000"))
 CHUNK = 100
 REFUSED = 0.02  # the share of queries that may not be incremental
-SAMPLE = 1_000  # the queries that are counted for it
+SAMPLE = 500  # the queries that are counted for it
 ENOUGH = 20  # incremental queries per construct
 
 

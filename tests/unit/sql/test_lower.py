@@ -342,3 +342,10 @@ def test_order_by_all_is_by_every_column() -> None:
     assert "Top 2 by _ab_by desc, _ab_by#2 desc" in show(
         plan("SELECT k, v FROM a ORDER BY ALL DESC LIMIT 2")
     )
+
+
+def test_a_name_that_only_spark_finds_is_no_error_of_the_user() -> None:
+    seen_by_spark = tuple(Column(name, "int") for name in ("id", "hidden"))
+    found = lower("SELECT id, hidden FROM a", TABLES, {}, types, output=seen_by_spark)
+    assert found.plan is None
+    assert [each.code for each in found.obstacles] == ["UNSUPPORTED_SYNTAX"]
