@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -13,6 +14,9 @@ from anabranch.engine.scan import empty
 from anabranch.engine.types import type_text
 from anabranch.model import Columns
 from anabranch.names import quote
+
+
+T = TypeVar("T")
 
 
 class Inputs:
@@ -65,6 +69,11 @@ def run_sql(session: SparkSession, sql: str, labels: Mapping[str, str] | None = 
         found = session.sql(sql)
         _ = found.schema  # a Connect session analyses only when asked
         return found
+
+
+def view_names(tables: Iterable[T]) -> dict[T, str]:
+    """A name for each that nobody else uses: views belong to a session, threads share it."""
+    return {table: f"_ab_{uuid.uuid4().hex}" for table in tables}
 
 
 def types_of(

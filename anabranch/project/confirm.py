@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.deploy.snapshot import ObjectKey
-from anabranch.engine.query import Inputs, run_sql, types_of
+from anabranch.engine.query import Inputs, run_sql, types_of, view_names
 from anabranch.engine.scan import empty
 from anabranch.engine.types import columns_of
 from anabranch.errors import AnabranchError, UserError
@@ -142,7 +142,7 @@ class _Types:
 
     def __call__(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
         probe = Project(node, tuple(Item(f"e{at}", expr) for at, expr in enumerate(exprs)))
-        names = {name: f"_ab_t{at}" for at, name in enumerate(self.tables)}
+        names = view_names(self.tables)
 
         def name_of(scan: Scan | Given) -> str:
             assert isinstance(scan, Scan)

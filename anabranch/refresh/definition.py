@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.delta.maintenance import ByRows, Maintenance, maintenance
 from anabranch.engine.identity import HASHES, hashable
-from anabranch.engine.query import types_of
+from anabranch.engine.query import types_of, view_names
 from anabranch.engine.types import columns_of
 from anabranch.errors import NotIncremental, SchemaError, UserError
 from anabranch.lake.types import to_iceberg, to_text
@@ -124,7 +124,7 @@ def _define(
 
     def types(node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
         probe = Project(node, tuple(Item(f"e{i}", expr) for i, expr in enumerate(exprs)))
-        names = {name: f"_ab_t{i}" for i, name in enumerate(columns)}
+        names = view_names(columns)
 
         def name_of(scan: Scan | Given) -> str:
             assert isinstance(scan, Scan)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from anabranch import Anabranch
+from anabranch.refresh.definition import define
 from tests.e2e.world import bag, rows
 
 ROWS = 150_000
@@ -103,3 +105,15 @@ def test_explain_names_what_to_change_and_rebuilding_is_an_event(ab: Anabranch) 
     assert newest["kind"] == older["kind"] == "REINITIALIZED"
     assert newest["message"].endswith("; not incremental: NONDETERMINISTIC_FUNCTION")
     assert "not incremental" not in older["message"]
+
+
+def test_queries_are_understood_side_by_side(ab: Anabranch) -> None:
+    """Members of a group are refreshed in threads of one Spark session."""
+    ab.sql("CREATE TABLE s.a (k INT, v INT); CREATE TABLE s.b (k STRING, v DECIMAL(9,2))")
+    world = ab._runtime.world()
+    queries = [f"SELECT k, sum(v) + {at} AS t FROM s.{'ab'[at % 2]} GROUP BY k" for at in range(24)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda query: define(world, query), queries))
+    assert [each.obstacles for each in found] == [()] * len(queries)
+    types = [[column.type for column in each.columns] for each in found]
+    assert types == [["int", "bigint"], ["string", "decimal(20,2)"]] * 12
