@@ -15,7 +15,6 @@ from anabranch.engine.types import type_text
 from anabranch.model import Columns
 from anabranch.names import quote
 
-
 T = TypeVar("T")
 
 
