@@ -22,12 +22,6 @@ def quote(part: str) -> str:
     return "`" + part.replace("`", "``") + "`"
 
 
-def text_literal(text: str) -> str:
-    """A text as a literal of Spark SQL."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
 def shown(part: str) -> str:
     """An identifier as people read it: quoted only where it must be."""
     return part if _PLAIN.match(part) else quote(part)

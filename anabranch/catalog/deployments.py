@@ -180,7 +180,7 @@ def kept_locations(c: Connection) -> set[str]:
 def forget_undos(c: Connection) -> int:
     """Deployments that cannot be rolled back any more need not know how."""
     table = tables.deployments
-    gone = [id_ for id_, undo, whole in _promoted(c) if undo and not whole]
+    gone = [id_ for id_, _, whole in _promoted(c) if not whole]
     for id_ in gone:
         c.execute(update(table).where(table.c.id == id_).values(undo=None))
     return len(gone)

@@ -10,8 +10,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anabranch.names import text_literal
-
 _FORM = re.compile(r"file:///(?!/)|file:/(?!/)|/(?!/)")
 _EASY = re.compile(r"[A-Za-z0-9/_.=:@,-]*\Z")  # characters that a URI never encodes
 _DOUBLED = re.compile(r"(?<![:/])/{2,}")
@@ -40,7 +38,7 @@ class Paths:
         odd = {collapsed(path): path for path in self.files if collapsed(path) != path}
         if not odd:
             return found
-        pairs = ", ".join(text_literal(text) for pair in odd.items() for text in pair)
+        pairs = ", ".join(literal(text) for pair in odd.items() for text in pair)
         return f"coalesce(try_element_at(map({pairs}), {found}), {found})"
 
 
@@ -52,6 +50,12 @@ def reformed(path: str, form: str) -> str:
         bare = f"regexp_replace({path}, '^[A-Za-z0-9+.-]+:(//[^/]*)?', '')"
         return f"CASE WHEN startswith({path}, 'file:/') THEN {local} ELSE {bare} END"
     return path
+
+
+def literal(text: str) -> str:
+    """A text in Spark SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def collapsed(path: str) -> str:

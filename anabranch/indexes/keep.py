@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from anabranch.catalog.clusters import Cluster, all_clusters
 from anabranch.catalog.indexes import Index, all_indexes
@@ -29,9 +28,6 @@ from anabranch.lake.stage import Stage
 from anabranch.lake.version import TableVersion
 from anabranch.model import FIRST_HIDDEN_ID, Columns, Delta
 from anabranch.names import TableName, shown
-
-if TYPE_CHECKING:
-    pass
 
 UUID = "anabranch.index.table"  # properties of the copy: which table, and which version of it
 SNAPSHOT = "anabranch.index.snapshot"

@@ -32,7 +32,7 @@ from anabranch.refresh.fit import fit_columns, fit_readers
 from anabranch.refresh.lines import Occasion, write_lines
 from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.members import stage_part
-from anabranch.refresh.run import alike, refuse_suspended, resolve
+from anabranch.refresh.run import refuse_suspended, resolve
 from anabranch.refresh.unit import asked_for
 from anabranch.runtime import Runtime, Transaction, check_new_name
 from anabranch.sql.tables import tables_of
@@ -73,7 +73,7 @@ def create(
 ) -> None:
     """Make a stream table and, unless told not to, fill it: all in one publish."""
     refuse_in_transaction(runtime, "created")
-    there = alike(declared.name, look_now(runtime).streams)
+    there = declared.name.find_in(look_now(runtime).streams)
     if there is None:
         create_all(runtime, [declared])
     elif or_replace:
@@ -291,7 +291,7 @@ def drop(
     """Remove a stream table; with `cascade` also every stream table that reads it."""
     refuse_in_transaction(runtime, "dropped")
     seen = look_now(runtime)
-    if if_exists and alike(name, seen.streams) is None:
+    if if_exists and name.find_in(seen.streams) is None:
         return
     name = resolve(runtime, name)
 

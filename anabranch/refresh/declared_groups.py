@@ -16,7 +16,6 @@ from anabranch.graph.order import Cycle, closure, topological
 from anabranch.graph.policies import Isolation
 from anabranch.names import TableName
 from anabranch.refresh.look import Look, look_now
-from anabranch.refresh.run import alike
 from anabranch.runtime import Runtime, Transaction
 
 
@@ -71,7 +70,7 @@ def known(seen: Look, members: Sequence[TableName]) -> tuple[TableName, ...]:
     """The members as they are kept, each once."""
     found = []
     for member in members:
-        name = alike(member, seen.streams)
+        name = member.find_in(seen.streams)
         if name is None:
             raise UnknownName(
                 f"there is no stream table {member}",

@@ -83,17 +83,12 @@ def resolve(runtime: Runtime, name: TableName) -> TableName:
     """The name of a stream table as it is kept."""
     with runtime.store.reading() as c:
         known = streams.all_streams(c)
-    found = alike(name, known)
+    found = name.find_in(known)
     if found is None:
         raise UnknownName(
             f"there is no stream table {name}", name=str(name), known=[str(each) for each in known]
         )
     return found
-
-
-def alike(name: TableName, known: Collection[TableName]) -> TableName | None:
-    """The name itself, else the only one that differs in case."""
-    return name.find_in(known)
 
 
 def suspended(seen: Look, name: TableName) -> bool:

@@ -21,7 +21,6 @@ from anabranch.refresh.component.anew import Anew
 from anabranch.refresh.component.circle import defined_in_circle
 from anabranch.refresh.definition import Definition, understood
 from anabranch.refresh.look import Look, look
-from anabranch.refresh.run import alike
 from anabranch.runtime import Runtime
 from anabranch.sql.moments import Moment, pinned
 from anabranch.sql.predicates import is_beyond_spark
@@ -40,7 +39,7 @@ def verify(runtime: Runtime, name: TableName) -> dict[str, Any]:
     with runtime.store.reading() as c:
         seen = look(c, runtime.lake)
     world = World(runtime.lake, runtime.spark, seen.pointers, seen.views)
-    found = alike(name, seen.streams)
+    found = name.find_in(seen.streams)
     if found is None:
         if world.find(name) is not None:
             raise UserError(f"{name} is not a stream table", hint="only stream tables have a query")
