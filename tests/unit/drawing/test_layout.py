@@ -95,6 +95,6 @@ def test_three_hundred_tables_take_no_time() -> None:
         f"T{at}": {f"T{at - step}" for step in (20, 21, 27) if at >= step} or {"a"}
         for at in range(300)
     }
-    started = time.perf_counter()
+    started = time.process_time()
     laid(reads)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10

@@ -115,6 +115,6 @@ def read_back(lines: list[Line]) -> tuple[list[str], Counter[str]]:
 
 def test_long_chains_are_no_trouble() -> None:
     reads = {f"T{at:04}": [f"T{at - 1:04}"] if at else ["a"] for at in range(1500)}
-    started = time.perf_counter()
+    started = time.process_time()
     assert len(tree(shown(reads))) == 1501
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
