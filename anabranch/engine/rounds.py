@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from anabranch.engine.errors import translated
 from anabranch.engine.identity import cast, typed
 from anabranch.engine.merge import Identity, names, quoted
-from anabranch.engine.scan import union
+from anabranch.engine.scan import frame, union
 from anabranch.engine.types import WEIGHT
-from anabranch.model import Columns
+from anabranch.model import Columns, Reading
 
 BROADCAST_ROWS = 200_000  # up to here rows are sent whole to every task
 
@@ -24,21 +24,30 @@ def signed(df: DataFrame, columns: Columns, weight: int) -> DataFrame:
 
 def rest(stored: DataFrame, lost: DataFrame, columns: Columns, *, few: bool) -> DataFrame:
     """Stored rows (visible and hidden columns) without every copy of the lost ones."""
-    return _matched(stored, lost, columns, few, "left_anti")
-
-
-def gone(stored: DataFrame, lost: DataFrame, columns: Columns, *, few: bool) -> DataFrame:
-    """Every copy of the lost rows that is stored."""
-    return _matched(stored, lost, columns, few, "left_semi")
-
-
-def _matched(
-    stored: DataFrame, lost: DataFrame, columns: Columns, few: bool, how: str
-) -> DataFrame:
     identity = Identity(columns)
     keys = identity.of_stored(lost)
-    rows = identity.matched(identity.of_stored(stored), keys, how, broadcast=few)
+    rows = identity.matched(identity.of_stored(stored), keys, "left_anti", broadcast=few)
     return rows.select(*quoted(names(columns)))
+
+
+def present(
+    session: SparkSession,
+    reading: Reading,
+    wanted: DataFrame,
+    columns: Columns,
+    hidden: Columns,
+    *,
+    few: bool,
+) -> DataFrame:
+    """Every stored copy of the wanted rows, with its hidden columns: only those are looked up among
+    the marks of deleted rows."""
+    physical, identity = (*columns, *hidden), Identity(columns)
+    keys = identity.of_values(wanted.select(*quoted(names(columns))))
+
+    def among(rows: DataFrame) -> DataFrame:
+        return identity.matched(identity.of_stored(rows), keys, "left_semi", broadcast=few)
+
+    return frame(session, reading, physical, among=among).select(*quoted(names(physical)))
 
 
 def distinct(df: DataFrame, columns: Columns) -> DataFrame:

@@ -16,6 +16,7 @@ from anabranch import Anabranch
 from anabranch.engine.session import Spark
 from anabranch.errors import NotConverged, NotIncremental, Refused, UserError
 from anabranch.lake import steps
+from anabranch.refresh.component import bench
 from tests.e2e.graphs import overdue, ticked
 from tests.e2e.world import Outside, bag, nothing_changes, refused, rows
 from tests.oracle.circle import closure_of
@@ -233,8 +234,14 @@ def test_cycles_are_refused_unless_they_are_allowed(ab: Anabranch, outside: Outs
 # -- deletes, and whoever reads meanwhile ------------------------------------------------------------
 
 
-def test_random_edges_come_and_go(ab: Anabranch) -> None:
-    dice = random.Random(5)
+@pytest.mark.parametrize("large", [False, True])
+def test_random_edges_come_and_go(
+    ab: Anabranch, monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    if large:  # the ways of tables that are not small: rows are marked, and looked up among marks
+        monkeypatch.setattr(bench, "FEW_ROWS", 0)
+        ab.sql("SET anabranch.small_table_rows = 0")
+    dice = random.Random(5 + large)
     there: list[tuple[int, int | None]] = [(3, None)]
     there += [(dice.randint(1, 9), dice.randint(1, 9)) for _ in range(12)]
     edges(ab, *there)

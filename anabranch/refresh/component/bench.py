@@ -7,15 +7,15 @@ as in the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.delta.fixpoint import REMOVED, Span, Spans
 from anabranch.delta.member import Member, among_rows, without
-from anabranch.engine.merge import add_all
+from anabranch.engine.merge import add_all, names, quoted
 from anabranch.engine.query import Inputs, run_sql
-from anabranch.engine.rounds import BROADCAST_ROWS, counted, distinct, rest, signed
+from anabranch.engine.rounds import BROADCAST_ROWS, counted, distinct, present, rest, signed
 from anabranch.engine.scan import empty, frame, union
 from anabranch.engine.session import Spark
 from anabranch.engine.write import write
@@ -31,7 +31,7 @@ from anabranch.sql.render import to_sql
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-LINES = "lines"
+LINES, THERE = "lines", "there"
 FEW_ROWS = 100_000  # up to here one task writes
 
 
@@ -39,6 +39,10 @@ FEW_ROWS = 100_000  # up to here one task writes
 class Batch:
     files: tuple[str, ...]
     rows: int
+
+
+def paths(batches: Sequence[Batch]) -> tuple[str, ...]:
+    return tuple(path for batch in batches for path in batch.files)
 
 
 @dataclass
@@ -123,7 +127,7 @@ class SparkBench:
             given: Node = member.given(LINES)
             wanted = without(given, member.given(REMOVED)) if rows.lost else given
             if seeds:
-                wanted = among_rows(wanted, among_rows(member.now, given))
+                wanted = among_rows(wanted, call.there())
             batch = self.written(rows, call.run(wanted), size)
         return self.kept(rows, rows.lost, batch)
 
@@ -194,15 +198,29 @@ class SparkBench:
         stored = frame(session, reading, rows.physical)
         return rest(stored, self.physical(rows, rows.lost), rows.columns, few=few)
 
+    def there(self, rows: Rows, lines: DataFrame, span: Span, *, few: bool) -> DataFrame:
+        """Those of the lines that the member has, up to the end of a span."""
+        readings = [rows.version.reading()] if rows.base else []
+        if not self.down and (files := paths(rows.added[: span.after])):
+            readings.append(Reading(files))
+        session, columns = self.spark.session, rows.columns
+        found = [
+            present(session, reading, lines, columns, rows.hidden, few=few) for reading in readings
+        ]
+        if rows.base and rows.removed and rows.lost:
+            lost = self.physical(rows, rows.lost)
+            found[0] = rest(found[0], lost, columns, few=rows.lost_rows <= BROADCAST_ROWS)
+        chosen = [each.select(*quoted(names(columns))) for each in found]
+        return union(chosen) if chosen else empty(session, columns)
+
     def batches(self, rows: Rows, batches: list[Batch]) -> DataFrame:
-        files = tuple(path for batch in batches for path in batch.files)
+        files = paths(batches)
         if not files:
             return empty(self.spark.session, rows.columns)
         return frame(self.spark.session, Reading(files), rows.columns)
 
     def physical(self, rows: Rows, batches: list[Batch]) -> DataFrame:
-        files = tuple(path for batch in batches for path in batch.files)
-        return frame(self.spark.session, Reading(files), rows.physical)
+        return frame(self.spark.session, Reading(paths(batches)), rows.physical)
 
 
 @dataclass
@@ -257,5 +275,13 @@ class Call:
             return None
         self.given[LINES] = self.views.add(kept, LINES)
         self.hints = count <= BROADCAST_ROWS
-        there = among_rows(now, lines) if self.hints else now
-        return self.run(without(lines, there))
+        return self.run(without(lines, self.there() if self.hints else now))
+
+    def there(self) -> Given:
+        """Those of the lines that the member has."""
+        lines = self.bench.spark.session.table(self.given[LINES])
+        rows, span = self.bench.rows[self.member.name], self.spans[self.member.name]
+        self.given[THERE] = self.views.add(
+            self.bench.there(rows, lines, span, few=self.hints), THERE
+        )
+        return self.member.given(THERE)

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from anabranch.engine.merge import apply_rows
-from anabranch.engine.rounds import BROADCAST_ROWS, change, gone
+from anabranch.engine.rounds import BROADCAST_ROWS, change, present
 from anabranch.engine.scan import frame
 from anabranch.engine.write import write
 from anabranch.lake.places import same_form
 from anabranch.model import Columns, Reading, Written
 from anabranch.names import TableName
-from anabranch.refresh.component.bench import Batch, Rows
+from anabranch.refresh.component.bench import Batch, Rows, paths
 from anabranch.refresh.jobs import ROWS_PER_FILE, reader, small
 from anabranch.runtime import Runtime, Transaction
 
@@ -62,12 +62,13 @@ def stage_rows(
 def _delta(runtime: Runtime, rows: Rows) -> DataFrame:
     session = runtime.spark.session
     plus = frame(session, Reading(paths(rows.added)), rows.columns) if rows.added else None
-    stored = frame(session, rows.version.reading(), rows.physical)
+    reading = rows.version.reading()
     if not rows.base:
-        return change(plus, stored, rows.columns)
-    lost = frame(session, Reading(paths(rows.lost)), rows.physical)
+        return change(plus, frame(session, reading, rows.columns), rows.columns)
+    lost = frame(session, Reading(paths(rows.lost)), rows.columns)
     few = rows.lost_rows <= BROADCAST_ROWS
-    return change(plus, gone(stored, lost, rows.columns, few=few), rows.columns)
+    gone = present(session, reading, lost, rows.columns, rows.hidden, few=few)
+    return change(plus, gone, rows.columns)
 
 
 def added(runtime: Runtime, tx: Transaction, rows: Rows) -> tuple[str, ...]:
@@ -83,10 +84,6 @@ def added(runtime: Runtime, tx: Transaction, rows: Rows) -> tuple[str, ...]:
         written = write(whole, rows.directory, columns)
     discard(tx, rows, rows.added)
     return written.add
-
-
-def paths(batches: list[Batch]) -> tuple[str, ...]:
-    return tuple(path for batch in batches for path in batch.files)
 
 
 def discard(tx: Transaction, rows: Rows, batches: list[Batch]) -> None:
