@@ -58,7 +58,7 @@ def main(rows: Sequence[int] = (1_000_000, 10_000_000)) -> None:
         with tempfile.TemporaryDirectory(prefix="anabranch-bench-", dir=options.dir) as home:
             ab = anabranch.connect(home, **{"spark.conf.spark.driver.memory": options.memory})
             try:
-                _fill(ab, rows, console)
+                _fill(ab, rows, options.queries, console)
                 for changed in options.changed:
                     results += _measure(ab, rows, changed, options, console)
             finally:
@@ -67,7 +67,7 @@ def main(rows: Sequence[int] = (1_000_000, 10_000_000)) -> None:
     _save(results, Path(options.out))
 
 
-def _fill(ab: Anabranch, rows: int, console: Console) -> None:
+def _fill(ab: Anabranch, rows: int, queries: Sequence[str], console: Console) -> None:
     console.print(f"[bold]{rows:,} rows[/]: filling sources and stream tables")
     spark = ab.spark
     ab.sql("CREATE TABLE bench.facts (id BIGINT, k BIGINT, g INT, amount DECIMAL(12,2))")
@@ -81,9 +81,10 @@ def _fill(ab: Anabranch, rows: int, console: Console) -> None:
     ab.append("bench.facts", facts)
     dims = spark.range(0, 100_000, 1, 1).selectExpr("id AS k", "concat('c', id % 50) AS category")
     ab.append("bench.dims", dims)
-    for name, query in QUERIES.items():
+    for name in queries:
         for mode in ("DIFFERENTIAL", "FULL"):
-            ab.create_stream_table(_table(name, mode), query, schedule=None, refresh_mode=mode)
+            table, query = _table(name, mode), QUERIES[name]
+            ab.create_stream_table(table, query, schedule=None, refresh_mode=mode)
 
 
 def _table(query: str, mode: str) -> str:
@@ -128,7 +129,7 @@ def _measure(
         _change(ab, rows, changed, seed)
         label = f"round {round_ + 1}" if round_ >= 0 else "warm-up"
         console.print(f"  {changed:.2%} {label}: change {time.perf_counter() - start:.1f} s")
-        for name in QUERIES:
+        for name in options.queries:
             for mode in ("DIFFERENTIAL", "FULL"):
                 table = _table(name, mode)
                 jobs, start = ab.spark_actions, time.perf_counter()
@@ -143,10 +144,10 @@ def _measure(
                     delta_rows[name] = latest["delta_rows"]
                     actions.setdefault(name, []).append(ab.spark_actions - jobs)
         if options.verify:
-            for name in QUERIES:
+            for name in options.queries:
                 assert ab.verify(_table(name, "DIFFERENTIAL"))["equal"], name
     found = []
-    for name in QUERIES:
+    for name in options.queries:
         full, incremental = (statistics.median(times[name, m]) for m in ("FULL", "DIFFERENTIAL"))
         found.append(
             Result(
@@ -208,7 +209,7 @@ def _save(results: list[Result], out: Path) -> None:
             next(r.ratio for r in results if (r.rows, r.changed, r.query) == (*group, query))
             for group in groups
         ]
-        for query in QUERIES
+        for query in dict.fromkeys(result.query for result in results)
     }
     labels = [f"{rows / 1e6:g} M, {changed:.2%}" for rows, changed in groups]
     (out / "refresh.svg").write_text(bars("times faster than full recompute", labels, series))
@@ -219,6 +220,7 @@ def _options(rows: Sequence[int]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rows", type=int, nargs="+", default=list(rows))
     parser.add_argument("--changed", type=float, nargs="+", default=[0.0001, 0.01, 0.1])
+    parser.add_argument("--queries", nargs="+", choices=QUERIES, default=list(QUERIES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warm-up", type=int, default=2, help="rounds that are not counted")
     parser.add_argument("--memory", default="6g", help="driver memory of Spark")
