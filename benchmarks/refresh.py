@@ -54,13 +54,13 @@ def main(rows: Sequence[int] = (1_000_000, 10_000_000)) -> None:
     options = _options(rows)
     console = Console(stderr=True)
     results: list[Result] = []
-    for rows in options.rows:
+    for size in options.rows:
         with tempfile.TemporaryDirectory(prefix="anabranch-bench-", dir=options.dir) as home:
             ab = anabranch.connect(home, **{"spark.conf.spark.driver.memory": options.memory})
             try:
-                _fill(ab, rows, options.queries, console)
+                _fill(ab, size, options.queries, console)
                 for changed in options.changed:
-                    results += _measure(ab, rows, changed, options, console)
+                    results += _measure(ab, size, changed, options, console)
             finally:
                 ab.close()
     _print(results)
