@@ -3,7 +3,7 @@
 .PHONY: help demo test test-all lint format docs bench bench-large bench-tpch clean runtime dev postgres
 
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 SCALE ?= 1
 export PYTHON
 

@@ -7,13 +7,37 @@ from collections.abc import Iterator
 import pytest
 
 from anabranch.engine.session import Spark, expect_little
+from tests.quick import GIVEN, QUICK
 
 expect_little()  # subprocesses inherit it
+
+LONG = ("oracle/test_delta_duckdb", "e2e/test_traps", "tpch", "oracle", "e2e", "faults", "contract")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest comes first, so that all workers end at about the same time."""
+    items.sort(key=lambda item: place(item.nodeid.removeprefix("tests/")))
+
+
+def place(path: str) -> int:
+    return next((at for at, start in enumerate(LONG) if path.startswith(start)), len(LONG))
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Spark]:
     """One Spark for the whole run; it starts when a test first asks for `spark.session`."""
-    running = Spark({"spark.master": "local[2]", "spark.conf.spark.driver.memory": "2g"})
+    running = Spark({"spark.master": "local[2]", "spark.conf.spark.driver.memory": "2g", **GIVEN})
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="module")
+def as_users_run_it(spark: Spark) -> Iterator[None]:
+    """Spark with the settings that users have: it generates code."""
+    conf = spark.session.conf
+    for name in QUICK:
+        conf.unset(name)
+    assert conf.get("spark.sql.codegen.wholeStage") == "true"
+    yield
+    for name, value in QUICK.items():
+        conf.set(name, value)

@@ -65,6 +65,15 @@ POOL = "spark.scheduler.pool"
 SMALL_ROWS = 1_000_000  # up to here planning again between stages costs more than it saves
 ROWS_PER_TASK = 100_000
 
+# Java's options for `expect_little`.
+LITTLE = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:ReservedCodeCacheSize=256m",  # the default of one compiler is too small for Spark
+    "-XX:+UseSerialGC",
+    "-XX:NewRatio=1",
+    "-XX:MetaspaceSize=256m",  # loading Spark's classes is no reason to collect garbage
+)
+
 
 class Spark:
     """Spark, started when `session` is first asked for.
@@ -321,7 +330,7 @@ def expect_little() -> None:
     There the JVM's second compiler takes more time than all the queries; without it the same
     queries take less than half of the processor.
     """
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(LITTLE))
 
 
 def require_java() -> None:

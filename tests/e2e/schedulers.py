@@ -18,12 +18,14 @@ from typing import Any
 
 import anabranch
 from anabranch.scheduler import loop
+from tests.quick import GIVEN
 
 ROOT = Path(__file__).parents[2]
 SMALL = {
     "spark.master": "local[1]",
     "spark.conf.spark.driver.memory": "1g",
     "spark.conf.spark.ui.enabled": "false",
+    **GIVEN,
 }
 
 

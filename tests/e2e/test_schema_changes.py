@@ -25,18 +25,6 @@ from anabranch.refresh.members import Staging
 from tests.e2e.world import Outside, bag, refused, rows
 
 
-@pytest.fixture(scope="module", autouse=True)
-def interpreted(spark: Spark) -> Iterator[None]:
-    """Compiling code for queries that run once over five rows takes longer than running them."""
-    conf = spark.session.conf
-    ways = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    for name, value in ways.items():
-        conf.set(name, value)
-    yield
-    for name in ways:
-        conf.unset(name)
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("changes")

@@ -30,6 +30,8 @@ from anabranch.errors import (
 )
 from tests.e2e.world import Outside, bag, nothing_changes, refused, rows
 
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
+
 
 @pytest.fixture
 def shop(ab: Anabranch) -> Anabranch:

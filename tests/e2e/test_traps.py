@@ -17,27 +17,18 @@ from anabranch.world import World
 from tests.e2e.traps import Trap, Window, cases, exists, index, load, names
 from tests.e2e.world import Bag, Outside, bag, refused, rows
 
-# Compiling code for queries that run once over ten rows takes longer than running them, and so
-# does following a circle for a hundred rounds.
-QUICK = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.lightweightPlanChangeValidation": "false",
-    "spark.sql.cteRecursionLevelLimit": "6",
-}
+ROUNDS = "spark.sql.cteRecursionLevelLimit"
 
 
 @pytest.fixture
-def quick(spark: Spark) -> Iterator[None]:
-    conf = spark.session.conf
-    for name, value in QUICK.items():
-        conf.set(name, value)
+def few_rounds(spark: Spark) -> Iterator[None]:
+    """A recursion over a circle ends after few rounds."""
+    spark.session.conf.set(ROUNDS, "6")
     yield
-    for name in QUICK:
-        conf.unset(name)
+    spark.session.conf.unset(ROUNDS)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize("name", names())
 def test_trap(ab: Anabranch, outside: Outside, name: str) -> None:
     trap = load(name)
@@ -96,7 +87,7 @@ def test_every_known_trap_is_set() -> None:
 
 
 @pytest.fixture
-def moving(ab: Anabranch, quick: None) -> Anabranch:
+def moving(ab: Anabranch) -> Anabranch:
     """A table with an extremum and a sum that are kept, and what reads them."""
     ab.sql("CREATE TABLE t (id INT, g STRING, x INT)")
     ab.sql("INSERT INTO t VALUES (1, 'a', 5), (2, 'a', 3), (3, 'b', 1)")

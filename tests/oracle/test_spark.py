@@ -33,6 +33,7 @@ SEEDS = [number * 1_000 for number in range(max(QUERIES // BATCH, 2))]
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("as_users_run_it")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_incremental_equals_recompute(spark: Spark, tmp_path: Path, seed: int) -> None:
     small = SMALL_TABLE_ROWS[seed // 1_000 % 2]
