@@ -1,8 +1,9 @@
 """Δ(R ⋈ S ⋈ T) = ΔR ⋈ S₁ ⋈ T₁  +  R₀ ⋈ ΔS ⋈ T₁  +  R₀ ⋈ S₀ ⋈ ΔT
 
 Each term starts from its delta and goes on to inputs that a condition connects with what it has,
-equalities first, so that no step is larger than it must be.  Of an input that is an aggregate only
-the groups that the delta meets are computed.
+equalities first, so that no step is larger than it must be.  What few inputs have in common tells more
+than what many share: an order's key more than a nation's, which customers and suppliers have too.  Of
+an input that is an aggregate only the groups that the delta meets are computed.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ from anabranch.plan.nodes import (
     Version,
 )
 from anabranch.plan.push_keys import semi
+from anabranch.plan.rewrites import filter_below_join
+
+Sharing = dict[Expr, int]
 
 
 def join(node: Join, changed: Changed, delta: Rule) -> Node | None:
-    terms: list[Node] = []
+    node, terms = filter_below_join(node), list[Node]()
     for position, part in enumerate(node.parts):
         change = delta(part, changed)
         if change is None:
@@ -43,9 +47,10 @@ def join(node: Join, changed: Changed, delta: Rule) -> Node | None:
 def _term(node: Join, change: Node, others: Sequence[Node]) -> Node:
     """One term, left-deep: what has been joined so far is the small side of the next join."""
     waiting = list(conjuncts(node.condition))
+    sharing = _sharing(waiting)
     left, rest = change, list(others)
     while rest:
-        following = _next(left, rest, waiting)
+        following = _next(left, rest, waiting, sharing)
         rest.remove(following)
         have = {*left.columns, *following.columns}
         ready = [expr for expr in waiting if expr.columns <= have]
@@ -57,18 +62,39 @@ def _term(node: Join, change: Node, others: Sequence[Node]) -> Node:
     return Project(left, tuple(Item(name, column(name)) for name in names))
 
 
-def _next(left: Node, rest: Sequence[Node], waiting: Sequence[Expr]) -> Node:
-    return max(rest, key=lambda part: _connection(left, part, waiting))  # the first of the best
+def _next(left: Node, rest: Sequence[Node], waiting: Sequence[Expr], sharing: Sharing) -> Node:
+    def connection(part: Node) -> tuple[int, int]:
+        return _connection(left, part, waiting, sharing)
+
+    return max(rest, key=connection)  # the first of the best
 
 
-def _connection(left: Node, right: Node, waiting: Sequence[Expr]) -> int:
-    """2: an equality joins the two; 1: some condition does; 0: only all combinations would."""
-    best = 0
+def _connection(
+    left: Node, right: Node, waiting: Sequence[Expr], sharing: Sharing
+) -> tuple[int, int]:
+    """2: an equality joins the two, and how few share it; 1: some condition does; 0: only all
+    combinations would."""
+    best = (0, 0)
     for expr in waiting:
         mine, theirs = expr.columns & {*left.columns}, expr.columns & {*right.columns}
         if mine and theirs and mine | theirs == expr.columns:
-            best = max(best, 2 if _is_equality(expr, left, right) else 1)
+            equal = _is_equality(expr, left, right)
+            best = max(best, (2, -sharing.get(expr, 0)) if equal else (1, 0))
     return best
+
+
+def _sharing(conditions: Sequence[Expr]) -> Sharing:
+    """For each equality of columns, how many columns must be equal then."""
+    equal: dict[str, set[str]] = {}
+    for expr in conditions:
+        if isinstance(expr.tree, (exp.EQ, exp.NullSafeEQ)) and len(expr.columns) == 2:
+            one: set[str] = set().union(*(equal.get(name, {name}) for name in expr.columns))
+            equal |= dict.fromkeys(one, one)
+    return {
+        expr: max(len(equal.get(name, ())) for name in expr.columns)
+        for expr in conditions
+        if expr.columns
+    }
 
 
 def _groups_met(left: Node, right: Node, conditions: Sequence[Expr]) -> Node:

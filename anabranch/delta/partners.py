@@ -3,7 +3,7 @@
 ΔQ = Q(ΔL, R₁) + Q(L₀ ⋉ ΔR, R₁) − Q(L₀ ⋉ ΔR, R₀)
 
 Q is linear in L; a change of R touches the left rows that it is, or was, a partner of.  Where the
-condition has equalities, R is read for the keys in question only.
+condition has equalities, R is read for the keys of the left rows in question only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from anabranch.delta.rule import Changed, Rule, at, weighted
-from anabranch.delta.touched import among, keys_of
+from anabranch.delta.touched import among, keys_of, touched
 from anabranch.plan.equalities import Equality, equalities
 from anabranch.plan.exprs import Expr, binary, column, literal
 from anabranch.plan.nodes import (
@@ -31,6 +31,8 @@ from anabranch.plan.nodes import (
     UnionAll,
     Version,
 )
+from anabranch.plan.nulls import without_nulls
+from anabranch.plan.walk import walk
 
 
 def outer(node: Outer, changed: Changed, delta: Rule) -> Node | None:
@@ -44,7 +46,10 @@ def partners(node: Outer | Match, changed: Changed, delta: Rule) -> Node | None:
     if left is not None:
         terms.append(_of_left(node, left, pairs, changed))
     if right is not None:
-        terms += _of_right(node, right, pairs, changed)
+        keys = (
+            touched(node.right, [pair.right for pair in pairs], changed, delta) if pairs else None
+        )
+        terms += _of_right(node, right, keys, pairs, changed)
     return UnionAll(tuple(terms)) if len(terms) > 1 else next(iter(terms), None)
 
 
@@ -54,25 +59,29 @@ def _of_left(
     """Q(ΔL, R₁)"""
     after = at(node.right, Version.AFTER, changed)
     if pairs:
-        keys = keys_of(change, [pair.left for pair in pairs])
+        keys = _met(keys_of(change, [pair.left for pair in pairs]), pairs)
         after = among(after, [pair.right for pair in pairs], keys)
     judged = replace(node, left=change, right=after)
     return Project(judged, tuple(Item(name, column(name)) for name in (*node.columns, WEIGHT)))
 
 
 def _of_right(
-    node: Outer | Match, change: Node, pairs: tuple[Equality, ...], changed: Changed
+    node: Outer | Match,
+    change: Node,
+    keys: Node | None,
+    pairs: tuple[Equality, ...],
+    changed: Changed,
 ) -> list[Node]:
     """Q(L₀ ⋉ ΔR, R₁) − Q(L₀ ⋉ ΔR, R₀)"""
     left = at(node.left, Version.BEFORE, changed)
     after = at(node.right, Version.AFTER, changed)
     before = at(node.right, Version.BEFORE, changed)
-    if pairs:
-        keys = keys_of(change, [pair.right for pair in pairs])
-        left = among(left, [pair.left for pair in pairs], keys)
-        after, before = (
-            among(state, [pair.right for pair in pairs], keys) for state in (after, before)
-        )
+    if keys is not None:
+        lefts, rights = [pair.left for pair in pairs], [pair.right for pair in pairs]
+        left = among(left, lefts, keys)
+        if not _is_nested(node.right):
+            keys = _met(keys_of(left, lefts), pairs)
+        after, before = (among(state, rights, keys) for state in (after, before))
     elif node.condition is not None:
         left = Match(left, _without_weight(change), node.condition, Partner.WANTED)
     elif isinstance(node, Match):
@@ -81,6 +90,17 @@ def _of_right(
         weighted(replace(node, left=left, right=after), 1),
         weighted(replace(node, left=left, right=before), -1),
     ]
+
+
+def _is_nested(node: Node) -> bool:
+    """Whether it asks again for partners: the left rows would be computed for each of them."""
+    return any(isinstance(part, (Outer, Match)) for part in walk(node))
+
+
+def _met(keys: Node, pairs: tuple[Equality, ...]) -> Node:
+    """The keys that can have a partner."""
+    named = zip(keys.columns, pairs, strict=True)
+    return without_nulls(keys, [name for name, pair in named if not pair.null_safe])
 
 
 def _without_weight(change: Node) -> Node:

@@ -34,6 +34,12 @@ class SparkText(Spark):
         return tokens
 
 
+class Written(exp.Expression):
+    """A leaf of a tree: SQL that has been written already."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
 class Verbatim(SparkText):
     """Spark's SQL, read without giving functions another name or shape.
 
@@ -58,7 +64,7 @@ class Verbatim(SparkText):
             kind: write
             for kind, write in SparkGenerator.TRANSFORMS.items()
             if kind is not exp.Select
-        }
+        } | {Written: lambda self, leaf: leaf.this}
 
 
 try:

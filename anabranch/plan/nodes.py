@@ -3,6 +3,7 @@
 Scan · OneRow · Given · Again                            leaves
 Filter · Project · Aggregate · Windows · Top · Generate  one input
 Outer · Match · Semi                                     two inputs: the second completes or judges
+Look                                                     one input, and any number of keys
 Join · UnionAll                                          many inputs
 Recursive                                                a first relation, and a step that repeats
 
@@ -37,8 +38,8 @@ _Node = TypeVar("_Node", bound="Node")
 
 
 def remembered(kind: type[_Node]) -> type[_Node]:
-    """Plans share parts, and are keys of many tables: a node computes its hash once, and looks at its
-    parts only when another node might be equal."""
+    """Plans share parts, and are keys of many tables: a node computes its hash once, looks at its
+    parts only when another node might be equal, and remembers a node that was."""
     compute, compare = kind.__hash__, kind.__eq__
 
     def known(self: _Node) -> int:
@@ -52,11 +53,25 @@ def remembered(kind: type[_Node]) -> type[_Node]:
             return True
         if type(self) is not type(other) or hash(self) != hash(other):
             return False
-        return bool(compare(self, other))
+        one, two = _first(self), _first(other)
+        if one is two:
+            return True
+        if not compare(self, other):
+            return False
+        first, later = sorted((one, two), key=id)  # two threads must not point at each other's node
+        later.__dict__["_equal"] = first
+        return True
 
     kind.__hash__ = known  # type: ignore[assignment, method-assign]
     kind.__eq__ = same  # type: ignore[assignment, method-assign]
     return kind
+
+
+def _first(node: object) -> object:
+    """The node that stands for all that were found equal to it."""
+    while (equal := node.__dict__.get("_equal")) is not None:
+        node = equal
+    return node
 
 
 class Node:
@@ -441,17 +456,20 @@ class Recursive(Node):
         return replace(self, seed=inputs[0], step=inputs[1])
 
 
+On = tuple[tuple[Expr, str], ...]  # pairs an expression over an input with a column of its keys
+
+
 @remembered
 @dataclass(frozen=True)
 class Semi(Node):
     """The rows of the input whose values are among the keys; NULL matches NULL.
 
-    `on` pairs an expression over the input with a column of the keys.  `broadcast`: few keys.
+    `broadcast`: few keys.
     """
 
     input: Node
     keys: Node
-    on: tuple[tuple[Expr, str], ...]
+    on: On
     broadcast: bool = True
 
     def __post_init__(self) -> None:
@@ -471,6 +489,38 @@ class Semi(Node):
 
     def with_inputs(self, inputs: Sequence[Node]) -> Node:
         return replace(self, input=inputs[0], keys=inputs[1])
+
+
+@remembered
+@dataclass(frozen=True)
+class Look(Node):
+    """Of the rows whose values are among some of the keys, all; of the others, any.
+
+    Whoever reads it asks for the keys again, so that looks at one table can be one.
+    """
+
+    input: Node
+    by: tuple[tuple[Node, On], ...]
+
+    def __post_init__(self) -> None:
+        if not self.by or not all(on for _, on in self.by):
+            raise InternalError("a look needs something to compare")
+        for keys, on in self.by:
+            for expr, key in on:
+                _known(expr, self.input)
+                _known(column(key), keys)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.input.columns
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input, *(keys for keys, _ in self.by))
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        first, *keys = inputs
+        return Look(first, tuple(zip(keys, (on for _, on in self.by), strict=True)))
 
 
 def same_columns(node: Node) -> tuple[Item, ...]:

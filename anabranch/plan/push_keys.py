@@ -20,6 +20,7 @@ from anabranch.plan.nodes import (
     Join,
     Match,
     Node,
+    On,
     Outer,
     Project,
     Semi,
@@ -27,8 +28,6 @@ from anabranch.plan.nodes import (
     UnionAll,
     Windows,
 )
-
-On = tuple[tuple[Expr, str], ...]
 
 
 @lru_cache(maxsize=10_000)

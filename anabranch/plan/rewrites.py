@@ -102,6 +102,17 @@ def simplify(plan: Node) -> Node:
             return transform(prune(plan), merge_projects)
 
 
+def filter_below_join(node: Join) -> Join:
+    """R ⋈_c S = σ_c(R) ⋈ S where c looks only at R: for those who ask R for its keys"""
+    parts, waiting = list(node.parts), list(conjuncts(node.condition))
+    for at, part in enumerate(parts):
+        own = [expr for expr in waiting if expr.columns and expr.columns <= {*part.columns}]
+        if own:
+            waiting = [expr for expr in waiting if expr not in own]
+            parts[at] = _filter_rules(_filter(part, own))
+    return Join(tuple(parts), conjunction(waiting), node.broadcast)
+
+
 def _filter(node: Node, parts: list[Expr] | tuple[Expr, ...]) -> Node:
     condition = conjunction(parts)
     return node if condition is None else Filter(node, condition)

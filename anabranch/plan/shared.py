@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from anabranch.plan.nodes import (
     Again,
     Aggregate,
     Given,
     Join,
+    Look,
     Match,
     Node,
     Outer,
@@ -28,8 +29,8 @@ _WORK = (*_RELATIONS[1:], Join, Semi)
 
 
 def shared(root: Node, known: Collection[Node] = ()) -> list[Node]:
-    """Nodes worth a name of their own, inner ones first: used more than once, and more than a
-    renamed scan.  What lies below a `known` node is not looked at."""
+    """Nodes worth a name of their own, inner ones first: looks, and what is used more than once and
+    more than a renamed scan.  What lies below a `known` node is not looked at."""
     counts: Counter[Node] = Counter()
     order: list[Node] = []
 
@@ -41,18 +42,44 @@ def shared(root: Node, known: Collection[Node] = ()) -> list[Node]:
             order.append(node)
 
     visit(root)
-    return [node for node in order if counts[node] > 1 and _is_work(node)]
+    return [
+        node for node in order if isinstance(node, Look) or (counts[node] > 1 and _is_work(node))
+    ]
 
 
 def _is_work(node: Node) -> bool:
     return isinstance(node, _RELATIONS) and any(isinstance(part, _WORK) for part in walk(node))
 
 
-def worth_keeping(node: Node) -> bool:
+def worth_keeping(node: Node, known: Collection[Node] = ()) -> bool:
     """Whether to compute a shared part once and keep its rows: it is as small as the change that it
-    comes from, and it takes reading more than changes to compute it."""
-    parts = list(walk(node))
-    scans = [part for part in parts if isinstance(part, Scan)]
-    changes = [scan for scan in scans if scan.version is Version.DELTA]
-    bound = any(isinstance(part, (Given, Again)) for part in parts)
-    return bool(changes) and not bound and len(scans) > len(changes)
+    comes from, and it takes reading more than changes, or joining what is `known`, to compute it."""
+    if isinstance(node, Look):
+        return True
+    parts = list(_above(node, known))
+    if any(isinstance(part, (Given, Again)) for part in parts):
+        return False
+    versions = {part.version for part in parts if isinstance(part, Scan)}
+    kept = any(isinstance(part, Look) or part in known for part in parts)
+    if versions - {Version.DELTA}:
+        return kept or Version.DELTA in versions
+    return kept and any(map(_is_heavy, parts))
+
+
+def _is_heavy(node: Node) -> bool:
+    if isinstance(node, Aggregate):
+        return bool(node.calls)
+    return isinstance(node, (Join, Outer, Match, Windows, Top))
+
+
+def _above(node: Node, known: Collection[Node]) -> Iterator[Node]:
+    """The node and what is below it, down to looks and what is known."""
+    seen: set[int] = set()
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        if id(found) not in seen:
+            seen.add(id(found))
+            yield found
+            stops = isinstance(found, Look) or found in known
+            waiting += () if stops else found.inputs

@@ -11,8 +11,10 @@ from anabranch.plan.nodes import (
     Given,
     Item,
     Join,
+    Look,
     Match,
     Node,
+    On,
     OneRow,
     Order,
     Outer,
@@ -59,8 +61,9 @@ def line_of(node: Node) -> str:
         case UnionAll():
             return "UnionAll"
         case Semi():
-            pairs = " and ".join(f"{expr} is {key}" for expr, key in node.on)
-            return f"Semi where {pairs}"
+            return f"Semi where {_among(node.on)}"
+        case Look():
+            return f"Look where {' or '.join(_among(on) for _, on in node.by)}"
         case Outer():
             return f"{'Full' if node.full else 'Left'} join{_on(node.condition)}"
         case Match():
@@ -78,6 +81,10 @@ def line_of(node: Node) -> str:
             outer = "outer " if node.outer else ""
             return f"Generate {outer}{node.generator} as {', '.join(node.names)}"
     return type(node).__name__
+
+
+def _among(on: On) -> str:
+    return " and ".join(f"{expr} is {key}" for expr, key in on)
 
 
 def _on(condition: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from anabranch.catalog.streams import StreamTable
@@ -16,6 +17,7 @@ from anabranch.engine.write import write
 from anabranch.lake.version import TableVersion
 from anabranch.model import Action, Columns, Delta, Reading, RefreshMode
 from anabranch.names import TableName
+from anabranch.plan.looks import Large, Larges, looks
 from anabranch.plan.nodes import Given, Join, Node, Scan, Version
 from anabranch.plan.shared import shared, worth_keeping
 from anabranch.plan.walk import walk
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 BROADCAST_ROWS = 500_000  # up to here a delta is sent whole to every task
 ROWS_PER_FILE = 1_000_000
 ONE_TASK_ROWS = 200_000  # up to here a single task recomputes a table fastest
+LOOK_ROWS = 500_000  # from here on reading a table twice costs more than keeping rows of it
+_PLAIN = ("boolean", "tinyint", "smallint", "int", "bigint", "string", "date", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -49,9 +53,27 @@ class Sources:
     def rows(self) -> int:
         return sum(version.rows for version in self.versions.values())
 
+    @cached_property
+    def larges(self) -> Larges:
+        """The tables that are worth a look: none if there are too many keys to send to every task."""
+        if self.delta_rows > BROADCAST_ROWS:
+            return {}
+        return {
+            name: Large(version.rows, plain(version.columns))
+            for name, version in self.versions.items()
+            if version.rows >= LOOK_ROWS
+        }
+
     @property
     def insert_only(self) -> bool:
         return not any(delta.minus for delta in self.deltas.values())
+
+
+def plain(columns: Columns) -> frozenset[str]:
+    """Columns of which equal values are the same bits: 0.0 equals -0.0, and a map equals nothing."""
+    return frozenset(
+        each.name for each in columns if each.type in _PLAIN or each.type.startswith("decimal")
+    )
 
 
 @dataclass
@@ -67,6 +89,7 @@ class Scans:
 
     def run(self, node: Node, given: DataFrame | None = None) -> DataFrame:
         """The frame of a plan; `given` is bound to its Given relation."""
+        node = looks(node, self.sources.larges)
 
         def name_of(leaf: Scan | Given) -> str:
             if isinstance(leaf, Given):
@@ -74,8 +97,10 @@ class Scans:
                 return self.inputs.add(given, leaf.name)
             return self.view(leaf)
 
-        for part in filter(worth_keeping, shared(node, self.parts)):
-            self.parts[part] = self.inputs.keep(self.frame(part, name_of), "a part of the change")
+        for part in shared(node, self.parts):
+            if worth_keeping(part, self.parts):
+                kept = self.inputs.keep(self.frame(part, name_of), "a part of the change")
+                self.parts[part] = kept
         return self.frame(node, name_of)
 
     def frame(self, node: Node, name_of: NameOf) -> DataFrame:

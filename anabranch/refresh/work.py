@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from anabranch.delta.maintenance import ByGroups, ByRows, Combine, Maintenance
+from anabranch.plan.looks import looks
 from anabranch.plan.nodes import Given, Node, Scan, Version
 from anabranch.plan.walk import walk
 from anabranch.refresh.cost import Work
@@ -53,12 +54,21 @@ ROWS_PER_SCAN = 50_000  # planning and starting a scan takes as long as reading 
 
 
 def scanned(nodes: Iterable[Node], sources: Sources) -> int:
-    """Rows that are read of the sources; a plan of many scans costs something without any rows."""
-    scans = [leaf for node in nodes for leaf in walk(node) if isinstance(leaf, Scan)]
+    """Rows that are read of the sources; a plan of many scans costs something without any rows.
+    What is asked of a large table in several places is read in few looks."""
+    plans = list(nodes)
+    scans = [scan for plan in plans for scan in _scans(plan)]
+    few = [scan for scan in scans if scan.table not in sources.larges]
+    many = (scan for plan in plans for scan in _scans(looks(plan, sources.larges)))
+    read = [*few, *(scan for scan in many if scan.table in sources.larges)]
     rows = sum(
-        sources.versions[scan.table].rows for scan in scans if scan.version is not Version.DELTA
+        sources.versions[scan.table].rows for scan in read if scan.version is not Version.DELTA
     )
     return rows + ROWS_PER_SCAN * max(len(scans) - 1, 0)
+
+
+def _scans(plan: Node) -> list[Scan]:
+    return [leaf for leaf in walk(plan) if isinstance(leaf, Scan)]
 
 
 def _touched(kept: ByGroups) -> Given:

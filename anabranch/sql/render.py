@@ -18,7 +18,8 @@ from anabranch.plan.exprs import (
     Expr,
     Tree,
     Verbatim,
-    column_tree,
+    Written,
+    column,
     conjunction,
     conjuncts,
     identifier,
@@ -32,8 +33,10 @@ from anabranch.plan.nodes import (
     Given,
     Item,
     Join,
+    Look,
     Match,
     Node,
+    On,
     OneRow,
     Order,
     Outer,
@@ -44,10 +47,13 @@ from anabranch.plan.nodes import (
     Semi,
     Top,
     UnionAll,
+    Version,
     Windows,
     same_columns,
 )
+from anabranch.plan.nulls import never_null
 from anabranch.plan.shared import shared
+from anabranch.plan.walk import walk
 
 NameOf = Callable[[Scan | Given], str]
 
@@ -59,18 +65,22 @@ def to_sql(
     *,
     hints: bool = True,
     known: Mapping[Node, str] | None = None,
+    rendering: type[Rendering] | None = None,
 ) -> str:
     """`name_of` gives the view that stands for a scan or a given relation, `known` those of parts
     that are there already; `hints=False` leaves out the broadcast hints, for deltas that turn out to
-    be large."""
+    be large; `rendering` writes some parts its own way."""
     known = known or {}
     parts = frozenset(shared(node, known))
-    text = _Rendering(name_of, parts, known, hints and dialect == "spark").query(node)
+    render = rendering or Rendering
+    text = render(name_of, parts, known, hints and dialect == "spark").query(node)
     return text if dialect == "spark" else parse_one(text, dialect="spark").sql(dialect=dialect)
 
 
 @dataclass
-class _Rendering:
+class Rendering:
+    """The pieces of one statement, as Spark reads them."""
+
     name_of: NameOf
     shared: frozenset[Node]
     known: Mapping[Node, str]
@@ -131,6 +141,8 @@ class _Rendering:
                 return self.ranked(node) if node.partition else self.first_rows(node)
             case Generate():
                 return self.generated(node)
+            case Look():
+                return self.looked(node)
             case OneRow():
                 return exp.select(exp.alias_(exp.Literal.number(1), identifier("_ab_one")))
         return self.select(node, same_columns(node))
@@ -153,7 +165,7 @@ class _Rendering:
         elif not isinstance(source, OneRow):
             query.from_(self.source(source)[0], copy=False)
         condition = conjunction(conditions)
-        return query if condition is None else query.where(condition.tree.copy(), copy=False)
+        return query if condition is None else query.where(self.condition(condition), copy=False)
 
     def aggregate(self, node: Aggregate) -> exp.Select:
         """Keys that are computed get a name first: GROUP BY 5 would mean the fifth column."""
@@ -164,13 +176,12 @@ class _Rendering:
             named = tuple(Item(f"_ab_g{i}", key.expr) for i, key in enumerate(keys))
             source = Project(source, (*named, *passed))
             keys = tuple(
-                Item(key.name, Expr.of(column_tree(own.name)))
-                for key, own in zip(keys, named, strict=True)
+                Item(key.name, column(own.name)) for key, own in zip(keys, named, strict=True)
             )
         calls = tuple(Item(call.name, call.expr) for call in node.calls)
         query = self.select(source, (*keys, *calls))
         if node.calls:
-            return query.group_by(*(key.expr.tree.copy() for key in keys), copy=False)
+            return query.group_by(*(self.written(key.expr) for key in keys), copy=False)
         return query.distinct(copy=False)
 
     def join(self, query: exp.Select, node: Join) -> list[Expr]:
@@ -191,28 +202,60 @@ class _Rendering:
                     self.hint(query, alias)
             else:
                 condition = conjunction(ready)
-                on = condition.tree.copy() if condition else None
+                on = self.written(condition) if condition else None
                 query.join(source, on=on, join_type="" if on else "cross", copy=False)
         return first
 
     def semi(self, query: exp.Select, node: Semi) -> None:
-        """Keys are renamed: they may be called like a column of the input."""
-        renamed = tuple(
-            Item(f"_ab_on{i}", Expr.of(column_tree(key))) for i, (_, key) in enumerate(node.on)
-        )
-        keys, alias = self.aliased(self.select(node.keys, renamed))
-        pairs: list[Tree] = [
-            exp.NullSafeEQ(this=operand(expr.tree.copy()), expression=column_tree(item.name))
-            for (expr, _), item in zip(node.on, renamed, strict=True)
-        ]
+        keys, alias, met = self.keys(node.keys, node.on)
         query.from_(self.source(node.input)[0], copy=False)
-        query.join(keys, on=exp.and_(*pairs, copy=False), join_type="left semi", copy=False)
+        query.join(keys, on=met, join_type="left semi", copy=False)
         if node.broadcast:
             self.hint(query, alias)
 
+    def keys(self, keys: Node, on: On) -> tuple[Tree, str, Tree]:
+        """A FROM item, its alias, and the condition.  Keys are renamed: they may be called like a
+        column of the input."""
+        renamed = tuple(Item(f"_ab_on{i}", column(key)) for i, (_, key) in enumerate(on))
+        source, alias = self.aliased(self.select(self.repeated(keys), renamed))
+        pairs: list[Tree] = [
+            # joins on a plain equality are several times faster
+            (exp.EQ if never_null(keys, key) else exp.NullSafeEQ)(
+                this=self.operand(expr), expression=self.column(item.name)
+            )
+            for (expr, key), item in zip(on, renamed, strict=True)
+        ]
+        return source, alias, exp.and_(*pairs, copy=False)
+
+    def repeated(self, keys: Node) -> Node:
+        """The keys, some more than once: whether a key is among them is the same without the
+        shuffle that DISTINCT takes."""
+        if keys in self.known or (keys in self.shared and not _only_changes(keys)):
+            return keys
+        match keys:
+            case Aggregate(calls=()):
+                return Project(self.repeated(keys.input), keys.keys)
+            case Project() | Filter() | UnionAll():
+                return keys.with_inputs([self.repeated(part) for part in keys.inputs])
+        return keys
+
+    def looked(self, node: Look) -> exp.Select:
+        """One kind of keys is a semi join; several are conditions of which one must hold."""
+        if len(node.by) == 1:
+            ((keys, on),) = node.by
+            return self.select(Semi(node.input, keys, on), same_columns(node))
+        some: list[Tree] = []
+        for keys, on in node.by:
+            source, alias, met = self.keys(keys, on)
+            inner = exp.select(exp.Literal.number(1), copy=False).from_(source, copy=False)
+            self.hint(inner, alias)
+            some.append(exp.Exists(this=inner.where(met, copy=False)))
+        query = self.select(node.input, same_columns(node))
+        return query.where(exp.or_(*some, copy=False), copy=False)
+
     def pair(self, query: exp.Select, node: Outer | Match, kind: str) -> None:
         query.from_(self.source(node.left)[0], copy=False)
-        on = node.condition.tree.copy() if node.condition else exp.true()
+        on = self.written(node.condition) if node.condition else exp.true()
         query.join(self.source(node.right)[0], on=on, join_type=kind, copy=False)
 
     def marked(self, node: Match) -> exp.Select:
@@ -220,9 +263,9 @@ class _Rendering:
         inner = exp.select(exp.Literal.number(1), copy=False)
         inner = inner.from_(self.source(node.right)[0], copy=False)
         if node.condition is not None:
-            inner = inner.where(node.condition.tree.copy(), copy=False)
+            inner = inner.where(self.written(node.condition), copy=False)
         mark = exp.alias_(exp.Exists(this=inner), identifier(node.mark), copy=False)
-        query = exp.select(*(column_tree(name) for name in node.left.columns), mark, copy=False)
+        query = exp.select(*map(self.column, node.left.columns), mark, copy=False)
         return query.from_(self.source(node.left)[0], copy=False)
 
     def first_rows(self, node: Top) -> exp.Select:
@@ -241,30 +284,33 @@ class _Rendering:
         )
         number = Item("_ab_rank", Expr.of(window))
         numbered, _ = self.aliased(self.select(node.input, (*same_columns(node.input), number)))
-        rank = column_tree(number.name)
-        query = exp.select(*(column_tree(name) for name in node.columns), copy=False)
+        query = exp.select(*map(self.column, node.columns), copy=False)
         query = query.from_(numbered, copy=False)
         if node.limit is not None:
             last = exp.Literal.number(node.limit + node.offset)
-            query = query.where(exp.LTE(this=rank.copy(), expression=last), copy=False)
+            query = query.where(exp.LTE(this=self.column(number.name), expression=last), copy=False)
         if node.offset:
             skipped = exp.Literal.number(node.offset)
-            query = query.where(exp.GT(this=rank.copy(), expression=skipped), copy=False)
+            query = query.where(
+                exp.GT(this=self.column(number.name), expression=skipped), copy=False
+            )
         return query
 
     def generated(self, node: Generate) -> exp.Select:
-        query = exp.select(*(column_tree(name) for name in node.columns), copy=False)
+        query = exp.select(*map(self.column, node.columns), copy=False)
         query = query.from_(self.source(node.input)[0], copy=False)
-        view = exp.Lateral(
-            this=node.generator.tree.copy(),
+        query.append("laterals", self.lateral(node))
+        return query
+
+    def lateral(self, node: Generate) -> Tree:
+        return exp.Lateral(
+            this=Written(this=node.generator.text),
             view=True,
             outer=node.outer,
             alias=exp.TableAlias(
                 this=identifier(self.alias()), columns=[identifier(name) for name in node.names]
             ),
         )
-        query.append("laterals", view)
-        return query
 
     def source(self, node: Node) -> tuple[Tree, str]:
         """The node as a FROM item, and its alias."""
@@ -302,14 +348,36 @@ class _Rendering:
             query.set("hint", exp.Hint(expressions=[broadcast]))
 
     def item(self, item: Item) -> Tree:
+        written = self.written(item.expr)
         if item.expr.column == item.name:
-            return column_tree(item.name)
-        return exp.alias_(item.expr.tree.copy(), identifier(item.name), copy=False)
+            return written
+        return exp.Alias(this=written, alias=identifier(item.name))
 
     def named(self, names: tuple[str, ...]) -> list[Tree]:
         if not names:
             raise InternalError("a relation without columns cannot be shared")
-        return [column_tree(name) for name in names]
+        return [self.column(name) for name in names]
+
+    def written(self, expr: Expr) -> Tree:
+        return Written(this=expr.text)
+
+    def column(self, name: str) -> Tree:
+        return self.written(column(name))
+
+    def condition(self, expr: Expr) -> Tree:
+        """The expression, so that AND may follow."""
+        written = self.written(expr)
+        return exp.Paren(this=written) if isinstance(expr.tree, exp.Or) else written
+
+    def operand(self, expr: Expr) -> Tree:
+        """The expression, in parentheses unless it needs none."""
+        is_safe = operand(expr.tree) is expr.tree
+        return self.written(expr) if is_safe else exp.Paren(this=self.written(expr))
+
+
+def _only_changes(node: Node) -> bool:
+    scans = (part for part in walk(node) if isinstance(part, Scan))
+    return all(scan.version is Version.DELTA for scan in scans)
 
 
 def ordered(order: Order) -> exp.Ordered:

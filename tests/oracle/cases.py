@@ -10,7 +10,8 @@ import duckdb
 
 from tests.oracle import data
 from tests.oracle.data import Window
-from tests.oracle.kept import Kept, Obstructed, World, Wrong, duck
+from tests.oracle.duck import duck
+from tests.oracle.kept import Kept, Obstructed, World, Wrong
 from tests.oracle.queries import Drawn, draw
 
 

@@ -20,8 +20,8 @@ from anabranch.plan.exprs import column
 from anabranch.plan.monotone import not_monotone
 from anabranch.plan.nodes import WEIGHT, Aggregate, Given, Item, Node, Scan, Version
 from anabranch.sql.lower import lower
-from anabranch.sql.render import to_sql
-from tests.oracle.kept import Bag, World, duck
+from tests.oracle.duck import plan_text
+from tests.oracle.kept import Bag, World
 
 LIMIT = 200
 ROWS = "* EXCLUDE (_ab_batch)"
@@ -208,8 +208,7 @@ def _text(node: Node, members: Collection[str]) -> tuple[str, list[Scan | Given]
         moving[leaf] = None
         return f"main.{leaf.table.name}_{leaf.version.value}_seen"
 
-    text = duck(to_sql(node, view, hints=False)).replace('"main.', 'main."')
-    return text, list(moving)
+    return plan_text(node, view), list(moving)
 
 
 def _nothing(_: Counts) -> None:

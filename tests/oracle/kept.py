@@ -6,25 +6,22 @@ statements change it, and brings the stored rows up to date from the differences
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
 import duckdb
-import sqlglot
-from sqlglot import exp
-from sqlglot.dialects.duckdb import DuckDB
 
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance, Replace, maintenance
 from anabranch.model import Column, Columns
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
-from anabranch.plan.nodes import WEIGHT, Call, Given, Item, Node, Project, Scan
+from anabranch.plan.looks import Large, Larges, looks
+from anabranch.plan.nodes import WEIGHT, Call, Given, Item, Node, Project
 from anabranch.plan.rewrites import simplify
 from anabranch.sql.lower import Lowered, lower
-from anabranch.sql.render import to_sql
+from tests.oracle.duck import duck, plan_text, view_of
 
 Row = tuple[Any, ...]
 Bag = Counter[Row]
@@ -47,8 +44,9 @@ _SPARK_TYPES = {
 class World:
     """Tables as they are, as they were before the window, and the difference."""
 
-    def __init__(self, tables: Mapping[str, str]) -> None:
-        """`tables` maps a name to its column list, `id INT, k INT`."""
+    def __init__(self, tables: Mapping[str, str], large: Iterable[str] = ()) -> None:
+        """`tables` maps a name to its column list, `id INT, k INT`; the `large` are worth a look."""
+        self.large = [TableName.of(name) for name in large]
         self.db = duckdb.connect()
         self.db.execute("SET threads = 1")
         self.db.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")  # as Spark
@@ -133,7 +131,14 @@ class World:
         return self.db.execute(self.sql(node)).fetchall()
 
     def sql(self, node: Node) -> str:
-        return _sql(node)
+        return _sql(looks(node, self.larges))
+
+    @cached_property
+    def larges(self) -> Larges:
+        return {
+            name: Large(rows, frozenset(each.name for each in self.columns[name]))
+            for rows, name in enumerate(self.large)
+        }
 
     def bind(self, name: str, node: Node, rows: Sequence[Row]) -> Given:
         """Rows with the columns and types of a node, as a relation of that name."""
@@ -153,63 +158,7 @@ class World:
 @lru_cache(maxsize=64)
 def _sql(node: Node) -> str:
     """Windows that change the same tables have the same plans."""
-    return duck(to_sql(node, _view, hints=False)).replace('"main.', 'main."')
-
-
-def _view(node: Scan | Given) -> str:
-    if isinstance(node, Given):
-        return f"main.{node.name}"
-    return f"main.{node.table.name}_{node.version.value}"
-
-
-# Words of Spark that DuckDB spells or means otherwise.
-_TRANSLATED = re.compile(
-    r"\b(array|count_if|cube|explode|grouping sets|ignore|lateral|listagg|pivot|posexplode|rollup)\b",
-    re.IGNORECASE,
-)
-_SPELLED = {
-    "`": '"',
-    "<=>": "IS NOT DISTINCT FROM",
-    "LEFT SEMI JOIN": "SEMI JOIN",
-    "LEFT ANTI JOIN": "ANTI JOIN",
-}
-_WORDS = re.compile("|".join(map(re.escape, _SPELLED)))
-
-
-@lru_cache(maxsize=64)
-def duck(query: str) -> str:
-    """Spark's SQL as DuckDB's.  Most of it is the same but for a few words; sqlglot knows the rest,
-    at ten times the cost."""
-    if not _TRANSLATED.search(query):
-        return _WORDS.sub(lambda found: _SPELLED[found[0]], query)
-    tree = sqlglot.parse_one(query, read="spark")
-    return tree.transform(_as_duck, copy=False).sql(_Duck, copy=False)
-
-
-class _Duck(DuckDB):
-    NULL_ORDERING = "nulls_are_small"  # what the world sets
-
-
-def _as_duck(node: exp.Expr) -> exp.Expr:
-    if isinstance(node, exp.CountIf):  # of no rows: 0, not NULL
-        return exp.Count(this=exp.Case(ifs=[exp.If(this=node.this, true=exp.Literal.number(1))]))
-    if isinstance(node, exp.Select) and _has_grouping_sets(node):  # no rows make no total
-        some = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(0))
-        return node.having(some, copy=False)
-    if isinstance(node, exp.Lateral) and node.args.get("outer"):
-        array = node.this.this
-        some = exp.GT(this=exp.ArraySize(this=array.copy()), expression=exp.Literal.number(0))
-        nothing = exp.Array(expressions=[exp.Null()])
-        node.this.set("this", exp.Case(ifs=[exp.If(this=some, true=array.copy())], default=nothing))
-        node.set("outer", None)
-    return node
-
-
-def _has_grouping_sets(node: exp.Select) -> bool:
-    group = node.args.get("group")
-    return group is not None and any(
-        isinstance(part, (exp.Rollup, exp.Cube, exp.GroupingSets)) for part in group.expressions
-    )
+    return plan_text(node, view_of)
 
 
 def spark_type(text: str) -> str:

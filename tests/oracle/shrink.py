@@ -16,7 +16,8 @@ from sqlglot.errors import ParseError
 
 from tests.oracle.cases import Case, judge
 from tests.oracle.data import Window
-from tests.oracle.kept import World, duck
+from tests.oracle.duck import duck
+from tests.oracle.kept import World
 
 Fails = Callable[[Case], bool]
 _STEPS = 1_500  # a bound on the work

@@ -13,11 +13,13 @@ from pyspark.sql import functions as F
 import anabranch
 from anabranch import Anabranch
 from anabranch.engine.session import Spark
+from anabranch.refresh import jobs
 from benchmarks.tpch import data
 from benchmarks.tpch.changes import Window, apply
 from benchmarks.tpch.queries import queries
 
 SCALE = 0.01
+LARGE = 10_000  # rows, at this scale: orders and items are worth a look
 QUERIES = queries()
 # Orders alone, then what orders refer to, then both: the terms of a source that did not change vanish.
 WINDOWS = (
@@ -43,7 +45,11 @@ class Story:
 @pytest.fixture(scope="module")
 def story(spark: Spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     folder: Path = tmp_path_factory.mktemp("tpch")
-    with anabranch.connect(folder / "home", spark=spark.session) as ab:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        anabranch.connect(folder / "home", spark=spark.session) as ab,
+    ):
+        patch.setattr(jobs, "LOOK_ROWS", LARGE)
         data.fill(ab, data.generate(SCALE, folder / "data"))
         ab.create_stream_tables(QUERIES, refresh_mode="DIFFERENTIAL", schedule=None)
         seen = Story()
@@ -55,7 +61,7 @@ def story(spark: Spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
 
 
 def look(ab: Anabranch, seen: Story) -> None:
-    with ab.at() as world:
+    with ab.at() as world, ab._runtime.spark.tuned(1):
         for name, query in QUERIES.items():
             rows, differing = compare(world.table(name), world.sql(query))
             seen.rows.setdefault(name, []).append(rows)

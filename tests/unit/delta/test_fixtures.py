@@ -48,9 +48,9 @@ def load(path: Path) -> list[Case]:
 CASES = [(path.stem, case) for path in sorted(FIXTURES.glob("*.sql")) for case in load(path)]
 
 
-@pytest.fixture(scope="module")
-def world() -> World:
-    return World(TABLES)
+@pytest.fixture(scope="module", params=[(), TABLES], ids=["small", "large"])
+def world(request: pytest.FixtureRequest) -> World:
+    return World(TABLES, request.param)
 
 
 @pytest.mark.parametrize("noise", [False, True], ids=["plain", "noisy"])

@@ -12,6 +12,7 @@ from anabranch.plan.nodes import (
     Given,
     Item,
     Join,
+    Look,
     Node,
     Project,
     Scan,
@@ -20,7 +21,7 @@ from anabranch.plan.nodes import (
     Version,
 )
 from anabranch.plan.push_keys import semi
-from anabranch.plan.rewrites import simplify
+from anabranch.plan.rewrites import filter_below_join, simplify
 from anabranch.plan.show import show
 from anabranch.plan.walk import tables
 
@@ -50,6 +51,9 @@ BOTH = Join((AA, BB), Expr("`a.k` = `b.k`"))
         lambda: Aggregate(A, (), (Call("n", Expr("SUM(`nope`)")),)),
         lambda: Semi(A, Given("keys", ("k",)), ()),
         lambda: Semi(A, Given("keys", ("k",)), ((column("k"), "other"),)),
+        lambda: Look(A, ()),
+        lambda: Look(A, ((Given("keys", ("k",)), ()),)),
+        lambda: Look(A, ((Given("keys", ("k",)), ((column("k"), "other"),)),)),
     ],
 )
 def test_a_wrong_plan_cannot_be_built(make: object) -> None:
@@ -96,3 +100,30 @@ def test_keys_stay_above_an_aggregate_that_does_not_group_by_them() -> None:
     assert isinstance(semi(groups, Given("keys", ("g",)), ((column("n"), "g"),)), Semi)
     total = Aggregate(AA, (), (Call("n", Expr("COUNT(*)")),))
     assert isinstance(semi(total, Given("keys", ("g",)), ((Expr("1"), "g"),)), Semi)
+
+
+def doubled(depth: int) -> Node:
+    """A plan that uses each of its parts twice."""
+    plan: Node = Project(A, (Item("id", column("id")),))
+    for _ in range(depth):
+        plan = UnionAll((plan, plan))
+    return plan
+
+
+def test_equal_plans_are_compared_part_by_part_and_not_path_by_path() -> None:
+    assert doubled(60) == doubled(60)
+    assert doubled(60) != doubled(59)
+
+
+def test_conditions_of_one_input_go_below_the_join() -> None:
+    plan = Join((AA, BB), Expr("`a.k` = `b.k` AND `b.id` > 1 AND `a.id` + `b.id` = 3"))
+    assert show(filter_below_join(plan)) == "\n".join(
+        [
+            "Join on a.k = b.k AND a.id + b.id = 3",
+            "  Project id as a.id, k as a.k",
+            "    Scan default.a (id, k)",
+            "  Project id as b.id, k as b.k",
+            "    Filter id > 1",
+            "      Scan default.b (id, k)",
+        ]
+    )
