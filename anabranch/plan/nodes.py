@@ -16,11 +16,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import TypeVar
 
 from anabranch.errors import InternalError
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, column
+from anabranch.plan.remembered import remembered
 
 WEIGHT = "_ab_w"  # the signed multiplicity of a row of a delta
 
@@ -32,46 +32,6 @@ class Version(Enum):
     BEFORE = "before"
     AFTER = "after"
     DELTA = "delta"  # the rows that came and went, with their weight
-
-
-_Node = TypeVar("_Node", bound="Node")
-
-
-def remembered(kind: type[_Node]) -> type[_Node]:
-    """Plans share parts, and are keys of many tables: a node computes its hash once, looks at its
-    parts only when another node might be equal, and remembers a node that was."""
-    compute, compare = kind.__hash__, kind.__eq__
-
-    def known(self: _Node) -> int:
-        found: int | None = self.__dict__.get("_hash")
-        if found is None:
-            found = self.__dict__["_hash"] = compute(self)
-        return found
-
-    def same(self: _Node, other: object) -> bool:
-        if self is other:
-            return True
-        if type(self) is not type(other) or hash(self) != hash(other):
-            return False
-        one, two = _first(self), _first(other)
-        if one is two:
-            return True
-        if not compare(self, other):
-            return False
-        first, later = sorted((one, two), key=id)  # two threads must not point at each other's node
-        later.__dict__["_equal"] = first
-        return True
-
-    kind.__hash__ = known  # type: ignore[assignment, method-assign]
-    kind.__eq__ = same  # type: ignore[assignment, method-assign]
-    return kind
-
-
-def _first(node: object) -> object:
-    """The node that stands for all that were found equal to it."""
-    while (equal := node.__dict__.get("_equal")) is not None:
-        node = equal
-    return node
 
 
 class Node:

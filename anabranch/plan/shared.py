@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
+from functools import partial
 
 from anabranch.plan.nodes import (
     Again,
@@ -56,30 +57,22 @@ def worth_keeping(node: Node, known: Collection[Node] = ()) -> bool:
     comes from, and it takes reading more than changes, or joining what is `known`, to compute it."""
     if isinstance(node, Look):
         return True
-    parts = list(_above(node, known))
+    is_kept = partial(_is_kept, known)
+    parts = list(walk(node, until=is_kept))
     if any(isinstance(part, (Given, Again)) for part in parts):
         return False
     versions = {part.version for part in parts if isinstance(part, Scan)}
-    kept = any(isinstance(part, Look) or part in known for part in parts)
+    kept = any(map(is_kept, parts))
     if versions - {Version.DELTA}:
         return kept or Version.DELTA in versions
     return kept and any(map(_is_heavy, parts))
+
+
+def _is_kept(known: Collection[Node], node: Node) -> bool:
+    return isinstance(node, Look) or node in known
 
 
 def _is_heavy(node: Node) -> bool:
     if isinstance(node, Aggregate):
         return bool(node.calls)
     return isinstance(node, (Join, Outer, Match, Windows, Top))
-
-
-def _above(node: Node, known: Collection[Node]) -> Iterator[Node]:
-    """The node and what is below it, down to looks and what is known."""
-    seen: set[int] = set()
-    waiting = [node]
-    while waiting:
-        found = waiting.pop()
-        if id(found) not in seen:
-            seen.add(id(found))
-            yield found
-            stops = isinstance(found, Look) or found in known
-            waiting += () if stops else found.inputs

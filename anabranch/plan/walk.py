@@ -8,8 +8,11 @@ from anabranch.names import TableName
 from anabranch.plan.nodes import Node, Scan, Top, Version, Windows
 
 
-def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below it, inputs after their operator; a shared part comes once."""
+def walk(node: Node, until: Callable[[Node], bool] | None = None) -> Iterator[Node]:
+    """The node and everything below it, inputs after their operator; a shared part comes once.
+
+    What lies below a node that `until` holds for is left out.
+    """
     seen: set[int] = set()
     waiting = [node]
     while waiting:
@@ -17,7 +20,8 @@ def walk(node: Node) -> Iterator[Node]:
         if id(found) not in seen:
             seen.add(id(found))
             yield found
-            waiting += reversed(found.inputs)
+            if until is None or not until(found):
+                waiting += reversed(found.inputs)
 
 
 def transform(node: Node, rule: Callable[[Node], Node]) -> Node:
