@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -111,3 +111,44 @@ class Bound:
     column: str
     op: str  # one of = < <= > >= in null
     values: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Where the values of a column lie: in one of some ranges, both ends included.
+
+    Whole numbers; a date is its number of days since 1970.
+    """
+
+    kind: str  # integer or date
+    ranges: tuple[tuple[int, int], ...]  # in order, none touches the next
+    nulls: bool = False
+
+    def __or__(self, other: Spans) -> Spans:
+        ranges = joined((*self.ranges, *other.ranges))
+        return Spans(self.kind, ranges, self.nulls or other.nulls)
+
+    def share(self, low: int, high: int) -> float:
+        """The part of the values from `low` to `high` that lies in the ranges."""
+        common = ((max(low, start), min(high, end)) for start, end in self.ranges)
+        return sum(end - start + 1 for start, end in common if start <= end) / (high - low + 1)
+
+
+MOST_RANGES = 8
+
+
+def joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The same values in few ranges; where there are too many, the smallest gaps are closed."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(high, found[-1][1]))
+        else:
+            found.append((low, high))
+    while len(found) > MOST_RANGES:
+        at = min(range(1, len(found)), key=lambda i: found[i][0] - found[i - 1][1])
+        found[at - 1 : at + 1] = [(found[at - 1][0], found[at][1])]
+    return tuple(found)
+
+
+Box = tuple[tuple[str, Spans], ...]  # rows whose columns all lie in their spans

@@ -56,6 +56,8 @@ START = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.autoBroadcastJoinThreshold": "32MB",
+    # a refresh has some fifty generated classes: with room for 100 every refresh compiles its own anew
+    "spark.sql.codegen.cache.maxEntries": "5000",
     "spark.log.structuredLogging.enabled": "false",
     # noting the caller of every Python call for error messages costs a third of building a frame
     "spark.python.sql.dataFrameDebugging.enabled": "false",

@@ -45,6 +45,26 @@ def counts(io: FileIO, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
     }
 
 
+def ranges(io: FileIO, paths: Sequence[str], field_id: int) -> Iterator[Range | None]:
+    """Least and greatest value of a column, and whether it has NULLs, in each row group; None where
+    a file does not tell."""
+    for _, (footer, _) in _footers(io, paths):
+        at = dict(_flat_columns(footer)).get(field_id)
+        if at is None:
+            yield None
+            continue
+        for group in range(footer.num_row_groups):
+            column = footer.row_group(group).column(at)
+            stats = column.statistics if column.is_stats_set else None
+            if stats is None or not stats.has_null_count:
+                yield None
+            elif stats.has_min_max:
+                yield stats.min, stats.max, stats.null_count > 0
+            else:
+                yield (None, None, True) if stats.null_count == column.num_values else None
+
+
+Range = tuple[Any, Any, bool]
 Footer = tuple[pq.FileMetaData, int]
 
 

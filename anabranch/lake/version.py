@@ -18,14 +18,16 @@ from pyiceberg.manifest import (
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import NestedField
 
 from anabranch.errors import BaseExpired, Unsupported
 from anabranch.lake.comments import comments_of
 from anabranch.lake.manifests import Cache, is_live, live_entries, manifests
 from anabranch.lake.marks import Marks
 from anabranch.lake.prune import pruned
+from anabranch.lake.spans import reaching, share
 from anabranch.lake.types import columns_of
-from anabranch.model import FILE_PATH_ID, POSITION_ID, Bound, Column, Columns, Delta, Reading
+from anabranch.model import FILE_PATH_ID, POSITION_ID, Bound, Box, Column, Columns, Delta, Reading
 from anabranch.names import TableName
 
 HIDDEN = "anabranch.hidden"  # table property: the hidden columns of our files
@@ -176,11 +178,33 @@ class TableVersion:
             return FileState((), Marks(()))
         return _states.get(snapshot.manifest_list, lambda: self._read_state(snapshot))
 
-    def reading(self, snapshot_id: int | None = None, prune: Sequence[Bound] = ()) -> Reading:
-        """The files to read; `prune` leaves out those that cannot hold a matching row."""
+    def reading(
+        self,
+        snapshot_id: int | None = None,
+        prune: Sequence[Bound] = (),
+        within: Sequence[Box] = (),
+    ) -> Reading:
+        """The files to read, without those that cannot hold a row for which all bounds of `prune`
+        hold, or one in a box of `within`."""
         state = self.state(self.snapshot_id if snapshot_id is None else snapshot_id)
-        data = pruned(self.metadata.schema(), state.data, prune) if prune else state.data
+        data: Sequence[ManifestEntry] = state.data
+        if prune:
+            data = pruned(self.metadata.schema(), data, prune)
+        if within:
+            data = reaching(self.metadata.schema(), data, within)
         return reading_of(data, skip=state.marks)
+
+    def field(self, column: str) -> NestedField | None:
+        """A column by its name, letter by letter."""
+        return self._fields.get(column)
+
+    @cached_property
+    def _fields(self) -> dict[str, NestedField]:
+        return {field.name: field for field in self.metadata.schema().fields}
+
+    def share(self, within: Sequence[Box]) -> float:
+        """About what part of the rows lies in the boxes, as far as file statistics tell."""
+        return share(self.metadata.schema(), self.state(self.snapshot_id).data, within)
 
     def delta(
         self, since: int | None, until: int | None = None, *, by_states: bool = False

@@ -18,6 +18,7 @@ from enum import Enum
 from functools import cached_property
 
 from anabranch.errors import InternalError
+from anabranch.model import Box
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, column
 from anabranch.plan.remembered import remembered
@@ -82,11 +83,15 @@ class Call:
 @remembered
 @dataclass(frozen=True)
 class Scan(Node):
-    """The rows of a table at one version."""
+    """The rows of a table at one version.
+
+    `within`: only rows that lie in one of the boxes are of interest; of the others, any.
+    """
 
     table: TableName
     names: tuple[str, ...]
     version: Version = Version.NOW
+    within: tuple[Box, ...] = ()
 
     def __post_init__(self) -> None:
         _unique(self.columns)

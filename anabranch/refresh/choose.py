@@ -13,9 +13,9 @@ NOT_INCREMENTAL = "not incremental: "
 SMALL_ROWS = 10_000  # below this the fixed cost of a Spark job decides, and both ways cost the same
 # Leaving changes for a recompute must save this part of the time, and this much of it: a recompute
 # also replaces files that others read, and predictions are no better than that.
-WORTH_SHARE = 0.2
+WORTH_SHARE = 0.1
 TIME_PASSED = "the current time is now "  # the query is the same, what it asks for is not
-WORTH_MS = 500
+WORTH_MS = 200
 SMALL_LOSS = 2.0  # times the time in full that a refresh may take only to be measured again
 
 

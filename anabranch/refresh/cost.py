@@ -10,7 +10,7 @@ and scans its sources; a refresh from changes scans the stored rows and the sour
 Each way has its own `fixed` and `rate`, learned from history.  Refreshes with little work tell what is
 fixed; those with much work, and the difference between smaller and larger ones, tell the rate.  Both
 are medians, so that one slow run (the first of a process, while Spark compiles) moves nothing.  What
-was believed before has a vote too, three for refreshes from changes, whose first runs mislead more than
+was believed before has a vote too, two for refreshes from changes, whose first runs mislead more than
 they cost; of two votes the lower counts, so a single run is believed if it is quick.  What was not
 measured is taken to be as the constants say, or as quick as the other way if that is quicker.
 """
@@ -27,9 +27,7 @@ LITTLE = 400.0  # ms of work up to which the fixed part shows
 CLEAR_STEP = 40.0  # ms of work between two runs from which their difference shows
 LEAST_MS = 20.0
 LEAST_RATE = 0.02
-VOTES = (
-    3  # of what is believed of refreshes from changes: the first ones are slow, and none is dear
-)
+VOTES = 2  # of what is believed of refreshes from changes: the first ones are slow
 REMEMBERED = 20  # refreshes of each kind that are learned from
 
 

@@ -14,10 +14,12 @@ from anabranch.engine.merge import Stored, add_all, apply_rows, replace_all, sto
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import delta_frame, frame
 from anabranch.engine.write import write
+from anabranch.lake.spans import in_files, kind_of
 from anabranch.lake.version import TableVersion
-from anabranch.model import Action, Columns, Delta, Reading, RefreshMode
+from anabranch.model import Action, Box, Columns, Delta, Reading, RefreshMode, Spans
 from anabranch.names import TableName
 from anabranch.plan.looks import Large, Larges, looks
+from anabranch.plan.narrow import NONE, Limits, inside, narrow, spans
 from anabranch.plan.nodes import Given, Join, Node, Scan, Version
 from anabranch.plan.shared import shared, worth_keeping
 from anabranch.plan.walk import walk
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 BROADCAST_ROWS = 500_000  # up to here a delta is sent whole to every task
 ROWS_PER_FILE = 1_000_000
 ONE_TASK_ROWS = 200_000  # up to here a single task recomputes a table fastest
+WORTH_SHARE = 0.5  # more than this part of a table is read as all of it
 LOOK_ROWS = 500_000  # from here on reading a table twice costs more than keeping rows of it
 _PLAIN = ("boolean", "tinyint", "smallint", "int", "bigint", "string", "date", "timestamp")
 
@@ -68,6 +71,41 @@ class Sources:
     def insert_only(self) -> bool:
         return not any(delta.minus for delta in self.deltas.values())
 
+    def planned(self, node: Node, limits: Limits = NONE) -> Node:
+        """The plan with few looks at large tables, of which no more is read than must be."""
+        bare = narrow(node, self, limits)
+        often = {
+            scan.table for scan in walk(bare) if isinstance(scan, Scan) and self.is_large(scan)
+        }
+        larges = {table: large for table, large in self.larges.items() if table in often}
+        return narrow(looks(node, larges), self, limits) if larges else bare
+
+    def is_large(self, scan: Scan) -> bool:
+        """Whether what a scan reads is worth a look."""
+        return scan.version is not Version.DELTA and self.rows_of(scan) >= LOOK_ROWS
+
+    def rows_of(self, scan: Scan) -> int:
+        """About how many rows a scan reads."""
+        version, within = self.versions[scan.table], self.within(scan)
+        return round(version.rows * version.share(within)) if within else version.rows
+
+    def kind(self, table: TableName, column: str) -> str | None:
+        field = self.versions[table].field(column)
+        return kind_of(field) if field is not None else None
+
+    def changed(self, table: TableName, column: str) -> Spans | None:
+        version, delta = self.versions[table], self.deltas.get(table)
+        field = version.field(column)
+        if field is None or delta is None:
+            return None
+        files = [path for each in (*delta.plus, *delta.minus) for path in each.files]
+        return in_files(version.io, files, field)
+
+    def within(self, scan: Scan) -> tuple[Box, ...]:
+        """The boxes of a scan, if they leave out enough to be worth asking for each row."""
+        version = self.versions[scan.table]
+        return scan.within if scan.within and version.share(scan.within) <= WORTH_SHARE else ()
+
 
 def plain(columns: Columns) -> frozenset[str]:
     """Columns of which equal values are the same bits: 0.0 equals -0.0, and a map equals nothing."""
@@ -87,9 +125,10 @@ class Scans:
     names: dict[object, str] = field(default_factory=dict)
     parts: dict[Node, str] = field(default_factory=dict)  # computed once, though used more often
 
-    def run(self, node: Node, given: DataFrame | None = None) -> DataFrame:
-        """The frame of a plan; `given` is bound to its Given relation."""
-        node = looks(node, self.sources.larges)
+    def run(self, node: Node, given: DataFrame | None = None, limits: Limits = NONE) -> DataFrame:
+        """The frame of a plan; `given` is bound to its Given relation, `limits` are those of its
+        columns."""
+        node = self.sources.planned(node, limits)
 
         def name_of(leaf: Scan | Given) -> str:
             if isinstance(leaf, Given):
@@ -109,20 +148,21 @@ class Scans:
 
     def view(self, scan: Scan) -> str:
         now = Version.AFTER if scan.version is Version.NOW else scan.version
-        key = (scan.table, now)
+        within = self.sources.within(scan)
+        key = (scan.table, now, within)
         if key not in self.names:
-            self.names[key] = self.inputs.add(self.read(scan.table, now), str(scan.table))
+            rows = self.read(scan.table, now, within)
+            self.names[key] = self.inputs.add(rows, str(scan.table))
         return self.names[key]
 
-    def read(self, table: TableName, version: Version) -> DataFrame:
+    def read(self, table: TableName, version: Version, within: tuple[Box, ...]) -> DataFrame:
         found = self.sources.versions[table]
         if version is Version.DELTA:
             return delta_frame(self.session, self.sources.deltas[table], found.columns)
-        if version is Version.AFTER:
-            return frame(self.session, found.reading(), found.columns)
-        snapshot = self.sources.before[table]
-        reading = found.reading(snapshot) if snapshot is not None else Reading(())
-        return frame(self.session, reading, found.columns)
+        snapshot = found.snapshot_id if version is Version.AFTER else self.sources.before[table]
+        reading = found.reading(snapshot, within=within) if snapshot is not None else Reading(())
+        rows = frame(self.session, reading, found.columns)
+        return rows.filter(inside(within).text) if within else rows
 
 
 def full_job(
@@ -275,7 +315,8 @@ class Job:
         rescan: Callable[[DataFrame], DataFrame] | None = None
         if rescan_needed(self.definition, self.scans.sources):
             given = Given("keys", keys or ("_ab_any",))
-            rescan = lambda found: self.scans.run(kept.rescan(given), found)  # noqa: E731
+            limits = spans(node, self.scans.sources)
+            rescan = lambda found: self.scans.run(kept.rescan(given), found, limits)  # noqa: E731
         return combine_groups(
             self.read,
             self.scans.run(node),
@@ -292,10 +333,11 @@ class Job:
             return None
         keys = tuple(key.name for key in kept.keys)
         given = Given("keys", keys) if keys else None
+        limits = spans(node, self.scans.sources)
         return replace_groups(
             self.read,
             self.scans.run(node),
-            lambda touched: self.scans.run(kept.recompute(given), touched),
+            lambda touched: self.scans.run(kept.recompute(given), touched, limits),
             (*self.stored.columns, *self.definition.hidden),
             keys,
             rewrite=self.rewrite,

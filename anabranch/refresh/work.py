@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from anabranch.delta.maintenance import ByGroups, ByRows, Combine, Maintenance
-from anabranch.plan.looks import looks
 from anabranch.plan.nodes import Given, Node, Scan, Version
 from anabranch.plan.walk import walk
 from anabranch.refresh.cost import Work
@@ -56,14 +55,8 @@ ROWS_PER_SCAN = 50_000  # planning and starting a scan takes as long as reading 
 def scanned(nodes: Iterable[Node], sources: Sources) -> int:
     """Rows that are read of the sources; a plan of many scans costs something without any rows.
     What is asked of a large table in several places is read in few looks."""
-    plans = list(nodes)
-    scans = [scan for plan in plans for scan in _scans(plan)]
-    few = [scan for scan in scans if scan.table not in sources.larges]
-    many = (scan for plan in plans for scan in _scans(looks(plan, sources.larges)))
-    read = [*few, *(scan for scan in many if scan.table in sources.larges)]
-    rows = sum(
-        sources.versions[scan.table].rows for scan in read if scan.version is not Version.DELTA
-    )
+    scans = [scan for node in nodes for scan in _scans(sources.planned(node))]
+    rows = sum(sources.rows_of(scan) for scan in scans if scan.version is not Version.DELTA)
     return rows + ROWS_PER_SCAN * max(len(scans) - 1, 0)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,8 @@ from rich.console import Console
 import anabranch
 from anabranch.api import Anabranch
 from benchmarks.tpch import data, report
-from benchmarks.tpch.grow import ROWS, grow
+from benchmarks.tpch.changes import Window
+from benchmarks.tpch.grow import KEYS, ROWS, grow
 from benchmarks.tpch.measure import measure
 from benchmarks.tpch.meter import CONF
 from benchmarks.tpch.queries import NUMBERS, queries
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace, console: Console) -> None:
         results = measure(
             ab,
             queries(options.queries),
-            changed=options.changed,
+            windows=windows(options),
             rounds=options.rounds,
             warm_up=options.warm_up,
             mode=options.mode,
@@ -50,8 +51,15 @@ def run(options: argparse.Namespace, console: Console) -> None:
             console=console,
         )
     report.show(results)
-    conditions = {"scale": options.scale, "changed": options.changed, "rounds": options.rounds}
+    asked = ("scale", "changed", "keys", "others", "mode", "rounds", "warm_up")
+    conditions = {name: getattr(options, name) for name in asked}
     report.save(results, Path(options.out), conditions)
+
+
+def windows(options: argparse.Namespace) -> Callable[[int], Window]:
+    last_key = round(data.KEYS_PER_ORDER * data.ORDERS * options.scale)
+    keys = last_key if options.keys == "together" else 0
+    return lambda number: Window(number, options.changed, options.others, keys=keys)
 
 
 def run_grow(options: argparse.Namespace, console: Console) -> None:
@@ -97,6 +105,12 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--scale", type=float, default=1.0, help="scale factor; 1 is 1 GB")
     parser.add_argument("--changed", type=float, default=0.01, help="share of orders per round")
+    parser.add_argument(
+        "--keys", default="together", choices=KEYS, help="how the changed orders lie"
+    )
+    parser.add_argument(
+        "--others", type=float, default=0.0, help="share of customers, parts, offers, suppliers"
+    )
     parser.add_argument("--queries", type=_numbers, default=list(NUMBERS), help="such as 1,3,5")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--warm-up", type=int, default=1, help="rounds that are not counted")

@@ -44,6 +44,7 @@ class Window:
     orders: float = 0.0  # orders that come, go or change
     others: float = 0.0  # customers, parts, offers and suppliers that change
     nations: bool = False  # whether two nations swap their names
+    keys: int = 0  # the last key of the orders; then each part of a window has its keys together
 
     def __post_init__(self) -> None:
         if not 0 <= self.number * self.orders <= 1 - self.orders:
@@ -67,8 +68,12 @@ def picked(key: str, low: float, high: float) -> str:
 
 
 def of_orders(window: Window, key: str, part: tuple[float, float]) -> str:
+    """As dbgen's refresh sets do, which take and delete ranges of keys, or scattered."""
     start = window.number * window.orders
-    return picked(key, *(start + window.orders * edge for edge in part))
+    low, high = (start + window.orders * edge for edge in part)
+    if not window.keys:
+        return picked(key, low, high)
+    return f"{key} > {round(low * window.keys)} AND {key} <= {round(high * window.keys)}"
 
 
 def of_others(window: Window, key: str) -> str:
@@ -77,7 +82,7 @@ def of_others(window: Window, key: str) -> str:
 
 
 def new_orders(window: Window) -> Iterator[Change]:
-    """RF1: orders with their items, their keys scattered in the gaps between the old ones."""
+    """RF1: orders with their items, their keys in the gaps between the old ones."""
     for table, key in (("orders", "o_orderkey"), ("lineitem", "l_orderkey")):
         where = f"{of_orders(window, key, NEW)} AND {key} {ORIGINAL}"
         yield Append(table, copies(table, f"{key} + {GAP}", where))

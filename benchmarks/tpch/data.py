@@ -30,6 +30,7 @@ TABLES = {
         l_comment STRING""",
 }
 ORDERS = 1_500_000  # at scale 1; lineitem has four times as many rows
+KEYS_PER_ORDER = 4  # dbgen uses 8 keys of 32
 
 
 def generate(scale: float, folder: Path) -> dict[str, Path]:

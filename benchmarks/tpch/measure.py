@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -14,8 +14,6 @@ from anabranch.errors import NotIncremental
 from benchmarks.tpch import changes
 from benchmarks.tpch.changes import Change, Window
 from benchmarks.tpch.meter import Meter
-
-OTHERS = 0.1  # customers, parts, offers and suppliers change at a tenth of the rate of orders
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def measure(
     ab: Anabranch,
     queries: Mapping[str, str],
     *,
-    changed: float,
+    windows: Callable[[int], Window],
     rounds: int,
     warm_up: int,
     mode: str,
@@ -101,7 +99,7 @@ def measure(
     seen: dict[str, list[Refresh]] = {}
     for number in range(warm_up + rounds):
         label = f"round {number - warm_up + 1}" if number >= warm_up else "warm-up"
-        change(ab, Window(number, changed, changed * OTHERS).changes(), label, console)
+        change(ab, windows(number).changes(), label, console)
         for name in queries:
             pair = [kept(name), full(name)]
             for table in pair if number % 2 else reversed(pair):  # neither always comes first

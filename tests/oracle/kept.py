@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
 from functools import cached_property, lru_cache
 from typing import Any
 
 import duckdb
 
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance, Replace, maintenance
-from anabranch.model import Column, Columns
+from anabranch.model import Column, Columns, Spans, joined
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
 from anabranch.plan.looks import Large, Larges, looks
-from anabranch.plan.nodes import WEIGHT, Call, Given, Item, Node, Project
+from anabranch.plan.narrow import NONE, Limits, inside, narrow, spans
+from anabranch.plan.nodes import WEIGHT, Call, Filter, Given, Item, Node, Project, Scan
 from anabranch.plan.rewrites import simplify
+from anabranch.plan.walk import transform
 from anabranch.sql.lower import Lowered, lower
 from tests.oracle.duck import duck, plan_text, view_of
 
@@ -39,6 +43,7 @@ _SPARK_TYPES = {
     "BOOLEAN": "boolean",
     "DATE": "date",
 }
+_KINDS = {**dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"), "date": "date"}
 
 
 class World:
@@ -64,7 +69,7 @@ class World:
             )
         self.db.execute("SET schema = 'now'")
         self._was: dict[str, Bag] = {name: Counter() for name in tables}
-        self._moved: set[str] = set()
+        self._moved: dict[str, list[Row]] = {}
 
     @cached_property
     def columns(self) -> dict[TableName, Columns]:
@@ -92,15 +97,15 @@ class World:
         weights, for a delta is not consolidated."""
         for name in self._moved:
             self.db.execute(f"DELETE FROM main.{name}_delta")
-        self._moved = set()
+        self._moved = {}
         for name in self.names if names is None else names:
             now, was = self._bag(name), self._was[name]
             rows = [(*row, 1) for row in (now - was).elements()]
             rows += [(*row, -1) for row in (was - now).elements()]
             if rows:
-                self._moved.add(name)
                 if noise:
                     rows += [(*row, sign) for row in list(now)[:3] for sign in (1, -1)]
+                self._moved[name] = rows
                 self._insert(f"main.{name}_delta", rows)
         return frozenset(map(TableName.of, self._moved))
 
@@ -127,11 +132,33 @@ class World:
         """The user's own text, run by DuckDB."""
         return Counter(self.db.execute(duck(query)).fetchall())
 
-    def rows(self, node: Node) -> list[Row]:
-        return self.db.execute(self.sql(node)).fetchall()
+    def rows(self, node: Node, limits: Limits = NONE) -> list[Row]:
+        return self.db.execute(self.sql(node, limits)).fetchall()
 
-    def sql(self, node: Node) -> str:
-        return _sql(looks(node, self.larges))
+    def sql(self, node: Node, limits: Limits = NONE) -> str:
+        return _sql(narrow(looks(node, self.larges), self, limits))
+
+    def kind(self, table: TableName, column: str) -> str | None:
+        return self._kinds.get((table, column))
+
+    @cached_property
+    def _kinds(self) -> dict[tuple[TableName, str], str]:
+        return {
+            (table, each.name): _KINDS[each.type]
+            for table, columns in self.columns.items()
+            for each in columns
+            if each.type in _KINDS
+        }
+
+    def changed(self, table: TableName, column: str) -> Spans | None:
+        """As narrow as can be: the values themselves."""
+        kind = self.kind(table, column)
+        if kind is None:
+            return None
+        at = [each.name for each in self.columns[table]].index(column)
+        values = {row[at] for row in self._moved.get(table.name, ())}
+        numbers = (_number(value) for value in values - {None})
+        return Spans(kind, joined((each, each) for each in numbers), None in values)
 
     @cached_property
     def larges(self) -> Larges:
@@ -157,8 +184,19 @@ class World:
 
 @lru_cache(maxsize=64)
 def _sql(node: Node) -> str:
-    """Windows that change the same tables have the same plans."""
-    return plan_text(node, view_of)
+    """Windows that change the same rows have the same plans."""
+    return plan_text(transform(node, _bare), view_of)
+
+
+def _bare(node: Node) -> Node:
+    """A scan that leaves out what it may, as a condition over one that does not."""
+    if not isinstance(node, Scan) or not node.within:
+        return node
+    return Filter(replace(node, within=()), inside(node.within))
+
+
+def _number(value: Any) -> int:
+    return (value - date(1970, 1, 1)).days if isinstance(value, date) else int(value)
 
 
 def spark_type(text: str) -> str:
@@ -247,7 +285,7 @@ class Kept:
             new = dict.fromkeys(kept.full.columns) | dict(zip(key_names, key, strict=True))
             if self._merge(kept, groups.setdefault(key, new), change):
                 doubted.append(key)
-        self._rescan(kept, groups, doubted, key_names)
+        self._rescan(kept, plan, groups, doubted)
         alive = [g for g in groups.values() if g["_ab_n"] or not key_names]
         assert all(g["_ab_n"] >= 0 for g in alive)
         self._output(kept, alive)
@@ -279,18 +317,19 @@ class Kept:
         return doubt
 
     def _rescan(
-        self, kept: Combine, groups: dict[Row, dict[str, Any]], doubted: list[Row], names: list[str]
+        self, kept: Combine, change: Node, groups: dict[Row, dict[str, Any]], doubted: list[Row]
     ) -> None:
         if not doubted:
             return
-        if names:
+        if names := [key.name for key in kept.keys]:
             keys = self.world.bind("keys", kept.groups(kept.input), doubted)
+            limits = spans(change, self.world)
         else:
             self.world.db.execute("CREATE OR REPLACE TABLE main.keys AS SELECT 1 AS _ab_any")
-            keys = Given("keys", ("_ab_any",))
+            keys, limits = Given("keys", ("_ab_any",)), NONE
         plan = kept.rescan(keys)
         seen = set()
-        for row in self._dicts(plan.columns, self.world.rows(plan)):
+        for row in self._dicts(plan.columns, self.world.rows(plan, limits)):
             key = tuple(row[name] for name in names)
             seen.add(key)
             groups[key].update(row)
@@ -322,7 +361,7 @@ class Kept:
             if tuple(group[name] for name in names) not in touched_keys
         ]
         given = self.world.bind("keys", touched, keys)
-        fresh = self.world.rows(kept.recompute(given))
+        fresh = self.world.rows(kept.recompute(given), spans(touched, self.world))
         assert {tuple(g[n] for n in names) for g in self._dicts(kept.full.columns, fresh)} <= set(
             keys
         )

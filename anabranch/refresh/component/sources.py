@@ -50,7 +50,7 @@ class SourceViews:
             return self.scans.view(scan)
         key = (scan.table, scan.names)
         if key not in self.names:
-            whole = self.scans.read(scan.table, Version.DELTA)
+            whole = self.scans.read(scan.table, Version.DELTA, ())
             self.names[key] = self.scans.inputs.keep(netted(whole, scan.names), str(scan.table))
         return self.names[key]
 

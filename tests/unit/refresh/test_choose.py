@@ -104,10 +104,10 @@ def test_the_bound_that_users_set() -> None:
     [
         (2_000, 2_100, DIFFERENTIAL, DIFFERENTIAL),
         (2_000, 1_900, DIFFERENTIAL, DIFFERENTIAL),
-        (2_000, 1_600, DIFFERENTIAL, FULL),
-        (2_000, 1_400, FULL, FULL),
-        (10_000, 8_500, DIFFERENTIAL, FULL),
-        (10_000, 7_900, FULL, FULL),
+        (2_000, 1_850, DIFFERENTIAL, FULL),
+        (2_000, 1_790, FULL, FULL),
+        (10_000, 9_200, DIFFERENTIAL, FULL),
+        (10_000, 8_900, FULL, FULL),
     ],
 )
 def test_near_the_border_the_usual_way_stays(

@@ -34,7 +34,10 @@ def definition(query: str) -> Any:
 
 def sources(**deltas: Delta) -> Sources:
     """`a` has a thousand rows and `b` a hundred."""
-    versions: Any = {A: SimpleNamespace(rows=1_000), B: SimpleNamespace(rows=100)}
+    versions: Any = {
+        A: SimpleNamespace(rows=1_000, field=lambda name: None),
+        B: SimpleNamespace(rows=100),
+    }
     return Sources(versions, {}, {TableName.of(name): each for name, each in deltas.items()})
 
 

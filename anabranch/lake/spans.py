@@ -1,0 +1,99 @@
+"""Where the values of columns lie, as footers and manifests tell it: no row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from functools import partial
+from typing import Any
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, ManifestEntry
+from pyiceberg.schema import Schema
+from pyiceberg.types import DateType, IntegerType, LongType, NestedField
+
+from anabranch.lake.footers import ranges
+from anabranch.lake.manifests import Cache
+from anabranch.model import Box, Spans, joined
+
+INTEGER, DATE = "integer", "date"
+MOST_FILES = 64  # of a change; more of them are not opened
+_FIRST_DAY = date(1970, 1, 1).toordinal()
+_told: Cache[Spans | None] = Cache(4096)
+
+
+def kind_of(field: NestedField) -> str | None:
+    """The kind of spans that the values of a column can have."""
+    if isinstance(field.field_type, (IntegerType, LongType)):
+        return INTEGER
+    return DATE if isinstance(field.field_type, DateType) else None
+
+
+def in_files(io: FileIO, paths: Sequence[str], field: NestedField) -> Spans | None:
+    """Where the values of a column lie in some files; None if that takes reading them."""
+    kind = kind_of(field)
+    if kind is None or not 0 < len(paths) <= MOST_FILES:
+        return None
+    total = Spans(kind, ())
+    for path in paths:
+        found = _told.get(f"{path} {field.field_id}", partial(_in_file, io, path, field))
+        if found is None:
+            return None
+        total |= found
+    return total
+
+
+def _in_file(io: FileIO, path: str, field: NestedField) -> Spans | None:
+    found, nulls = [], False
+    try:
+        for each in ranges(io, [path], field.field_id):
+            if each is None:
+                return None
+            low, high, missing = each
+            nulls = nulls or missing
+            if low is not None and high is not None:
+                found.append((_number(low), _number(high)))
+    except (ValueError, OverflowError, TypeError):  # a day that Python has no date for
+        return None
+    return Spans(kind_of(field) or "", joined(found), nulls)
+
+
+def _number(value: Any) -> int:
+    return value.toordinal() - _FIRST_DAY if isinstance(value, date) else int(value)
+
+
+def reaching(
+    schema: Schema, files: Sequence[ManifestEntry], within: Sequence[Box]
+) -> list[ManifestEntry]:
+    """Files that may hold a row in one of the boxes."""
+    return [each for each in files if share(schema, [each], within)]
+
+
+def share(schema: Schema, files: Sequence[ManifestEntry], within: Sequence[Box]) -> float:
+    """About what part of the rows of some files lies in the boxes; 0 means none."""
+    fields = {field.name: field for field in schema.fields}
+    total = inside = 0.0
+    for each in files:
+        file = each.data_file
+        parts = (min(_share(file, fields[name], spans) for name, spans in box) for box in within)
+        total += file.record_count
+        inside += file.record_count * min(sum(parts), 1.0)
+    return inside / total if total else 0.0
+
+
+def _share(file: DataFile, field: NestedField, spans: Spans) -> float:
+    """About what part of a file's rows lies in the spans; 0 means none."""
+    if spans.nulls and (file.null_value_counts or {}).get(field.field_id) != 0:
+        return 1.0
+    low, high = (_bound(bounds, field) for bounds in (file.lower_bounds, file.upper_bounds))
+    return 1.0 if low is None or high is None else spans.share(low, high)
+
+
+def _bound(bounds: dict[int, bytes] | None, field: NestedField) -> int | None:
+    value = (bounds or {}).get(field.field_id)
+    if value is None:
+        return None
+    if len(value) == 4:  # also of a column that was widened since
+        return int(from_bytes(IntegerType(), value))
+    return int(from_bytes(LongType(), value)) if len(value) == 8 else None

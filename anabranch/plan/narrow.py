@@ -1,0 +1,344 @@
+"""Scans read only where the keys of a change can lie.
+
+    ΔR ⋈ S  =  ΔR ⋈ (S within the spans of ΔR's keys)
+
+The spans of a changed table's columns are known before anything is read.  They are carried through
+the plan to whatever is joined with it: to the rows of S that are asked for, and no others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from typing import Protocol
+
+from sqlglot import exp
+
+from anabranch.model import Box, Spans
+from anabranch.names import TableName
+from anabranch.plan.exprs import Expr, column, conjunction, conjuncts, is_null
+from anabranch.plan.nodes import (
+    Aggregate,
+    Filter,
+    Generate,
+    Given,
+    Item,
+    Join,
+    Look,
+    Match,
+    Node,
+    On,
+    Outer,
+    Partner,
+    Project,
+    Scan,
+    Semi,
+    Top,
+    UnionAll,
+    Version,
+    Windows,
+)
+
+Limits = Mapping[str, Spans]  # of a node's columns: rows outside are of no interest
+NONE: Limits = {}
+
+
+class Known(Protocol):
+    """What metadata tell of the tables."""
+
+    def kind(self, table: TableName, column: str) -> str | None:
+        """The kind of spans that a column can have."""
+
+    def changed(self, table: TableName, column: str) -> Spans | None:
+        """Where the values of a column of the changed rows lie."""
+
+
+def narrow(plan: Node, known: Known, given: Limits = NONE) -> Node:
+    """The plan, with scans that read no more than they must; `given` tells of its Given relation."""
+    return _Narrowing(known, given, _uses(plan)).visit(plan, NONE)
+
+
+def spans(plan: Node, known: Known) -> Limits:
+    """What is known of the columns of a plan."""
+    narrowing = _Narrowing(known, NONE, Counter())
+    found = {name: narrowing.values(plan, name) for name in plan.columns}
+    return {name: values for name, values in found.items() if values is not None}
+
+
+def _uses(plan: Node) -> Counter[Node]:
+    uses: Counter[Node] = Counter()
+
+    def visit(node: Node) -> None:
+        uses[node] += 1
+        if uses[node] == 1:
+            for part in node.inputs:
+                visit(part)
+
+    visit(plan)
+    return uses
+
+
+@dataclass
+class _Narrowing:
+    known: Known
+    given: Limits
+    uses: Counter[Node]
+    seen: dict[tuple[Node, str], Spans | None] = field(default_factory=dict)
+    kinds: dict[tuple[Node, str], str | None] = field(default_factory=dict)
+    done: dict[Node, Node] = field(default_factory=dict)
+
+    # Where values lie, from below
+
+    def values(self, node: Node, name: str) -> Spans | None:
+        key = (node, name)
+        if key not in self.seen:
+            self.seen[key] = self._values(node, name)
+        return self.seen[key]
+
+    def _values(self, node: Node, name: str) -> Spans | None:
+        match node:
+            case Scan(version=Version.DELTA):
+                return self.known.changed(node.table, name)
+            case Given():
+                return self.given.get(name)
+            case Project(items=items) | Aggregate(keys=items):
+                below = _renamed(items).get(name)
+                return self.values(node.inputs[0], below) if below is not None else None
+            case UnionAll():
+                return _union([self.values(part, name) for part in node.parts])
+            case Join():
+                return self.of_class(node, name)
+            case Semi():
+                return self.values(node.input, name) or self.asked(
+                    node.input, node.keys, node.on
+                ).get(name)
+            case Filter() | Windows() | Top() | Generate():
+                return self.values(node.input, name) if name in node.input.columns else None
+            case Outer(full=False) | Match():
+                return self.values(node.left, name) if name in node.left.columns else None
+        return None
+
+    def of_class(self, node: Join, name: str) -> Spans | None:
+        """The values of a column, or of one that the join makes equal to it."""
+        for each in (name, *self.equals(node).get(name, ())):
+            part = next(part for part in node.parts if each in part.columns)
+            if (found := self.values(part, each)) is not None:
+                return found
+        return None
+
+    def asked(self, node: Node, keys: Node, on: On) -> Limits:
+        """The limits of columns of a node that are compared with keys."""
+        found = {expr.column: self.values(keys, key) for expr, key in on}
+        return {
+            name: values
+            for name, values in found.items()
+            if name and values is not None and self.kind(node, name) == values.kind
+        }
+
+    def equals(self, node: Join | Outer | Match) -> dict[str, list[str]]:
+        """For each column, those that the condition makes equal to it, value by value: 1 equals
+        1.0 and '1', but what lies between two numbers is another matter with texts."""
+        kinds = {
+            name: self.kind(part, name)
+            for part in node.inputs
+            for name in part.columns
+            if node.condition is not None and name in node.condition.columns
+        }
+        equal: dict[str, list[str]] = {}
+        for part in conjuncts(node.condition):
+            if not _compares_columns(part) or len({kinds[name] for name in part.columns}) > 1:
+                continue
+            one: list[str] = []
+            for name in sorted(part.columns):
+                if kinds[name] is not None:
+                    one += [each for each in equal.get(name, [name]) if each not in one]
+            equal |= dict.fromkeys(one, one)
+        return equal
+
+    def kind(self, node: Node, name: str) -> str | None:
+        """The kind of a column's values, where it is a column of a table as it is."""
+        key = (node, name)
+        if key not in self.kinds:
+            self.kinds[key] = self._kind(node, name)
+        return self.kinds[key]
+
+    def _kind(self, node: Node, name: str) -> str | None:
+        match node:
+            case Scan():
+                return self.known.kind(node.table, name)
+            case Given():
+                return self.given[name].kind if name in self.given else None
+            case Project(items=items) | Aggregate(keys=items):
+                below = _renamed(items).get(name)
+                return self.kind(node.inputs[0], below) if below is not None else None
+            case UnionAll():
+                kinds = {self.kind(part, name) for part in node.parts}
+                return kinds.pop() if len(kinds) == 1 else None
+            case Semi() | Look():
+                return self.kind(node.input, name)
+        owner = next((part for part in node.inputs if name in part.columns), None)
+        return self.kind(owner, name) if owner is not None else None
+
+    # What is of interest, from above
+
+    def visit(self, node: Node, limits: Limits) -> Node:
+        """The node without some rows outside the limits.  A part that is used more than once is
+        computed once, so that limits of one use cannot go further."""
+        if self.uses[node] > 1 and not isinstance(node, Scan):
+            limits = NONE
+        if limits:
+            return self.narrowed(node, limits)
+        if node not in self.done:
+            self.done[node] = self.narrowed(node, NONE)
+        return self.done[node]
+
+    def narrowed(self, node: Node, limits: Limits) -> Node:
+        match node:
+            case Scan():
+                return self.within(node, [limits])
+            case Project(items=items) | Aggregate(keys=items):
+                return self.over(
+                    node,
+                    {
+                        below: limits[name]
+                        for name, below in _renamed(items).items()
+                        if name in limits
+                    },
+                )
+            case UnionAll():
+                return node.with_inputs([self.visit(part, limits) for part in node.parts])
+            case Filter() | Generate():
+                return self.over(node, limits)
+            case Windows() | Top():
+                partition = {expr.column for expr in node.partition}
+                return self.over(node, {n: s for n, s in limits.items() if n in partition})
+            case Join():
+                return self.join(node, limits)
+            case Semi():
+                asked = self.asked(node.input, node.keys, node.on)
+                return node.with_inputs(
+                    [self.visit(node.input, {**asked, **limits}), self.visit(node.keys, NONE)]
+                )
+            case Look():
+                return self.look(node)
+            case Outer(full=False) | Match():
+                return self.pair(node, limits)
+        inputs = [self.visit(part, NONE) for part in node.inputs]
+        return node.with_inputs(inputs) if inputs else node
+
+    def over(self, node: Node, limits: Limits) -> Node:
+        """An operator that passes its input's columns on, or some of them."""
+        (below,) = node.inputs
+        limits = {name: limits[name] for name in limits if name in below.columns}
+        return node.with_inputs([self.visit(below, limits)])
+
+    def join(self, node: Join, limits: Limits) -> Node:
+        equal = self.equals(node)
+        found = dict(limits)
+        for name in equal:
+            values = self.of_class(node, name) or next(
+                (limits[each] for each in (name, *equal[name]) if each in limits), None
+            )
+            if values is not None:
+                found.setdefault(name, values)
+        return node.with_inputs([self.visit(part, _of(part, found)) for part in node.parts])
+
+    def pair(self, node: Outer | Match, limits: Limits) -> Node:
+        """The partners of rows that are of interest; of rows that need a partner, those that can
+        have one."""
+        equal = self.equals(node)
+        left, right = dict(_of(node.left, limits)), dict[str, Spans]()
+        for name in equal:
+            others = equal[name]
+            if name in node.right.columns:
+                told = (
+                    self.values(node.left, n) or left.get(n)
+                    for n in others
+                    if n in node.left.columns
+                )
+                if (values := next(filter(None, told), None)) is not None:
+                    right[name] = values
+            elif isinstance(node, Match) and node.partner is Partner.WANTED:
+                told = (self.values(node.right, n) for n in others if n in node.right.columns)
+                if (values := next(filter(None, told), None)) is not None:
+                    left.setdefault(name, values)
+        return node.with_inputs([self.visit(node.left, left), self.visit(node.right, right)])
+
+    def look(self, node: Look) -> Node:
+        """Rows that are asked for by some of the keys."""
+        asked = [self.asked(node.input, keys, on) for keys, on in node.by]
+        below = node.input
+        if isinstance(below, Filter) and isinstance(below.input, Scan):
+            below = replace(below, input=self.within(below.input, asked))
+        elif isinstance(below, Scan):
+            below = self.within(below, asked)
+        keys = [self.visit(each, NONE) for each, _ in node.by]
+        return node.with_inputs([below, *keys])
+
+    def within(self, scan: Scan, wanted: Sequence[Limits]) -> Scan:
+        """Nothing is left out unless every one of those who ask has limits."""
+        if scan.version not in (Version.AFTER, Version.BEFORE):
+            return scan
+        boxes = [self.box(scan.table, limits) for limits in wanted]
+        return replace(scan, within=tuple(dict.fromkeys(boxes))) if all(boxes) else scan
+
+    def box(self, table: TableName, limits: Limits) -> Box:
+        fitting = (
+            (name, spans)
+            for name, spans in limits.items()
+            if self.known.kind(table, name) == spans.kind
+        )
+        return tuple(sorted(fitting))
+
+
+def inside(within: Sequence[Box]) -> Expr:
+    """The condition that a row lies in one of the boxes."""
+    boxes = (conjunction(_in(name, spans) for name, spans in box) for box in within)
+    return _any([box for box in boxes if box is not None])
+
+
+def _in(name: str, spans: Spans) -> Expr:
+    this = column(name)
+    between = [
+        Expr(f"{this.text} BETWEEN {_value(spans, low)} AND {_value(spans, high)}")
+        for low, high in spans.ranges
+    ]
+    return _any([*between, is_null(this)] if spans.nulls else between)
+
+
+def _any(conditions: Sequence[Expr]) -> Expr:
+    return Expr(" OR ".join(f"({each.text})" for each in conditions) or "FALSE")
+
+
+def _value(spans: Spans, number: int) -> str:
+    if spans.kind == "date":
+        return f"DATE '{date(1970, 1, 1) + timedelta(days=number)}'"
+    return str(number)
+
+
+def _renamed(items: Iterable[Item]) -> dict[str, str]:
+    """The items that pass a column on: their names, and the column's below."""
+    found = ((item.name, item.expr.column) for item in items)
+    return {name: below for name, below in found if below is not None}
+
+
+def _of(node: Node, limits: Limits) -> Limits:
+    return {name: limits[name] for name in node.columns if name in limits}
+
+
+def _union(found: Sequence[Spans | None]) -> Spans | None:
+    total: Spans | None = None
+    for each in found:
+        if each is None or (total is not None and total.kind != each.kind):
+            return None
+        total = each if total is None else total | each
+    return total
+
+
+def _compares_columns(condition: Expr) -> bool:
+    tree = condition.tree
+    if not isinstance(tree, (exp.EQ, exp.NullSafeEQ)):
+        return False
+    return isinstance(tree.this, exp.Column) and isinstance(tree.expression, exp.Column)

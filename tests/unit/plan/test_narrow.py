@@ -1,0 +1,128 @@
+"""Scans read only where the keys of a change can lie; elsewhere they read all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from anabranch.delta.maintenance import ByRows, Replace, maintenance
+from anabranch.model import Box, Spans
+from anabranch.names import TableName
+from anabranch.plan.exprs import column
+from anabranch.plan.narrow import inside, narrow, spans
+from anabranch.plan.nodes import Given, Look, Node, Scan, Version
+from anabranch.plan.walk import walk
+from tests.oracle.kept import World
+
+WORLD = World({"a": "id INT, k INT, s TEXT", "b": "id INT, k INT, d DOUBLE", "c": "id BIGINT"})
+A, B, C = (TableName.of(name) for name in "abc")
+NEAR, FAR = Spans("integer", ((10, 19),)), Spans("integer", ((900, 999),), nulls=True)
+
+
+@dataclass
+class Facts:
+    """What is known of the changed rows."""
+
+    values: dict[tuple[TableName, str], Spans] = field(default_factory=dict)
+
+    def kind(self, table: TableName, column: str) -> str | None:
+        return WORLD.kind(table, column)
+
+    def changed(self, table: TableName, column: str) -> Spans | None:
+        return self.values.get((table, column))
+
+
+def change(query: str, *changed: TableName) -> Node:
+    plan = WORLD.lower(query, {}).plan
+    assert plan is not None
+    kept = maintenance(plan)
+    assert isinstance(kept, ByRows)
+    found = kept.delta(frozenset(changed))
+    assert found is not None
+    return found
+
+
+def boxes(plan: Node) -> dict[str, tuple[Box, ...]]:
+    return {
+        f"{scan.table.name} {scan.version.value}": scan.within
+        for scan in walk(plan)
+        if isinstance(scan, Scan) and scan.version is not Version.DELTA
+    }
+
+
+CHAIN = "SELECT a.s, c.id FROM a JOIN b ON a.id = b.id JOIN c ON b.id = c.id"
+
+
+def test_a_join_reads_where_the_keys_of_the_change_lie() -> None:
+    facts = Facts({(A, "id"): NEAR})
+    only = ((("id", NEAR),),)
+    assert boxes(narrow(change(CHAIN, A), facts)) == {"b after": only, "c after": only}
+
+
+def test_a_change_of_which_nothing_is_known_narrows_nothing() -> None:
+    assert boxes(narrow(change(CHAIN, A), Facts())) == {"b after": (), "c after": ()}
+
+
+@pytest.mark.parametrize("on", ["a.s = b.id", "a.id = b.d", "a.id + 1 = b.id", "a.id < b.id"])
+def test_only_columns_of_the_same_kind_that_are_equal(on: str) -> None:
+    plan = change(f"SELECT a.s FROM a JOIN b ON {on}", A)
+    assert boxes(narrow(plan, Facts({(A, "id"): NEAR}))) == {"b after": ()}
+
+
+def test_a_number_between_two_that_compare_as_others_carries_nothing() -> None:
+    """2⁵³ + 1 as DOUBLE equals 2⁵³: what equals a DOUBLE on both sides need not be equal."""
+    query = "SELECT a.s FROM a JOIN b ON a.id = b.d JOIN c ON b.d = c.id"
+    assert boxes(narrow(change(query, A), Facts({(A, "id"): NEAR})))["c after"] == ()
+
+
+def test_partners_of_rows_that_a_change_touches() -> None:
+    query = "SELECT a.id FROM a WHERE NOT EXISTS (SELECT * FROM b WHERE b.id = a.id)"
+    facts = Facts({(A, "id"): NEAR, (B, "id"): FAR})
+    found = boxes(narrow(change(query, A, B), facts))
+    assert found and all(within and all(box for box in within) for within in found.values())
+
+
+def test_groups_that_a_change_touches() -> None:
+    plan = WORLD.lower("SELECT id, sum(k) AS n FROM a GROUP BY id HAVING sum(k) > 1", {}).plan
+    assert plan is not None
+    kept = maintenance(plan)
+    assert isinstance(kept, Replace)
+    facts = Facts({(A, "id"): FAR})
+    touched = kept.touched(frozenset({A}))
+    assert touched is not None
+    key = kept.keys[0].name
+    assert spans(touched, facts) == {key: FAR}
+    again = kept.recompute(Given("keys", (key,)))
+    assert boxes(narrow(again, facts, {key: FAR})) == {"a after": ((("id", FAR),),)}
+
+
+def test_a_look_reads_what_any_of_those_who_ask_can_want() -> None:
+    keys = Scan(A, ("id", "k"), Version.DELTA)
+    by = tuple((keys, ((column(name), name),)) for name in ("id", "k"))
+    look = Look(Scan(B, ("id", "k"), Version.AFTER), by)
+    both = narrow(look, Facts({(A, "id"): NEAR, (A, "k"): FAR}))
+    assert boxes(both) == {"b after": ((("id", NEAR),), (("k", FAR),))}
+    assert boxes(narrow(look, Facts({(A, "id"): NEAR}))) == {"b after": ()}
+
+
+def test_rows_in_one_of_the_boxes() -> None:
+    days = Spans("date", ((-1, 0), (365, 365)), nulls=True)
+    found = inside((((("id", NEAR),)), (("id", FAR), ("d", days))))
+    assert found.text == (
+        "((`id` BETWEEN 10 AND 19)) OR (((`id` BETWEEN 900 AND 999) OR (`id` IS NULL)) AND "
+        "((`d` BETWEEN CAST('1969-12-31' AS DATE) AND CAST('1970-01-01' AS DATE)) OR "
+        "(`d` BETWEEN CAST('1971-01-01' AS DATE) AND CAST('1971-01-01' AS DATE)) OR (`d` IS NULL)))"
+    )
+
+
+def test_few_ranges_that_hold_all_values() -> None:
+    assert (Spans("integer", ((1, 3),)) | Spans("integer", ((4, 9), (20, 20)))).ranges == (
+        (1, 9),
+        (20, 20),
+    )
+    many = Spans("integer", ())
+    for start in range(0, 1000, 10):
+        many |= Spans("integer", ((start * start, start * start),))
+    assert len(many.ranges) == 8
+    assert all(many.share(n * n, n * n) == 1 for n in range(0, 1000, 10))
