@@ -33,6 +33,11 @@ def _delta_plans(kept: Maintenance, sources: Changed) -> list[tuple[str, Node | 
             return plans
         case Replace():
             keys = _keys(kept) if kept.keys else None
+            if kept.first is not None:
+                return [
+                    ("first rows", kept.from_stored(sources, whole=False)),
+                    ("first rows, where too few are left", kept.recompute(None)),
+                ]
             return [
                 ("touched groups", kept.touched(sources)),
                 ("recomputed groups", kept.recompute(keys)),

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from anabranch.delta.differentiate import delta
+from anabranch.delta.first import first_rows, shown
 from anabranch.delta.rule import Changed, at
 from anabranch.delta.state import StateColumn, States
 from anabranch.model import Column, Columns
 from anabranch.plan.exprs import Expr, column, conjunction, conjuncts
 from anabranch.plan.nodes import (
+    WEIGHT,
     Aggregate,
     Call,
     Filter,
@@ -123,6 +126,21 @@ class Replace(ByGroups):
         if rows is None:
             return None
         return self.groups(rows) if self.keys else OneRow()
+
+    @cached_property
+    def first(self) -> Top | None:
+        """The order of the stored rows, where they are the first of all and nothing else."""
+        if not isinstance(self.operator, Top) or self.condition is not None:
+            return None
+        return shown(self.operator, self.items)
+
+    def from_stored(self, changed: Changed, *, whole: bool) -> Node | None:
+        """The first rows, from those stored and the change; see `first_rows`."""
+        rows = delta(self.input, changed)
+        if rows is None or self.first is None:
+            return None
+        change = Project(rows, (*self.items, Item(WEIGHT, column(WEIGHT))))
+        return first_rows(self.first, change, whole=whole)
 
     def recompute(self, keys: Given | None) -> Node:
         """Visible and hidden columns after the change, for the given keys; all of it without."""

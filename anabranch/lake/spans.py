@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 from functools import partial
+from statistics import median
 from typing import Any
 
 from pyiceberg.conversions import from_bytes
@@ -80,6 +81,22 @@ def share(schema: Schema, files: Sequence[ManifestEntry], within: Sequence[Box])
         total += file.record_count
         inside += file.record_count * min(sum(parts), 1.0)
     return inside / total if total else 0.0
+
+
+def lie_together(schema: Schema, files: Sequence[ManifestEntry], column: str) -> bool:
+    """Whether rows with like values of a column lie in the same files, as they came: then a file
+    has only some of the values."""
+    (field,) = (field for field in schema.fields if field.name == column)
+    ends = [
+        (low, high)
+        for file in (each.data_file for each in files)
+        if (low := _bound(file.lower_bounds, field)) is not None
+        if (high := _bound(file.upper_bounds, field)) is not None
+    ]
+    if not ends:
+        return False
+    whole = max(high for _, high in ends) - min(low for low, _ in ends)
+    return median(high - low for low, high in ends) <= whole / 2
 
 
 def _share(file: DataFile, field: NestedField, spans: Spans) -> float:

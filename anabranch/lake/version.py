@@ -25,7 +25,7 @@ from anabranch.lake.comments import comments_of
 from anabranch.lake.manifests import Cache, is_live, live_entries, manifests
 from anabranch.lake.marks import Marks
 from anabranch.lake.prune import pruned
-from anabranch.lake.spans import reaching, share
+from anabranch.lake.spans import kind_of, lie_together, reaching, share
 from anabranch.lake.types import columns_of
 from anabranch.model import FILE_PATH_ID, POSITION_ID, Bound, Box, Column, Columns, Delta, Reading
 from anabranch.names import TableName
@@ -202,9 +202,21 @@ class TableVersion:
     def _fields(self) -> dict[str, NestedField]:
         return {field.name: field for field in self.metadata.schema().fields}
 
+    def kind(self, column: str) -> str | None:
+        """The kind of spans that the values of a column have."""
+        field = self.field(column)
+        return kind_of(field) if field is not None else None
+
     def share(self, within: Sequence[Box]) -> float:
         """About what part of the rows lies in the boxes, as far as file statistics tell."""
         return share(self.metadata.schema(), self.state(self.snapshot_id).data, within)
+
+    def rows_to_read(self, within: Sequence[Box]) -> int:
+        """About how many rows must be read to find those in the boxes."""
+        schema, data = self.metadata.schema(), self.state(self.snapshot_id).data
+        if all(any(lie_together(schema, data, name) for name, _ in box) for box in within):
+            return round(self.rows * share(schema, data, within))
+        return sum(each.data_file.record_count for each in reaching(schema, data, within))
 
     def delta(
         self, since: int | None, until: int | None = None, *, by_states: bool = False

@@ -19,11 +19,12 @@ from anabranch.refresh.choose import Choice, Situation, choose
 from anabranch.refresh.columns import exactly, fitted, same_columns
 from anabranch.refresh.cost import Work
 from anabranch.refresh.definition import Definition, check_mode, understood
-from anabranch.refresh.jobs import Sources, full_job, incremental_job
+from anabranch.refresh.jobs import full_job, incremental_job
 from anabranch.refresh.look import Look, view_mark
 from anabranch.refresh.past import event_of
 from anabranch.refresh.redefined import redefined
 from anabranch.refresh.situation import gather, remember, situation
+from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
 
 

@@ -13,9 +13,10 @@ from anabranch.refresh import work
 from anabranch.refresh.choose import Situation
 from anabranch.refresh.cost import Work
 from anabranch.refresh.definition import Definition
-from anabranch.refresh.jobs import Sources, hidden_of
+from anabranch.refresh.jobs import hidden_of
 from anabranch.refresh.look import Look
 from anabranch.refresh.past import Past, recall
+from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime
 from anabranch.world import World
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from anabranch.delta.maintenance import ByGroups, ByRows, Combine, Maintenance
+from anabranch.delta.maintenance import ByGroups, ByRows, Combine, Maintenance, Replace
 from anabranch.plan.nodes import Given, Node, Scan, Version
 from anabranch.plan.walk import walk
 from anabranch.refresh.cost import Work
 
 if TYPE_CHECKING:
     from anabranch.refresh.definition import Definition
-    from anabranch.refresh.jobs import Sources
+    from anabranch.refresh.sources import Sources
 
 
 def in_full(definition: Definition, sources: Sources) -> Work:
@@ -42,11 +42,23 @@ def plans(kept: Maintenance, sources: Sources) -> Iterator[Node]:
         if not sources.insert_only and any(state.deleted for state in kept.state):
             yield kept.rescan(_touched(kept))
     else:
-        found = kept.touched(changed)
-        if found is not None:
-            yield kept.recompute(_touched(kept) if kept.keys else None)
+        found = from_stored(kept, sources, kept.first.limit or 0) if kept.first else None
+        if found is None:
+            found = kept.touched(changed)
+            if found is not None:
+                yield kept.recompute(_touched(kept) if kept.keys else None)
     if found is not None:
         yield found
+
+
+def from_stored(kept: Replace, sources: Sources, stored_rows: int) -> Node | None:
+    """The first rows from those stored, where that takes reading less than all anew."""
+    limit = kept.first.limit if kept.first else None
+    whole = limit is not None and stored_rows < limit
+    found = kept.from_stored(frozenset(sources.deltas), whole=whole)
+    if found is None or scanned([found], sources) >= scanned([kept.recompute(None)], sources):
+        return None
+    return found
 
 
 ROWS_PER_SCAN = 50_000  # planning and starting a scan takes as long as reading so many rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch import Anabranch
-from anabranch.refresh import jobs
+from anabranch.refresh import sources
 from tests.e2e.world import bag
 
 FACTS = "CREATE TABLE facts (id BIGINT, item BIGINT, place STRING, n DECIMAL(9,2), x DOUBLE)"
@@ -25,7 +25,7 @@ WINDOWS = (
 
 
 def test_kept_equals_recomputed(ab: Anabranch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "LOOK_ROWS", 1)
+    monkeypatch.setattr(sources, "LOOK_ROWS", 1)
     with ab.transaction():
         ab.sql(FACTS)
         ab.sql("CREATE TABLE items (id BIGINT, kind STRING)")

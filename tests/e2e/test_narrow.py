@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch import Anabranch
-from anabranch.refresh import jobs
+from anabranch.refresh import scans
 
 FILES = 4
 QUERIES = {
@@ -46,13 +46,13 @@ def shop(ab: Anabranch) -> Anabranch:
 def files(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many files each scan of a source reads."""
     read: list[int] = []
-    frame: Callable[..., Any] = jobs.frame
+    frame: Callable[..., Any] = scans.frame
 
     def counted(session: Any, reading: Any, columns: Any) -> Any:
         read.append(len(reading.files))
         return frame(session, reading, columns)
 
-    monkeypatch.setattr(jobs, "frame", counted)
+    monkeypatch.setattr(scans, "frame", counted)
     return read
 
 

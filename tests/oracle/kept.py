@@ -15,6 +15,7 @@ from typing import Any
 
 import duckdb
 
+from anabranch.delta.first import STORED
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance, Replace, maintenance
 from anabranch.model import Column, Columns, Spans, joined
 from anabranch.names import TableName
@@ -316,6 +317,17 @@ class Kept:
                 )
         return doubt
 
+    def _first_rows(self, kept: Replace, changed: frozenset[TableName]) -> list[Row] | None:
+        """None when others must be looked for."""
+        if kept.first is None or kept.first.limit is None:
+            return None
+        whole = len(self.stored) < kept.first.limit
+        plan = kept.from_stored(changed, whole=whole)
+        assert plan is not None
+        self.world.bind(STORED, kept.full, self.stored)
+        found = self.world.rows(plan)
+        return found if whole or len(found) == kept.first.limit else None
+
     def _rescan(
         self, kept: Combine, change: Node, groups: dict[Row, dict[str, Any]], doubted: list[Row]
     ) -> None:
@@ -347,7 +359,7 @@ class Kept:
         if touched is None:
             return
         if not kept.keys:
-            self.stored = self.world.rows(kept.recompute(None))
+            self.stored = self._first_rows(kept, changed) or self.world.rows(kept.recompute(None))
             return
         keys = self.world.rows(touched)
         assert len(set(keys)) == len(keys)

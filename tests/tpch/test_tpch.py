@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 import anabranch
 from anabranch import Anabranch
 from anabranch.engine.session import Spark
-from anabranch.refresh import jobs
+from anabranch.refresh import sources
 from benchmarks.tpch import data
 from benchmarks.tpch.changes import Window, apply
 from benchmarks.tpch.queries import queries
@@ -49,7 +49,7 @@ def story(spark: Spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
         pytest.MonkeyPatch.context() as patch,
         anabranch.connect(folder / "home", spark=spark.session) as ab,
     ):
-        patch.setattr(jobs, "LOOK_ROWS", LARGE)
+        patch.setattr(sources, "LOOK_ROWS", LARGE)
         data.fill(ab, data.generate(SCALE, folder / "data"))
         ab.create_stream_tables(QUERIES, refresh_mode="DIFFERENTIAL", schedule=None)
         seen = Story()

@@ -32,8 +32,9 @@ from anabranch.refresh.component.way import (
     not_converged,
     rounds_text,
 )
-from anabranch.refresh.jobs import Scans, Sources
 from anabranch.refresh.look import Look
+from anabranch.refresh.scans import Scans
+from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
 
 

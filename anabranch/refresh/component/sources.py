@@ -9,9 +9,10 @@ from anabranch.engine.rounds import netted
 from anabranch.names import TableName
 from anabranch.plan.nodes import Scan, Version
 from anabranch.refresh.definition import Definition
-from anabranch.refresh.jobs import Scans, Sources
 from anabranch.refresh.look import Look
+from anabranch.refresh.scans import Scans
 from anabranch.refresh.situation import changes
+from anabranch.refresh.sources import Sources
 from anabranch.world import World
 
 

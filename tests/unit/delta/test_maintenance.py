@@ -165,3 +165,20 @@ def test_rescan_asks_for_the_given_keys_only() -> None:
     text = to_sql(found.rescan(Given("keys", ("g",))), lambda node: "v")
     assert "LEFT SEMI JOIN" in text
     assert "IS NOT DISTINCT FROM" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "followed"),
+    [
+        ("SELECT g, i FROM t ORDER BY i DESC LIMIT 3", True),
+        ("SELECT i + 1 AS n FROM t ORDER BY i + 1 LIMIT 3", True),
+        ("SELECT g, sum(i) AS s FROM t GROUP BY g ORDER BY s LIMIT 3", True),
+        ("SELECT g FROM t ORDER BY i LIMIT 3", False),  # by what is not stored
+        ("SELECT g, i FROM t ORDER BY i LIMIT 3 OFFSET 1", False),
+        ("SELECT g, i FROM t ORDER BY i LIMIT 0", False),
+        ("SELECT g FROM t", False),
+    ],
+)
+def test_first_rows_follow_from_those_stored(query: str, followed: bool) -> None:
+    found = kept(query)
+    assert (isinstance(found, Replace) and found.first is not None) is followed

@@ -15,7 +15,7 @@ from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Node
 from anabranch.refresh import work
 from anabranch.refresh.cost import Work
-from anabranch.refresh.jobs import Sources
+from anabranch.refresh.sources import Sources
 from anabranch.sql.lower import lower
 
 A, B = TableName.of("a"), TableName.of("b")
@@ -35,8 +35,8 @@ def definition(query: str) -> Any:
 def sources(**deltas: Delta) -> Sources:
     """`a` has a thousand rows and `b` a hundred."""
     versions: Any = {
-        A: SimpleNamespace(rows=1_000, field=lambda name: None),
-        B: SimpleNamespace(rows=100),
+        A: SimpleNamespace(rows=1_000, kind=lambda name: None),
+        B: SimpleNamespace(rows=100, kind=lambda name: None),
     }
     return Sources(versions, {}, {TableName.of(name): each for name, each in deltas.items()})
 

@@ -1,0 +1,70 @@
+"""Plans as Spark's frames over the sources of a refresh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from anabranch.engine.query import Inputs, run_sql
+from anabranch.engine.scan import delta_frame, frame
+from anabranch.model import Box, Reading
+from anabranch.names import TableName
+from anabranch.plan.narrow import NONE, Limits, inside
+from anabranch.plan.nodes import Given, Node, Scan, Version
+from anabranch.plan.shared import shared, worth_keeping
+from anabranch.refresh.sources import Sources
+from anabranch.sql.render import NameOf, to_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass
+class Scans:
+    """Scans of a plan as temporary views, each read at most once per statement."""
+
+    session: SparkSession
+    sources: Sources
+    inputs: Inputs
+    hints: bool
+    names: dict[object, str] = field(default_factory=dict)
+    parts: dict[Node, str] = field(default_factory=dict)  # computed once, though used more often
+
+    def run(self, node: Node, given: DataFrame | None = None, limits: Limits = NONE) -> DataFrame:
+        """The frame of a plan; `given` is bound to its Given relation, `limits` are those of its
+        columns."""
+        node = self.sources.planned(node, limits)
+
+        def name_of(leaf: Scan | Given) -> str:
+            if isinstance(leaf, Given):
+                assert given is not None
+                return self.inputs.add(given, leaf.name)
+            return self.view(leaf)
+
+        for part in shared(node, self.parts):
+            if worth_keeping(part, self.parts):
+                kept = self.inputs.keep(self.frame(part, name_of), "a part of the change")
+                self.parts[part] = kept
+        return self.frame(node, name_of)
+
+    def frame(self, node: Node, name_of: NameOf) -> DataFrame:
+        text = to_sql(node, name_of, "spark", hints=self.hints, known=self.parts)
+        return run_sql(self.session, text, labels=self.inputs.labels)
+
+    def view(self, scan: Scan) -> str:
+        now = Version.AFTER if scan.version is Version.NOW else scan.version
+        within = self.sources.within(scan)
+        key = (scan.table, now, within)
+        if key not in self.names:
+            rows = self.read(scan.table, now, within)
+            self.names[key] = self.inputs.add(rows, str(scan.table))
+        return self.names[key]
+
+    def read(self, table: TableName, version: Version, within: tuple[Box, ...]) -> DataFrame:
+        found = self.sources.versions[table]
+        if version is Version.DELTA:
+            return delta_frame(self.session, self.sources.deltas[table], found.columns)
+        snapshot = found.snapshot_id if version is Version.AFTER else self.sources.before[table]
+        reading = found.reading(snapshot, within=within) if snapshot is not None else Reading(())
+        rows = frame(self.session, reading, found.columns)
+        return rows.filter(inside(within).text) if within else rows
