@@ -40,6 +40,7 @@ from anabranch.plan.nodes import (
     Version,
     Windows,
 )
+from anabranch.plan.shared import is_work
 
 Limits = Mapping[str, Spans]  # of a node's columns: rows outside are of no interest
 NONE: Limits = {}
@@ -186,7 +187,7 @@ class _Narrowing:
     def visit(self, node: Node, limits: Limits) -> Node:
         """The node without some rows outside the limits.  A part that is used more than once is
         computed once, so that limits of one use cannot go further."""
-        if self.uses[node] > 1 and not isinstance(node, Scan):
+        if limits and self.uses[node] > 1 and is_work(node):
             limits = NONE
         if limits:
             return self.narrowed(node, limits)

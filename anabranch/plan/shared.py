@@ -44,11 +44,12 @@ def shared(root: Node, known: Collection[Node] = ()) -> list[Node]:
 
     visit(root)
     return [
-        node for node in order if isinstance(node, Look) or (counts[node] > 1 and _is_work(node))
+        node for node in order if isinstance(node, Look) or (counts[node] > 1 and is_work(node))
     ]
 
 
-def _is_work(node: Node) -> bool:
+def is_work(node: Node) -> bool:
+    """Whether a node is more than a renamed scan, and worth computing once."""
     return isinstance(node, _RELATIONS) and any(isinstance(part, _WORK) for part in walk(node))
 
 
