@@ -212,9 +212,23 @@ def demo(session: CliSession) -> int:
     return 0 if Stage(session).play() else REFUSED
 
 
+@click.command()
+@click.option("--again", is_flag=True, help="Also if it was done before.")
+@command
+def prepare(session: CliSession, out: Output, again: bool) -> None:
+    """Let Spark start in half the time from now on; takes a minute, once, and 200 MB."""
+    from anabranch.cli.prepare import archive
+
+    with session.progress.task("Spark's classes are written down …"):
+        path, made = archive(again)
+    text = f"Spark starts from {path}" if made else f"this was done before: {path}"
+    out.answer(text, {"archive": str(path), "made": made})
+
+
 COMMANDS = (
     init,
     demo,
+    prepare,
     sql,
     status,
     graph,

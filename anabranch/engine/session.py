@@ -20,6 +20,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from anabranch.engine import write
+from anabranch.engine.archive import java_option
 from anabranch.errors import Refused, Unreachable
 
 # What every session must have; may be set while it runs.
@@ -298,8 +299,10 @@ def start_conf(settings: Mapping[str, Any]) -> SparkConf:
 
 
 def java_options(values: Mapping[str, str], settings: Mapping[str, Any]) -> str:
-    """The user's Java options, and our log settings unless the user has some."""
+    """The user's Java options, the archive of classes if there is one, and our log settings unless
+    the user has some."""
     given = values.get("spark.driver.extraJavaOptions", "")
+    given = f"{given} {java_option(given)}".strip()
     if "log4j" in given or is_verbose(settings):
         return given
     file = Path(__file__).with_name("log4j2.properties").as_uri()
