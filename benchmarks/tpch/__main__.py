@@ -4,9 +4,9 @@
     python -m benchmarks.tpch --scale 0.1 --grow
 
 Every query is kept twice over the same sources; a round changes part of the orders (35 % new, 35 %
-deleted, 20 % with new prices, 10 % with another status) and a tenth of that share of customers, parts,
-offers and suppliers, and refreshes both.  `--grow` measures a delta of 10,000 new rows on `--scale` and
-on ten times as much.
+deleted, 20 % with new prices, 10 % with another status), which lie together as in dbgen's refresh sets
+or are `--keys scattered`, and the share `--others` of customers, parts, offers and suppliers, and
+refreshes both.  `--grow` measures a delta of 10,000 new rows on `--scale` and on ten times as much.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--queries", type=_numbers, default=list(NUMBERS), help="such as 1,3,5")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm-up", type=int, default=1, help="rounds that are not counted")
-    parser.add_argument("--mode", default="DIFFERENTIAL", choices=("DIFFERENTIAL", "AUTO"))
+    parser.add_argument("--warm-up", type=int, default=3, help="rounds that are not counted")
+    parser.add_argument("--mode", default="AUTO", choices=("AUTO", "DIFFERENTIAL"))
     parser.add_argument("--grow", action="store_true", help="one delta on two sizes of the base")
     parser.add_argument("--memory", default="6g", help="driver memory of Spark")
     parser.add_argument("--dir", default=None, help="where the bench writes its tables")
