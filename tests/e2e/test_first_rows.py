@@ -48,7 +48,6 @@ def test_kept_equals_recomputed(games: Anabranch) -> None:
         for name, query in QUERIES.items():
             games.refresh(name)
             assert bag(games.table(name)) == bag(games.sql(query)), (name, statements)
-            assert games.verify(name)["equal"]
 
 
 def test_explain_shows_both_ways(games: Anabranch) -> None:

@@ -40,13 +40,13 @@ def start(random: Random, tables: tuple[str, ...]) -> Window:
 def windows(
     random: Random, tables: tuple[str, ...], *, portable: bool = False
 ) -> tuple[Window, ...]:
-    """One to three windows, each over some of the tables.  `portable`: without DuckDB's rowid."""
+    """One or two windows, each over some of the tables.  `portable`: without DuckDB's rowid."""
     kinds = [kind for kind, weight in _CHANGES.items() for _ in range(weight)]
     if portable:
         kinds = [kind for kind in kinds if kind is not _delete_one]
     made = []
     moving: list[str] = []
-    for _ in range(random.choice((1, 1, 2, 2, 3))):
+    for _ in range(random.choice((1, 1, 1, 1, 2))):
         if not moving or random.random() < 0.4:  # plans for the same tables are made once
             moving = random.sample(tables, random.choice((1, 1, min(2, len(tables)), len(tables))))
         window: list[str] = []

@@ -50,8 +50,12 @@ _KINDS = {**dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"), 
 class World:
     """Tables as they are, as they were before the window, and the difference."""
 
-    def __init__(self, tables: Mapping[str, str], large: Iterable[str] = ()) -> None:
-        """`tables` maps a name to its column list, `id INT, k INT`; the `large` are worth a look."""
+    def __init__(
+        self, tables: Mapping[str, str], large: Iterable[str] = (), *, narrows: bool = True
+    ) -> None:
+        """`tables` maps a name to its column list, `id INT, k INT`; the `large` are worth a look.
+        With `narrows` tables are read only where keys can lie: each window has plans of its own."""
+        self.narrows = narrows
         self.large = [TableName.of(name) for name in large]
         self.db = duckdb.connect()
         self.db.execute("SET threads = 1")
@@ -137,7 +141,8 @@ class World:
         return self.db.execute(self.sql(node, limits)).fetchall()
 
     def sql(self, node: Node, limits: Limits = NONE) -> str:
-        return _sql(narrow(looks(node, self.larges), self, limits))
+        plan = looks(node, self.larges)
+        return _sql(narrow(plan, self, limits) if self.narrows else plan)
 
     def kind(self, table: TableName, column: str) -> str | None:
         return self._kinds.get((table, column))

@@ -25,7 +25,7 @@ from tests.oracle.queries import draw
 from tests.oracle.tables import TABLES
 from tests.oracle.weights import SPARK_WEIGHTS
 
-QUERIES = int(os.environ.get("ANABRANCH_SPARK_QUERIES", "40"))
+QUERIES = int(os.environ.get("ANABRANCH_SPARK_QUERIES", "20"))
 BATCH = 10
 TRIED = 30  # of so many queries, one batch must come together
 SMALL_TABLE_ROWS = (100_000, 0)  # tables are rewritten, or their rows marked
