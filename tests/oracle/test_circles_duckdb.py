@@ -14,7 +14,7 @@ from tests.oracle.circle import Circle, closure_of
 from tests.oracle.kept import World
 
 PAIR = "src INT, dst INT"
-SEEDS = 5  # of each program, with three changes each
+SEEDS = 8  # of each program, with three changes each
 
 
 @dataclass
