@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.engine.archive import make, place
-from anabranch.errors import Unreachable
+from anabranch.errors import AnabranchError, Unreachable
 
 # What most sessions do, so that the classes it takes are in the archive.
 SCRIPT = """
@@ -37,14 +37,17 @@ def archive(again: bool) -> tuple[Path, bool]:
     command = [sys.executable, "-c", f"from {__name__} import train; train({str(path)!r})"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode or not path.is_file():
-        said = (done.stderr.strip() or "Java wrote none").splitlines()[-1]
+        said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
         raise Unreachable(f"the archive of Spark's classes could not be made: {said}")
     return path, True
 
 
 def train(path: str) -> None:
     """Runs in a process of its own: its Spark ends with it."""
-    make(Path(path), _use_spark)
+    try:
+        make(Path(path), _use_spark)
+    except AnabranchError as error:
+        sys.exit(error.message)
 
 
 def _use_spark(java_option: str) -> None:

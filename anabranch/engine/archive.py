@@ -15,6 +15,8 @@ from pathlib import Path
 import pyspark
 from pyspark import SparkContext
 
+from anabranch.errors import Unreachable
+
 MAKING = "-XX:ArchiveClassesAtExit="
 _USING = "-XX:SharedArchiveFile="
 _PATIENCE = 300  # seconds for Java to write the archive
@@ -34,14 +36,19 @@ def place() -> Path | None:
 
 
 def java_option(given: str = "") -> str:
-    """The option that has Java read the archive; empty if there is none, or it is being made."""
+    """The option that has Java read the archive; empty if there is none, it is being made, or the
+    user's options name another."""
     try:
         found = place()
     except (OSError, RuntimeError):  # no home folder
         return ""
-    if found is None or MAKING in given or not found.is_file():
+    if found is None or MAKING in given or _USING in given or not found.is_file():
         return ""
-    return f'"{_USING}{found}"' if " " in str(found) else f"{_USING}{found}"
+    return _quoted(f"{_USING}{found}")
+
+
+def _quoted(option: str) -> str:
+    return f'"{option}"' if " " in option else option
 
 
 def make(path: Path, use_spark: Callable[[str], None]) -> None:
@@ -52,8 +59,10 @@ def make(path: Path, use_spark: Callable[[str], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         written = Path(folder, "new.jsa")
-        use_spark(f"{MAKING}{written}")
+        use_spark(_quoted(f"{MAKING}{written}"))
         _end_java()
+        if not written.is_file():
+            raise Unreachable("Java wrote none")
         written.replace(path)
 
 

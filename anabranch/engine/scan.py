@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache, reduce
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -131,18 +131,9 @@ def last_part(path: str) -> str:
 
 
 def read(session: SparkSession, files: Sequence[str], columns: Columns) -> DataFrame:
-    """Columns by field id.  The change of a source is read by all that depend on it, and files never
-    change: what Spark found out about them is kept."""
-    remembered = _read if len(files) <= FEW_FILES else _read.__wrapped__
-    return remembered(session, tuple(files), columns)
+    """Columns by field id.
 
-
-FEW_FILES = 200  # what Spark knows of more than that is too much to keep
-
-
-@lru_cache(maxsize=256)
-def _read(session: SparkSession, files: tuple[str, ...], columns: Columns) -> DataFrame:
-    """Spark pushes filters down by name even so: a column whose name may mean another one in some
+    Spark pushes filters down by name even so: a column whose name may mean another one in some
     file is read under a name that no file has.
     """
     asked = [

@@ -45,23 +45,27 @@ def counts(io: FileIO, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
     }
 
 
-def ranges(io: FileIO, paths: Sequence[str], field_id: int) -> Iterator[Range | None]:
-    """Least and greatest value of a column, and whether it has NULLs, in each row group; None where
-    a file does not tell."""
-    for _, (footer, _) in _footers(io, paths):
-        at = dict(_flat_columns(footer)).get(field_id)
-        if at is None:
-            yield None
-            continue
-        for group in range(footer.num_row_groups):
-            column = footer.row_group(group).column(at)
-            stats = column.statistics if column.is_stats_set else None
-            if stats is None or not stats.has_null_count:
-                yield None
-            elif stats.has_min_max:
-                yield stats.min, stats.max, stats.null_count > 0
-            else:
-                yield (None, None, True) if stats.null_count == column.num_values else None
+def ranges(io: FileIO, path: str) -> dict[int, list[Range | None]]:
+    """By field id, for each row group: least and greatest value, and whether there are NULLs; None
+    where the file does not tell."""
+    ((_, (footer, _)),) = _footers(io, [path])
+    groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
+    return {
+        field_id: [_range(group.column(at)) for group in groups]
+        for field_id, at in _flat_columns(footer)
+    }
+
+
+def _range(column: Any) -> Range | None:
+    stats = column.statistics if column.is_stats_set else None
+    if stats is None or not stats.has_null_count:
+        return None
+    try:
+        if stats.has_min_max:
+            return stats.min, stats.max, stats.null_count > 0
+    except (ValueError, OverflowError, pa.ArrowNotImplementedError):
+        return None  # a day that Python has no date for, a type without order
+    return (None, None, True) if stats.null_count == column.num_values else None
 
 
 Range = tuple[Any, Any, bool]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import partial
 from statistics import median
@@ -14,14 +15,14 @@ from pyiceberg.manifest import DataFile, ManifestEntry
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, IntegerType, LongType, NestedField
 
-from anabranch.lake.footers import ranges
+from anabranch.lake.footers import THREADS, Range, ranges
 from anabranch.lake.manifests import Cache
 from anabranch.model import Box, Spans, joined
 
 INTEGER, DATE = "integer", "date"
 MOST_FILES = 64  # of a change; more of them are not opened
 _FIRST_DAY = date(1970, 1, 1).toordinal()
-_told: Cache[Spans | None] = Cache(4096)
+_footers: Cache[Mapping[int, Sequence[Range | None]]] = Cache(1024)
 
 
 def kind_of(field: NestedField) -> str | None:
@@ -37,27 +38,34 @@ def in_files(io: FileIO, paths: Sequence[str], field: NestedField) -> Spans | No
     if kind is None or not 0 < len(paths) <= MOST_FILES:
         return None
     total = Spans(kind, ())
-    for path in paths:
-        found = _told.get(f"{path} {field.field_id}", partial(_in_file, io, path, field))
-        if found is None:
+    for found in _told_by(io, paths):
+        told = found.get(field.field_id)
+        if not told or None in told:
             return None
-        total |= found
+        known = [each for each in told if each is not None]
+        ends = [(low, high) for low, high, _ in known if low is not None]
+        total |= Spans(
+            kind,
+            joined((_number(low), _number(high)) for low, high in ends),
+            any(nulls for _, _, nulls in known),
+        )
     return total
 
 
-def _in_file(io: FileIO, path: str, field: NestedField) -> Spans | None:
-    found, nulls = [], False
-    try:
-        for each in ranges(io, [path], field.field_id):
-            if each is None:
-                return None
-            low, high, missing = each
-            nulls = nulls or missing
-            if low is not None and high is not None:
-                found.append((_number(low), _number(high)))
-    except (ValueError, OverflowError, TypeError):  # a day that Python has no date for
-        return None
-    return Spans(kind_of(field) or "", joined(found), nulls)
+def _told_by(io: FileIO, paths: Sequence[str]) -> list[Mapping[int, Sequence[Range | None]]]:
+    """What footers tell, each read once.  Of one that cannot be read nothing is known: whoever reads
+    the file will say why."""
+
+    def told(path: str) -> Mapping[int, Sequence[Range | None]]:
+        try:
+            return _footers.get(path, partial(ranges, io, path))
+        except (OSError, ValueError):
+            return {}
+
+    if len(paths) <= 2:
+        return [told(path) for path in paths]
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(told, paths))
 
 
 def _number(value: Any) -> int:

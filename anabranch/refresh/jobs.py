@@ -13,7 +13,6 @@ from anabranch.engine.merge import (
     Stored,
     add_all,
     apply_rows,
-    difference,
     replace_all,
     stored_rows,
 )
@@ -29,7 +28,7 @@ from anabranch.plan.walk import walk
 from anabranch.refresh.choose import Layout, rewrites
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.scans import Scans
-from anabranch.refresh.sources import BROADCAST_ROWS, Sources, plain
+from anabranch.refresh.sources import BROADCAST_ROWS, Sources
 from anabranch.refresh.work import from_stored
 from anabranch.runtime import Runtime, Transaction
 
@@ -237,18 +236,18 @@ class Job:
 
     def first_rows(self, kept: Replace) -> DataFrame | None:
         """The first rows from those stored; `lacks_rows` tells afterwards whether that was enough."""
-        columns = self.stored.columns
-        if kept.first is None or plain(columns) != {each.name for each in columns}:
+        columns, count = self.stored.columns, self.stored.rows
+        node = from_stored(kept, columns, self.scans.sources, count)
+        if node is None or kept.first is None:
             return None
-        node = from_stored(kept, self.scans.sources, self.stored.rows)
-        if node is None:
-            return None
-        if self.stored.rows == kept.first.limit:
-            self.wanted_rows = self.stored.rows
-        stored = reader(self.scans.session, self.stored, ())
-        names = [each.name for each in columns]
-        rows = self.scans.run(node, stored(names).select(*map(quote, names)))
-        return difference(stored(names), rows, columns, rewrite=self.rewrite)
+        self.wanted_rows = count if count == kept.first.limit else 0
+        stored, names = self.visible_rows, [quote(each.name) for each in columns]
+        return replace_all(
+            stored,
+            self.scans.run(node, stored([each.name for each in columns]).select(*names)),
+            columns,
+            rewrite=self.rewrite,
+        )
 
     def lacks_rows(self, written: Written) -> bool:
         """Whether fewer of the first rows are left than are wanted: there may be others."""
@@ -264,9 +263,11 @@ class Job:
 
     def anew(self) -> DataFrame:
         """The rows recomputed, against those stored."""
-        kept, columns = self.definition.kept, self.stored.columns
+        kept = self.definition.kept
         assert isinstance(kept, Replace)
-        stored = reader(self.scans.session, self.stored, ())
         rows = self.scans.run(kept.recompute(None))
-        names = [each.name for each in columns]
-        return difference(stored(names), rows, columns, rewrite=self.rewrite)
+        return replace_all(self.visible_rows, rows, self.stored.columns, rewrite=self.rewrite)
+
+    @property
+    def visible_rows(self) -> Stored:
+        return reader(self.scans.session, self.stored, ())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import delta_frame, frame
-from anabranch.model import Box, Reading
+from anabranch.model import Box, Columns, Delta, Reading
 from anabranch.names import TableName
 from anabranch.plan.narrow import NONE, Limits, inside
 from anabranch.plan.nodes import Given, Node, Scan, Version
@@ -17,6 +18,13 @@ from anabranch.sql.render import NameOf, to_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+@lru_cache(maxsize=64)
+def _delta(session: SparkSession, delta: Delta, columns: Columns) -> DataFrame:
+    """The change of a source is read by all that depend on it, and its files never change: what
+    Spark found out about them is kept."""
+    return delta_frame(session, delta, columns)
 
 
 @dataclass
@@ -63,7 +71,7 @@ class Scans:
     def read(self, table: TableName, version: Version, within: tuple[Box, ...]) -> DataFrame:
         found = self.sources.versions[table]
         if version is Version.DELTA:
-            return delta_frame(self.session, self.sources.deltas[table], found.columns)
+            return _delta(self.session, self.sources.deltas[table], found.columns)
         snapshot = found.snapshot_id if version is Version.AFTER else self.sources.before[table]
         reading = found.reading(snapshot, within=within) if snapshot is not None else Reading(())
         rows = frame(self.session, reading, found.columns)

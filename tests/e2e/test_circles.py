@@ -247,7 +247,7 @@ def test_random_edges_come_and_go(
     edges(ab, *there)
     ab.create_stream_table("g.closure", CLOSURE, schedule=None)
     reasons = set()
-    for step in range(4):
+    for step in range(5):
         if step % 2:
             gone = dice.choice(there[1:])
             there = [pair for pair in there if pair != gone]
@@ -401,13 +401,14 @@ def test_recursion_in_a_query_and_a_component_say_the_same(ab: Anabranch) -> Non
     for change in (
         None,
         "INSERT INTO g.edges VALUES (5, 6), (1, 4)",
-        "UPDATE g.edges SET dst = 5 WHERE src IN (2, 3)",
+        "DELETE FROM g.edges WHERE src = 3",
+        "UPDATE g.edges SET dst = 5 WHERE src = 2",
     ):
         if change:
             ab.sql(change)
             ab.refresh()
         assert bag(ab.table("g.paths")) == bag(ab.table("g.query")), change
-    assert bag(ab.table("g.paths"))[(1, 5)] == 3
+    assert bag(ab.table("g.paths"))[(1, 5)] == 2
 
 
 def test_a_script_creates_a_cycle(ab: Anabranch, outside: Outside) -> None:

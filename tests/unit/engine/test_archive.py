@@ -9,6 +9,7 @@ import pytest
 from anabranch.engine import archive
 from anabranch.engine.archive import MAKING, java_option, place
 from anabranch.engine.session import start_conf
+from anabranch.errors import Unreachable
 
 
 @pytest.fixture
@@ -47,6 +48,20 @@ def test_an_archive_is_used(cache: Path) -> None:
 def test_it_is_not_used_while_it_is_made(cache: Path) -> None:
     made()
     assert java_option(f"{MAKING}/x.jsa") == ""
+
+
+def test_the_users_own_archive_is_used_instead(cache: Path) -> None:
+    made()
+    assert java_option("-XX:SharedArchiveFile=/mine.jsa") == ""
+
+
+def test_java_that_writes_none(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "_end_java", lambda: None)
+    path = place()
+    assert path is not None
+    with pytest.raises(Unreachable, match="Java wrote none"):
+        archive.make(path, lambda option: None)
+    assert list(cache.iterdir()) == []
 
 
 def test_another_java_has_another(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def test_a_missing_file(spark: Spark, tmp_path: Path) -> None:
         df.collect()
     assert written.add[0].rsplit("/", 1)[1] in said(caught.value)
     with pytest.raises(SystemFault, match="a data file cannot be read"):
-        frame(spark.session, Reading((f"{written.add[0]}.gone",)), X)
+        frame(spark.session, Reading(written.add), X).collect()
 
 
 def test_a_file_without_field_ids(spark: Spark, tmp_path: Path) -> None:

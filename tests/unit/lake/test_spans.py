@@ -1,0 +1,71 @@
+"""Where values lie, as footers tell it: at least there, and nothing known where one does not tell."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
+
+from anabranch.lake import spans
+from anabranch.lake.schemas import schema_of
+from anabranch.lake.spans import DATE, INTEGER, MOST_FILES, in_files
+from anabranch.model import Column, Spans
+
+SCHEMA = schema_of((Column("n", "bigint"), Column("d", "date"), Column("s", "string")))
+NUMBER, DAY, TEXT = SCHEMA.fields
+IO = PyArrowFileIO()
+
+
+def write(path: Path, *rows: tuple[Any, Any, Any]) -> str:
+    columns = [list(values) for values in zip(*rows, strict=True)]
+    table = pa.table(columns, schema=schema_to_pyarrow(SCHEMA))
+    pq.write_table(table, path, row_group_size=2)
+    return str(path)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    day = dt.date(1970, 1, 1)
+    return [
+        write(tmp_path / "a", (1, day, "x"), (3, day, "x"), (90, None, "x"), (None, None, "x")),
+        write(tmp_path / "b", (-5, dt.date(1969, 12, 31), "y")),
+    ]
+
+
+def test_ranges_of_row_groups(files: list[str]) -> None:
+    wanted = Spans(INTEGER, ((-5, -5), (1, 3), (90, 90)), nulls=True)
+    assert in_files(IO, files, NUMBER) == wanted
+    assert in_files(IO, files, DAY) == Spans(DATE, ((-1, 0),), nulls=True)
+
+
+def test_texts_have_none(files: list[str]) -> None:
+    assert in_files(IO, files, TEXT) is None
+
+
+def test_a_footer_is_read_once_for_all_columns(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counted(io: Any, path: str) -> Any:
+        read.append(path)
+        return ranges(io, path)
+
+    ranges = spans.ranges
+    monkeypatch.setattr(spans, "ranges", counted)
+    for field in (NUMBER, DAY, NUMBER):
+        in_files(IO, files, field)
+    assert read == files
+
+
+def test_a_file_that_is_gone_tells_nothing(files: list[str]) -> None:
+    assert in_files(IO, [*files, f"{files[0]}.gone"], NUMBER) is None
+
+
+def test_many_files_are_not_opened(files: list[str]) -> None:
+    assert in_files(IO, files * MOST_FILES, NUMBER) is None
