@@ -59,6 +59,10 @@ START = {
     "spark.sql.autoBroadcastJoinThreshold": "32MB",
     # a refresh has some fifty generated classes: with room for 100 every refresh compiles its own anew
     "spark.sql.codegen.cache.maxEntries": "5000",
+    # Every sort, hash table and broadcast takes a page or block, however few rows it holds: of 64 and
+    # 4 MB by default, so that filling memory and collecting garbage is a tenth of a small refresh.
+    "spark.buffer.pageSize": "4m",
+    "spark.broadcast.blockSize": "1m",
     "spark.log.structuredLogging.enabled": "false",
     # noting the caller of every Python call for error messages costs a third of building a frame
     "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -254,7 +258,9 @@ def launch(settings: Mapping[str, Any]) -> SparkSession:
         for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
             PySparkLogger.getLogger(name).disabled = quiet  # they print what is raised anyway
         with tempfile.TemporaryFile() as log:
-            launch_context(conf, log if quiet else None)
+            context = launch_context(conf, log if quiet else None)
+        if str(context.master).startswith("local"):
+            lighten(context)
     session = SparkSession.builder.getOrCreate()
     for name, value in conf.getAll():
         if name.startswith("spark.sql.") and session.conf.isModifiable(name):
@@ -276,6 +282,21 @@ def launch_context(conf: SparkConf, log: IO[bytes] | None) -> SparkContext:
             log.seek(0)
             said = log.read().decode(errors="replace")
         raise Unreachable(f"Spark did not start: {_start_failure(str(error), said)}") from error
+
+
+def lighten(context: Any) -> None:
+    """Spare a Spark of one process what takes time with every file it writes or reads.
+
+    A checksum has a file of its own, with a process that sets its permissions, and is calculated again
+    by every reader; Parquet has checksums of its own.  All of Hadoop's settings go along with every
+    scan, and half of them are YARN's.
+    """
+    hadoop = context._jsc.hadoopConfiguration()
+    files = context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(hadoop)
+    files.setWriteChecksum(False)
+    files.setVerifyChecksum(False)
+    for name in list(hadoop.getValByRegex(r"^yarn\.")):
+        hadoop.unset(name)
 
 
 def start_conf(settings: Mapping[str, Any]) -> SparkConf:

@@ -139,3 +139,9 @@ def test_tuning_by_threads_that_overlap(spark: Spark) -> None:
 def test_an_unreachable_server(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unreachable, match="sc://|Connect"):
         _ = Spark({"spark.remote": "sc://127.0.0.1:1"}).session
+
+
+def test_no_checksum_files_lie_beside_the_data(spark: Spark, tmp_path: Path) -> None:
+    spark.session.range(3).coalesce(1).write.parquet(f"{tmp_path}/rows")
+    assert [path.name for path in tmp_path.rglob("*.crc")] == []
+    assert spark.session.read.parquet(f"{tmp_path}/rows").count() == 3
