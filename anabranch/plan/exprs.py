@@ -68,7 +68,8 @@ class Verbatim(SparkText):
 
 
 try:
-    Verbatim().generator()
+    VERBATIM = Verbatim()
+    VERBATIM.generator()
 except TypeError as error:
     raise ImportError(
         "anabranch extends sqlglot, which its compiled form forbids: pip uninstall sqlglotc"
@@ -85,7 +86,7 @@ class Expr:
 
     @classmethod
     def of(cls, tree: Tree) -> Expr:
-        return cls(tree.sql(dialect=Verbatim))
+        return cls(tree.sql(dialect=VERBATIM))
 
     @property
     def tree(self) -> Tree:
@@ -135,7 +136,7 @@ def _as_in_a_plan(node: Tree) -> Tree:
 
 @lru_cache(maxsize=20_000)
 def _tree(text: str) -> Tree:
-    return parse_one(text, dialect=Verbatim).transform(_as_in_a_plan)
+    return parse_one(text, dialect=VERBATIM).transform(_as_in_a_plan, copy=False)
 
 
 @lru_cache(maxsize=20_000)
@@ -162,7 +163,12 @@ def literal(value: int | str) -> Expr:
 
 
 def cast(expr: Expr, type_text: str) -> Expr:
-    return Expr.of(exp.Cast(this=expr.tree.copy(), to=exp.DataType.build(type_text, dialect=Spark)))
+    return Expr.of(exp.Cast(this=expr.tree.copy(), to=_type_tree(type_text).copy()))
+
+
+@lru_cache(maxsize=1_000)
+def _type_tree(text: str) -> exp.DataType:
+    return exp.DataType.build(text, dialect=Spark)
 
 
 def weight(sign: int) -> Expr:
@@ -260,7 +266,7 @@ def meaning(tree: Tree) -> str:
     if isinstance(tree, exp.Anonymous):
         return f"{tree.name.lower()}({','.join(meaning(arg) for arg in tree.expressions)})"
     if isinstance(tree, (exp.Identifier, exp.Literal, exp.Var)):
-        return tree.sql(dialect=Verbatim)
+        return tree.sql(dialect=VERBATIM)
     return f"{tree.key}({','.join(_shape(name, arg) for name, arg in tree.args.items() if arg)})"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from anabranch.names import TableName
-from anabranch.plan.exprs import Tree, Verbatim
+from anabranch.plan.exprs import VERBATIM, Tree
 from anabranch.sql.source_text import SourceText
 
 
@@ -28,7 +28,7 @@ def branches_without(query: str, is_unknown: Callable[[TableName], bool]) -> Bra
     """None when every branch reads an unknown table."""
     tree = SourceText(query).tree
     found = _Reduction(is_unknown).query(tree.copy(), frozenset())
-    return None if found is None else Branches(found.sql(dialect=Verbatim), _names(tree))
+    return None if found is None else Branches(found.sql(dialect=VERBATIM), _names(tree))
 
 
 def _names(tree: Tree) -> tuple[str, ...]:

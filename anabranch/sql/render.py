@@ -15,9 +15,9 @@ from sqlglot import exp, parse_one
 
 from anabranch.errors import InternalError
 from anabranch.plan.exprs import (
+    VERBATIM,
     Expr,
     Tree,
-    Verbatim,
     Written,
     column,
     conjunction,
@@ -94,14 +94,16 @@ class Rendering:
         for name, body in self.ctes.values():
             alias = name if isinstance(name, exp.TableAlias) else identifier(name)
             query = query.with_(alias, as_=body, recursive=self.recursive, copy=False)
-        return query.sql(dialect=Verbatim, copy=False)
+        return query.sql(dialect=VERBATIM, copy=False)
 
     def relation(self, node: Node) -> exp.Query:
         if node in self.known:
-            return exp.select(*self.named(node.columns)).from_(self.view(node))
+            return exp.select(*self.named(node.columns), copy=False).from_(
+                self.view(node), copy=False
+            )
         if node not in self.shared:
             return self.body(node)
-        return exp.select(*self.named(node.columns)).from_(self.cte(node))
+        return exp.select(*self.named(node.columns), copy=False).from_(self.cte(node), copy=False)
 
     def view(self, node: Node) -> exp.Table:
         return exp.Table(this=identifier(self.known[node]))
@@ -317,7 +319,7 @@ class Rendering:
         if isinstance(node, (Scan, Given)):
             alias = self.alias()
             table = exp.Table(this=identifier(self.name_of(node)))
-            return exp.alias_(table, identifier(alias), table=True), alias
+            return exp.alias_(table, identifier(alias), table=True, copy=False), alias
         if isinstance(node, (Recursive, Again)):
             alias = self.alias()
             named = (
@@ -325,13 +327,13 @@ class Rendering:
                 if isinstance(node, Recursive)
                 else exp.Table(this=identifier(node.name))
             )
-            return exp.alias_(named, identifier(alias), table=True), alias
+            return exp.alias_(named, identifier(alias), table=True, copy=False), alias
         if node in self.known:
             alias = self.alias()
-            return exp.alias_(self.view(node), identifier(alias), table=True), alias
+            return exp.alias_(self.view(node), identifier(alias), table=True, copy=False), alias
         if node in self.shared:
             alias = self.alias()
-            return exp.alias_(self.cte(node), identifier(alias), table=True), alias
+            return exp.alias_(self.cte(node), identifier(alias), table=True, copy=False), alias
         return self.aliased(self.body(node))
 
     def aliased(self, query: exp.Query) -> tuple[Tree, str]:

@@ -13,7 +13,7 @@ from sqlglot.tokenizer_core import Token
 
 from anabranch.errors import SqlSyntaxError
 from anabranch.names import TableName
-from anabranch.plan.exprs import Tree, Verbatim, unwrapped
+from anabranch.plan.exprs import VERBATIM, Tree, unwrapped
 from anabranch.sql.support import Obstacle, obstacle
 
 _NEAR = 12  # tokens between a keyword and the first name after it
@@ -28,7 +28,7 @@ class SourceText:
     def tree(self) -> Tree:
         logging.getLogger("sqlglot").setLevel(logging.ERROR)
         try:
-            trees = Verbatim().parse(self.text, error_level=ErrorLevel.IMMEDIATE)
+            trees = VERBATIM.parse(self.text, error_level=ErrorLevel.IMMEDIATE)
         except SqlglotError as error:
             raise self.syntax_error(error) from None
         statements = [tree for tree in trees if tree is not None]
@@ -52,7 +52,7 @@ class SourceText:
 
     @cached_property
     def tokens(self) -> list[Token]:
-        return Verbatim().tokenize(self.text)
+        return VERBATIM.tokenize(self.text)
 
     def obstacle(self, code: str, node: Tree, *words: str, what: str = "") -> Obstacle:
         line, column = self.place(node, *words)

@@ -10,7 +10,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from anabranch.plan.exprs import Expr, Tree, Verbatim, Written
+from anabranch.plan.exprs import VERBATIM, Expr, Tree, Written
 from anabranch.plan.nodes import Generate, Given, Node, Scan
 from anabranch.sql.render import NameOf, Rendering, to_sql
 
@@ -59,7 +59,7 @@ class _Rendering(Rendering):
         return Written(this=duck(expr.text))
 
     def lateral(self, node: Generate) -> Tree:
-        view = super().lateral(node).sql(dialect=Verbatim, copy=False)
+        view = super().lateral(node).sql(dialect=VERBATIM, copy=False)
         return Written(this=duck(f"{_NOWHERE} {view}").removeprefix(_NOWHERE))
 
 
