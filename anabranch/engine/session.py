@@ -259,6 +259,7 @@ def launch(settings: Mapping[str, Any]) -> SparkSession:
             PySparkLogger.getLogger(name).disabled = quiet  # they print what is raised anyway
         with tempfile.TemporaryFile() as log:
             context = launch_context(conf, log if quiet else None)
+        find_once(context)
         if str(context.master).startswith("local"):
             lighten(context)
     session = SparkSession.builder.getOrCreate()
@@ -282,6 +283,16 @@ def launch_context(conf: SparkConf, log: IO[bytes] | None) -> SparkContext:
             log.seek(0)
             said = log.read().decode(errors="replace")
         raise Unreachable(f"Spark did not start: {_start_failure(str(error), said)}") from error
+
+
+# Classes of Java that PySpark looks up by name whenever it builds a frame.
+LOOKED_UP = ("PythonUtils", "functions", "org.apache.spark.sql.functions")
+
+
+def find_once(context: Any) -> None:
+    """A class that is named without its package is searched for in several, each in all archives."""
+    for name in LOOKED_UP:
+        vars(context._jvm)[name] = getattr(context._jvm, name)
 
 
 def lighten(context: Any) -> None:

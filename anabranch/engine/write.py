@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import Column as SparkColumn
@@ -60,8 +61,18 @@ def write(df: DataFrame, directory: str, columns: Columns, files: int | None = N
         if ops:
             writer = writer.partitionBy(OP)
         _counted()
+        make_folders(directory)
         writer.parquet(directory)
     return written(directory, list_files(directory), ops)
+
+
+def make_folders(directory: str) -> None:
+    """Those that Hadoop makes itself cost a process each, which sets their permissions."""
+    root = local(directory)
+    if root is None:
+        return
+    with suppress(OSError):  # Spark runs into the same, and says so
+        Path(root, "_temporary", "0", "_temporary").mkdir(parents=True, exist_ok=True)
 
 
 def _counted() -> None:
@@ -92,14 +103,18 @@ def written(directory: str, found: Iterable[str], ops: bool) -> Written:
 
 def list_files(directory: str) -> list[str]:
     """Parquet files below the folder, relative to it; asks the file system, not Spark."""
+    root = local(directory)
+    if root is None:
+        return list_remote(directory)
+    found = (path.relative_to(root).as_posix() for path in root.rglob("*.parquet"))
+    return [path for path in found if visible(path)]
+
+
+def local(directory: str) -> Path | None:
     scheme, _, rest = directory.partition(":")
-    if scheme == "file" or directory.startswith("/"):
-        root = Path(rest if scheme == "file" else directory)
-        if str(root).startswith("//"):
-            root = Path("/" + str(root).lstrip("/"))
-        found = (path.relative_to(root).as_posix() for path in root.rglob("*.parquet"))
-        return [path for path in found if visible(path)]
-    return list_remote(directory)
+    if scheme == "file":
+        return Path("/" + rest.lstrip("/"))
+    return Path(directory) if directory.startswith("/") else None
 
 
 def list_remote(directory: str) -> list[str]:
