@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from anabranch.delta.loose import loose_keys
 from anabranch.delta.rule import Changed, Rule, at, weighted
 from anabranch.delta.touched import among, keys_of, touched
 from anabranch.plan.equalities import Equality, equalities
@@ -80,7 +81,7 @@ def _of_right(
         lefts, rights = [pair.left for pair in pairs], [pair.right for pair in pairs]
         left = among(left, lefts, keys)
         if not _is_nested(node.right):
-            keys = _met(keys_of(left, lefts), pairs)
+            keys = _met(loose_keys(left, lefts), pairs)
         after, before = (among(state, rights, keys) for state in (after, before))
     elif node.condition is not None:
         left = Match(left, _without_weight(change), node.condition, Partner.WANTED)

@@ -16,7 +16,9 @@ from anabranch.plan.equalities import equalities
 from anabranch.plan.exprs import Expr, column
 from anabranch.plan.nodes import (
     Aggregate,
+    Filter,
     Item,
+    Match,
     Node,
     Outer,
     Project,
@@ -61,13 +63,26 @@ def _touched(node: Node, exprs: Exprs, changed: Changed, delta: Rule) -> Iterato
             yield from _touched(node.input, _through(node.keys, exprs), changed, delta)
         case Windows() | Top() if {*exprs} <= {*node.partition}:
             yield from _touched(node.input, exprs, changed, delta)
+        case Filter() if _has_groups(node):
+            yield from _touched(node.input, exprs, changed, delta)
         case Outer(full=False) if names <= {*node.left.columns}:
+            yield from _of_partners(node, exprs, changed, delta) or [keys_of(change, exprs)]
+        case Match() if names <= {*node.left.columns} and delta(node.right, changed) is not None:
             yield from _of_partners(node, exprs, changed, delta) or [keys_of(change, exprs)]
         case _:
             yield keys_of(change, exprs)
 
 
-def _of_partners(node: Outer, exprs: Exprs, changed: Changed, delta: Rule) -> list[Aggregate]:
+def _has_groups(node: Node) -> bool:
+    """Whether it judges groups, which would have to be computed for it."""
+    while isinstance(node, (Filter, Project)):
+        node = node.input
+    return isinstance(node, Aggregate)
+
+
+def _of_partners(
+    node: Outer | Match, exprs: Exprs, changed: Changed, delta: Rule
+) -> list[Aggregate]:
     """The keys in ΔL and in L₀ ⋉ ΔR, if equalities say who are partners."""
     pairs = equalities(node.condition, node.left.columns, node.right.columns)
     if not pairs:

@@ -30,6 +30,7 @@ from anabranch.plan.nodes import (
     UnionAll,
     Windows,
 )
+from anabranch.plan.origin import origin
 from anabranch.plan.rewrites import simplify
 from anabranch.plan.walk import transform, walk
 from anabranch.sql.correlation import Around, for_each, lowered, sees_around, with_lateral
@@ -119,6 +120,10 @@ def _root(relation: Relation, names: Sequence[str]) -> Node:
     return Project(relation.node, tuple(Item(name, column(inner)) for name, inner in pairs))
 
 
+# Types with one way to write them.
+_SIMPLE = {"bigint", "boolean", "date", "double", "float", "int", "smallint", "string", "tinyint"}
+
+
 @dataclass
 class _Lowering:
     reach: Reach
@@ -135,7 +140,23 @@ class _Lowering:
         return f"{name}{self.made}"
 
     def types(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
-        """The types of expressions; a recursion has those of the rows that it starts from."""
+        """The types of expressions.  Those of a source's columns are known; others are asked for, and
+        asking takes longer than all else that is done here."""
+        known = {expr: self.stored_type(node, expr) for expr in exprs}
+        unknown = [expr for expr, type_ in known.items() if type_ is None]
+        answers = dict(zip(unknown, self.asked(node, unknown), strict=True)) if unknown else {}
+        return [known[expr] or answers[expr] for expr in exprs]
+
+    def stored_type(self, node: Node, expr: Expr) -> str | None:
+        found = origin(node, expr.column) if expr.column is not None else None
+        if found is None:
+            return None
+        scan, name = found
+        types = (each.type for each in self.reach.tables[scan.table] if each.name == name)
+        return next((type_ for type_ in types if type_ in _SIMPLE), None)
+
+    def asked(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
+        """A recursion has the types of the rows that it starts from."""
 
         def known(part: Node) -> Node:
             if not isinstance(part, Again):
