@@ -59,14 +59,15 @@ START = {
     "spark.sql.autoBroadcastJoinThreshold": "32MB",
     # a refresh has some fifty generated classes: with room for 100 every refresh compiles its own anew
     "spark.sql.codegen.cache.maxEntries": "5000",
-    # Every sort, hash table and broadcast takes a page or block, however few rows it holds: of 64 and
-    # 4 MB by default, so that filling memory and collecting garbage is a tenth of a small refresh.
-    "spark.buffer.pageSize": "4m",
-    "spark.broadcast.blockSize": "1m",
     "spark.log.structuredLogging.enabled": "false",
     # noting the caller of every Python call for error messages costs a third of building a frame
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+
+# In one process every sort, hash table and broadcast takes a page or block, however few rows it holds:
+# of 64 and 4 MB by default, so that collecting garbage is a tenth of a small refresh.  A task can have
+# 8,192 pages: on machines of a cluster that may be too few.
+ONE_PROCESS = {"spark.buffer.pageSize": "4m", "spark.broadcast.blockSize": "1m"}
 
 POOL = "spark.scheduler.pool"
 SMALL_ROWS = 1_000_000  # up to here planning again between stages costs more than it saves
@@ -300,14 +301,17 @@ def lighten(context: Any) -> None:
 
     A checksum has a file of its own, with a process that sets its permissions, and is calculated again
     by every reader; Parquet has checksums of its own.  All of Hadoop's settings go along with every
-    scan, and half of them are YARN's.
+    scan, and half of them are YARN's defaults.
     """
     hadoop = context._jsc.hadoopConfiguration()
     files = context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(hadoop)
     files.setWriteChecksum(False)
     files.setVerifyChecksum(False)
-    for name in list(hadoop.getValByRegex(r"^yarn\.")):
-        hadoop.unset(name)
+    if hadoop.getResource("yarn-site.xml") is None:
+        given = {name.removeprefix("spark.hadoop.") for name, _ in context.getConf().getAll()}
+        for name in list(hadoop.getValByRegex(r"^yarn\.")):
+            if name not in given:
+                hadoop.unset(name)
 
 
 def start_conf(settings: Mapping[str, Any]) -> SparkConf:
@@ -323,8 +327,8 @@ def start_conf(settings: Mapping[str, Any]) -> SparkConf:
         **given_conf(settings),
     }
     if values["spark.master"].startswith("local"):
-        values.setdefault("spark.driver.host", "localhost")
-        values.setdefault("spark.driver.bindAddress", "127.0.0.1")
+        at_home = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
+        values = {**at_home, **ONE_PROCESS, **values}
     values["spark.driver.extraJavaOptions"] = java_options(values, settings)
     conf.setAll(list(values.items()))
     return conf

@@ -145,3 +145,21 @@ def test_no_checksum_files_lie_beside_the_data(spark: Spark, tmp_path: Path) -> 
     spark.session.range(3).coalesce(1).write.parquet(f"{tmp_path}/rows")
     assert [path.name for path in tmp_path.rglob("*.crc")] == []
     assert spark.session.read.parquet(f"{tmp_path}/rows").count() == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"spark.master": "local[2]"}, "4m"),
+        ({"spark.master": "local[2]", "spark.conf.spark.buffer.pageSize": "16m"}, "16m"),
+        ({"spark.master": "spark://somewhere:7077"}, None),
+    ],
+)
+def test_pages_are_small_in_one_process(settings: dict[str, str], expected: str | None) -> None:
+    assert start_conf(settings).get("spark.buffer.pageSize") == expected
+
+
+def test_settings_of_yarn_are_left_out(spark: Spark) -> None:
+    hadoop = spark.session.sparkContext._jsc.hadoopConfiguration()
+    assert hadoop.getValByRegex(r"^yarn\.").isEmpty()
+    assert hadoop.get("fs.s3a.impl") is not None
