@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.delta.touched import keys_of
+from anabranch.delta.touched import keys_of, through
 from anabranch.plan.exprs import Expr, conjunction, conjuncts
-from anabranch.plan.nodes import Aggregate, Filter, Item, Join, Node, Project, Scan, Version
+from anabranch.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, Version
 from anabranch.plan.walk import walk
 
 
@@ -26,7 +26,7 @@ def loose_keys(node: Node, exprs: Sequence[Expr]) -> Aggregate:
     owner = next((part for part in inner.parts if names <= {*part.columns}), None)
     if owner is None:
         return keys_of(node, exprs)
-    conditions += conjuncts(inner.condition)
+    conditions = [*conjuncts(inner.condition), *conditions]
     kept = _linked(owner, [part for part in inner.parts if not _moves(part)], conditions)
     if not any(_moves(part) for part in inner.parts if part not in kept):
         return keys_of(node, exprs)
@@ -39,20 +39,15 @@ def loose_keys(node: Node, exprs: Sequence[Expr]) -> Aggregate:
 
 def _below(node: Node, exprs: Sequence[Expr]) -> tuple[Node, list[Expr], list[Expr]]:
     """The first node that is more than a filter or a list of columns; the expressions and the filters'
-    conditions in its words."""
+    conditions in its words, the lower ones first: those above may count on them."""
     asked, conditions = list(exprs), list[Expr]()
     while isinstance(node, (Filter, Project)):
         if isinstance(node, Filter):
-            conditions += conjuncts(node.condition)
+            conditions = [*conjuncts(node.condition), *conditions]
         else:
-            asked, conditions = (_through(node.items, each) for each in (asked, conditions))
+            asked, conditions = (through(node.items, each) for each in (asked, conditions))
         node = node.input
     return node, asked, conditions
-
-
-def _through(items: Sequence[Item], exprs: Sequence[Expr]) -> list[Expr]:
-    below = {item.name: item.expr for item in items}
-    return [expr.substitute(below) for expr in exprs]
 
 
 def _linked(owner: Node, others: Sequence[Node], conditions: Sequence[Expr]) -> list[Node]:

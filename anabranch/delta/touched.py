@@ -58,16 +58,16 @@ def _touched(node: Node, exprs: Exprs, changed: Changed, delta: Rule) -> Iterato
     names = frozenset[str]().union(*(expr.columns for expr in exprs))
     match node:
         case Project():
-            yield from _touched(node.input, _through(node.items, exprs), changed, delta)
+            yield from _touched(node.input, through(node.items, exprs), changed, delta)
         case Aggregate() if node.keys and names <= {key.name for key in node.keys}:
-            yield from _touched(node.input, _through(node.keys, exprs), changed, delta)
+            yield from _touched(node.input, through(node.keys, exprs), changed, delta)
         case Windows() | Top() if {*exprs} <= {*node.partition}:
             yield from _touched(node.input, exprs, changed, delta)
         case Filter() if _has_groups(node):
             yield from _touched(node.input, exprs, changed, delta)
-        case Outer(full=False) if names <= {*node.left.columns}:
-            yield from _of_partners(node, exprs, changed, delta) or [keys_of(change, exprs)]
-        case Match() if names <= {*node.left.columns} and delta(node.right, changed) is not None:
+        case Match() if delta(node.right, changed) is None:  # it may say which few rows are meant
+            yield keys_of(change, exprs)
+        case Outer(full=False) | Match() if names <= {*node.left.columns}:
             yield from _of_partners(node, exprs, changed, delta) or [keys_of(change, exprs)]
         case _:
             yield keys_of(change, exprs)
@@ -100,7 +100,8 @@ def _reads_again(change: Node) -> bool:
     return any(scan.version is not Version.DELTA for scan in scans)
 
 
-def _through(items: Sequence[Item], exprs: Exprs) -> list[Expr]:
+def through(items: Sequence[Item], exprs: Exprs) -> list[Expr]:
+    """The expressions in the words of the items' input."""
     below = {item.name: item.expr for item in items}
     return [expr.substitute(below) for expr in exprs]
 

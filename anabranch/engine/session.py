@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -304,9 +305,10 @@ def lighten(context: Any) -> None:
     scan, and half of them are YARN's defaults.
     """
     hadoop = context._jsc.hadoopConfiguration()
-    files = context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(hadoop)
-    files.setWriteChecksum(False)
-    files.setVerifyChecksum(False)
+    with suppress(Py4JJavaError):  # `fs.file.impl` may name a file system that has none
+        files = context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(hadoop)
+        files.setWriteChecksum(False)
+        files.setVerifyChecksum(False)
     if hadoop.getResource("yarn-site.xml") is None:
         given = {name.removeprefix("spark.hadoop.") for name, _ in context.getConf().getAll()}
         for name in list(hadoop.getValByRegex(r"^yarn\.")):

@@ -140,8 +140,8 @@ class _Lowering:
         return f"{name}{self.made}"
 
     def types(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
-        """The types of expressions.  Those of a source's columns are known; others are asked for, and
-        asking takes longer than all else that is done here."""
+        """The types of expressions.  Those of a source's columns are known; for others Spark has to
+        analyse a query."""
         known = {expr: self.stored_type(node, expr) for expr in exprs}
         unknown = [expr for expr, type_ in known.items() if type_ is None]
         answers = dict(zip(unknown, self.asked(node, unknown), strict=True)) if unknown else {}

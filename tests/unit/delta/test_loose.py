@@ -65,6 +65,13 @@ def test_others_are_as_they_were(node: Node, key: str) -> None:
     assert loose_keys(node, [Expr(key)]) == keys_of(node, [Expr(key)])
 
 
+def test_a_condition_comes_after_those_below_it() -> None:
+    guarded = Filter(Join((ITEMS, PARTS), BY_PART), Expr("`brand` <> 0"))
+    node = Filter(guarded, Expr("1 / `brand` > 2"))
+    wanted = Filter(PARTS, Expr("`brand` <> 0 AND 1 / `brand` > 2"))
+    assert loose_keys(node, [column("p_part")]) == keys_of(wanted, [column("p_part")])
+
+
 def test_names_are_followed() -> None:
     node = Project(Join((ITEMS, SOME), BY_PART), (Item("k", column("p_part")),))
     assert loose_keys(node, [column("k")]) == keys_of(SOME, [column("p_part")])

@@ -159,6 +159,25 @@ def test_pages_are_small_in_one_process(settings: dict[str, str], expected: str 
     assert start_conf(settings).get("spark.buffer.pageSize") == expected
 
 
+OTHER_FILES = """
+from anabranch.engine.session import Spark
+spark = Spark({
+    "spark.master": "local[1]",
+    "spark.conf.spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.conf.spark.hadoop.yarn.mine": "7",
+})
+hadoop = spark.session.sparkContext._jsc.hadoopConfiguration()
+print(spark.session.range(3).count(), hadoop.getValByRegex("^yarn").toString())
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+def test_the_users_own_settings_of_hadoop_stay(tmp_path: Path) -> None:
+    done = run(tmp_path, OTHER_FILES)
+    assert (done.stdout, done.stderr) == ("3 {yarn.mine=7}\n", "")
+
+
 def test_settings_of_yarn_are_left_out(spark: Spark) -> None:
     hadoop = spark.session.sparkContext._jsc.hadoopConfiguration()
     assert hadoop.getValByRegex(r"^yarn\.").isEmpty()
