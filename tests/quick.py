@@ -1,10 +1,9 @@
 """Spark's settings for queries that run once over ten rows."""
 
-# Generating code takes longer than running it, and nobody looks at the pages that show plans.
+# Generating code takes longer than running it.
 QUICK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.lightweightPlanChangeValidation": "false",
-    "spark.sql.ui.explainMode": "simple",
 }
 GIVEN = {f"spark.conf.{name}": value for name, value in QUICK.items()}  # as `connect` takes them

@@ -61,6 +61,7 @@ START = {
     # a refresh has some fifty generated classes: with room for 100 every refresh compiles its own anew
     "spark.sql.codegen.cache.maxEntries": "5000",
     "spark.log.structuredLogging.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",  # Spark writes every plan down, also if nobody looks at it
     # noting the caller of every Python call for error messages costs a third of building a frame
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }

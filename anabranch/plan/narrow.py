@@ -187,7 +187,7 @@ class _Narrowing:
     def visit(self, node: Node, limits: Limits) -> Node:
         """The node without some rows outside the limits.  A part that is used more than once is
         computed once, so that limits of one use cannot go further."""
-        if limits and self.uses[node] > 1 and is_work(node):
+        if isinstance(node, Look) or (limits and self.uses[node] > 1 and is_work(node)):
             limits = NONE
         if limits:
             return self.narrowed(node, limits)

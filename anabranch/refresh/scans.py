@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import delta_frame, frame
-from anabranch.model import Box, Columns, Delta, Reading
+from anabranch.model import Box, Reading
 from anabranch.names import TableName
 from anabranch.plan.narrow import NONE, Limits, inside
 from anabranch.plan.nodes import Given, Node, Scan, Version
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-@lru_cache(maxsize=64)
-def _delta(session: SparkSession, delta: Delta, columns: Columns) -> DataFrame:
-    """The change of a source is read by all that depend on it, and its files never change: what
-    Spark found out about them is kept."""
-    return delta_frame(session, delta, columns)
+# Tables that read the same source read the same files, and what is read as it is now is read as it
+# was before by the next refresh.  Files never change: what Spark found out about them is kept, up to
+# so many of them.
+MOST_FILES = 1_000
+delta_once = lru_cache(maxsize=64)(delta_frame)
+frame_once = lru_cache(maxsize=64)(frame)
 
 
 @dataclass
@@ -71,8 +72,9 @@ class Scans:
     def read(self, table: TableName, version: Version, within: tuple[Box, ...]) -> DataFrame:
         found = self.sources.versions[table]
         if version is Version.DELTA:
-            return _delta(self.session, self.sources.deltas[table], found.columns)
+            return delta_once(self.session, self.sources.deltas[table], found.columns)
         snapshot = found.snapshot_id if version is Version.AFTER else self.sources.before[table]
         reading = found.reading(snapshot, within=within) if snapshot is not None else Reading(())
-        rows = frame(self.session, reading, found.columns)
+        few = len(reading.files) + len(reading.skip) <= MOST_FILES
+        rows = (frame_once if few else frame)(self.session, reading, found.columns)
         return rows.filter(inside(within).text) if within else rows

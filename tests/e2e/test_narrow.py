@@ -52,7 +52,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         read.append(len(reading.files))
         return frame(session, reading, columns)
 
-    monkeypatch.setattr(scans, "frame", counted)
+    monkeypatch.setattr(scans, "frame_once", counted)
     return read
 
 

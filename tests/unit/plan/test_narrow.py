@@ -11,7 +11,17 @@ from anabranch.model import Box, Spans
 from anabranch.names import TableName
 from anabranch.plan.exprs import column
 from anabranch.plan.narrow import inside, narrow, spans
-from anabranch.plan.nodes import Given, Look, Node, Scan, Version
+from anabranch.plan.nodes import (
+    Given,
+    Item,
+    Look,
+    Node,
+    Project,
+    Scan,
+    Semi,
+    UnionAll,
+    Version,
+)
 from anabranch.plan.walk import walk
 from tests.oracle.kept import World
 
@@ -104,6 +114,18 @@ def test_a_look_reads_what_any_of_those_who_ask_can_want() -> None:
     both = narrow(look, Facts({(A, "id"): NEAR, (A, "k"): FAR}))
     assert boxes(both) == {"b after": ((("id", NEAR),), (("k", FAR),))}
     assert boxes(narrow(look, Facts({(A, "id"): NEAR}))) == {"b after": ()}
+
+
+def test_a_look_that_several_ask_is_one_whatever_they_ask_for() -> None:
+    keys = Scan(A, ("id", "k"), Version.DELTA)
+    look = Look(Scan(B, ("id", "k"), Version.AFTER), ((keys, ((column("id"), "id"),)),))
+    asked = [
+        Semi(Project(look, (Item(name, column(name)),)), keys, ((column(name), name),))
+        for name in ("id", "k")
+    ]
+    both = UnionAll(tuple(Project(each, (Item("x", column(each.columns[0])),)) for each in asked))
+    found = narrow(both, Facts({(A, "id"): NEAR, (A, "k"): FAR}))
+    assert len([part for part in walk(found) if isinstance(part, Look)]) == 1
 
 
 def test_rows_in_one_of_the_boxes() -> None:
