@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from anabranch.engine.query import Inputs, run_sql
-from anabranch.engine.scan import frame
+from anabranch.engine.scan import empty, frame
 from anabranch.errors import AnabranchError, Refused, SqlSyntaxError, UnknownName, UserError
 from anabranch.indexes.read import cheapest
 from anabranch.lake.lake import Lake
@@ -29,11 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from anabranch.catalog.indexes import Index
     from anabranch.engine.session import Spark
 
     SystemRows = Callable[[str], "DataFrame"]
+    # The rows of a table, or those that a query looks up.
+    RowsOf = Callable[[TableName, "str | None"], "DataFrame"]
 
 
 @dataclass
@@ -108,12 +111,19 @@ class World:
 
     def sql(self, query: str) -> DataFrame:
         """A query over tables and views of this cut."""
+        return self._analysed(query, self._rows)
+
+    def schema(self, query: str) -> StructType:
+        """The columns of a query, for which no file is looked at."""
+        return self._analysed(query, self._no_rows).schema
+
+    def _analysed(self, query: str, rows: RowsOf) -> DataFrame:
         check_query(Passage.of(query))
         for name in tables_of(query):  # a wrong name is said before Spark has to start
             if not name.is_system:
                 self.resolve(name)
         with Inputs(self.spark.session) as inputs:
-            text = self.bind(inputs, query)
+            text = self.bind(inputs, query, rows=rows)
             try:
                 return run_sql(self.spark.session, text, labels=inputs.labels)
             except SqlSyntaxError:
@@ -136,12 +146,13 @@ class World:
         *,
         expression: bool = False,
         outer: Mapping[TableName, str] | None = None,
+        rows: RowsOf | None = None,
     ) -> str:
         references = tables_of(text, expression=expression)
         looked = looked_up(text) if references and not expression else None
         names = {
             reference: self._bind_one(
-                inputs, reference, (), looked_in=text if reference == looked else None
+                inputs, reference, (), rows or self._rows, text if reference == looked else None
             )
             for reference in references
         }
@@ -152,22 +163,30 @@ class World:
         inputs: Inputs,
         name: TableName,
         inside: Sequence[TableName],
+        rows: RowsOf,
         looked_in: str | None = None,
     ) -> str:
         if name.is_system:
             return inputs.add(self._system(name), str(name))
         found = self.resolve(name)
         if found not in self.views:
-            reading, columns = self.reading(found, looked_in)
-            return inputs.add(frame(self.spark.session, reading, columns), str(name))
+            return inputs.add(rows(found, looked_in), str(name))
         if found in inside:
             raise UserError(f"view {found} reads itself")
         text = self.views[found]
         names = {
-            below: self._bind_one(inputs, below, (*inside, found)) for below in tables_of(text)
+            below: self._bind_one(inputs, below, (*inside, found), rows)
+            for below in tables_of(text)
         }
         view = run_sql(self.spark.session, rebind(text, names), labels=inputs.labels)
         return inputs.add(view, str(name))
+
+    def _rows(self, name: TableName, query: str | None) -> DataFrame:
+        reading, columns = self.reading(name, query)
+        return frame(self.spark.session, reading, columns)
+
+    def _no_rows(self, name: TableName, query: str | None) -> DataFrame:
+        return empty(self.spark.session, self.version(name).columns)
 
     def reading(self, name: TableName, query: str | None = None) -> tuple[Reading, Columns]:
         """The files of a table; of those that cannot hold what the query looks up, none."""

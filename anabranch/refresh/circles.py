@@ -183,7 +183,7 @@ def _start(tx: Transaction, queries: Mapping[TableName, str]) -> None:
         for name, query in list(waiting.items()):
             found = branches_without(query, lambda each, known=unknown: _fold(each) in known)  # type: ignore[misc]
             if found is not None:
-                columns = columns_of(tx.world.sql(found.text).schema)
+                columns = columns_of(tx.world.schema(found.text))
                 names = found.names if len(found.names) == len(columns) else ()
                 columns = tuple(
                     replace(column, name=names[at] if names else column.name)

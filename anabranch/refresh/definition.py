@@ -120,7 +120,7 @@ def _define(
     views: dict[TableName, str],
 ) -> Definition:
     # Spark itself cannot read x > ALL (SELECT …): there the plan says what the columns are.
-    output = None if is_beyond_spark(query) else output_columns(columns_of(world.sql(query).schema))
+    output = None if is_beyond_spark(query) else output_columns(columns_of(world.schema(query)))
 
     def types(node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
         probe = Project(node, tuple(Item(f"e{i}", expr) for i, expr in enumerate(exprs)))

@@ -10,8 +10,7 @@ import duckdb
 
 from tests.oracle import data
 from tests.oracle.data import Window
-from tests.oracle.duck import duck
-from tests.oracle.kept import Kept, Obstructed, World, Wrong
+from tests.oracle.kept import Bag, Kept, Obstructed, World, Wrong
 from tests.oracle.queries import Drawn, draw
 
 
@@ -57,11 +56,11 @@ class Verdict:
 def judge(world: World, case: Case) -> Verdict:
     """Incremental equals recompute, window by window."""
     try:
-        _begin(world, case)
+        expected = _begin(world, case)
     except (duckdb.Error, ValueError) as error:
         return Verdict("invalid", str(error))
     try:
-        _follow(world, case)
+        _follow(world, case, expected)
     except Obstructed as found:
         return Verdict("refused", str(found))
     except Wrong as wrong:
@@ -71,15 +70,15 @@ def judge(world: World, case: Case) -> Verdict:
     return Verdict("kept")
 
 
-def _begin(world: World, case: Case) -> None:
+def _begin(world: World, case: Case) -> Bag:
     world.reset()
     for statement in case.start:
         world.db.execute(statement)
-    world.db.execute(duck(case.query)).fetchall()
+    return world.recompute(case.query)
 
 
-def _follow(world: World, case: Case) -> None:
-    kept = Kept(world, case.query)
+def _follow(world: World, case: Case, expected: Bag) -> None:
+    kept = Kept(world, case.query, expected=expected)
     touched: list[str] | None = None
     for window in case.windows:
         world.begin(touched)

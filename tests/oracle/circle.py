@@ -20,7 +20,7 @@ from anabranch.plan.exprs import column
 from anabranch.plan.monotone import not_monotone
 from anabranch.plan.nodes import WEIGHT, Aggregate, Given, Item, Node, Scan, Version
 from anabranch.sql.lower import lower
-from tests.oracle.duck import plan_text
+from tests.oracle.duck import place, plan_text
 from tests.oracle.kept import Bag, World
 
 LIMIT = 200
@@ -204,7 +204,7 @@ def _text(node: Node, members: Collection[str]) -> tuple[str, list[Scan | Given]
                 moving[leaf] = None
             return f"main.{leaf.name}"
         if leaf.table.name not in members:
-            return f"main.{leaf.table.name}_{leaf.version.value}"
+            return place(leaf)
         moving[leaf] = None
         return f"main.{leaf.table.name}_{leaf.version.value}_seen"
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from anabranch.plan.exprs import VERBATIM, Expr, Tree, Written
-from anabranch.plan.nodes import Generate, Given, Node, Scan
+from anabranch.plan.nodes import Generate, Given, Node, Scan, Version
 from anabranch.sql.render import NameOf, Rendering, to_sql
 
 # Words of Spark that DuckDB spells or means otherwise.
@@ -26,20 +26,23 @@ _SPELLED = {
     "LEFT ANTI JOIN": "ANTI JOIN",
 }
 _WORDS = re.compile("|".join(map(re.escape, _SPELLED)))
+_PLACES = re.compile(r'"(main|now|was)\.')
 _NOWHERE = "SELECT 1 FROM x"
 
 
 def plan_text(node: Node, name_of: NameOf) -> str:
     """A plan as DuckDB's SQL; names of relations say their schema."""
-    return _spelled(to_sql(node, name_of, hints=False, rendering=_Rendering)).replace(
-        '"main.', 'main."'
-    )
+    text = _spelled(to_sql(node, name_of, hints=False, rendering=_Rendering))
+    return _PLACES.sub(r'\1."', text)
 
 
-def view_of(leaf: Scan | Given) -> str:
+def place(leaf: Scan | Given) -> str:
+    """The table that stands for a leaf, in one of the schemas of a world."""
     if isinstance(leaf, Given):
         return f"main.{leaf.name}"
-    return f"main.{leaf.table.name}_{leaf.version.value}"
+    if leaf.version is Version.DELTA:
+        return f"main.{leaf.table.name}_delta"
+    return f"{'was' if leaf.version is Version.BEFORE else 'now'}.{leaf.table.name}"
 
 
 @lru_cache(maxsize=2_000)
