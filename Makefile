@@ -17,7 +17,8 @@ test: lint postgres ## check style and types, then run the tests
 	@$(PYTEST)
 
 test-all: lint postgres ## also run the slow tests
-	@ANABRANCH_ORACLE_CASES=100000 ANABRANCH_SPARK_QUERIES=300 $(PYTEST) -m "slow or not slow"
+	@ANABRANCH_ORACLE_CASES=100000 ANABRANCH_SPARK_QUERIES=300 ANABRANCH_TPCH_WINDOWS=3 \
+		$(PYTEST) -m "slow or not slow"
 
 lint: dev ## ruff and mypy
 	@$(BIN)/ruff check --quiet .

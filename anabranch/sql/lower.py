@@ -30,12 +30,12 @@ from anabranch.plan.nodes import (
     UnionAll,
     Windows,
 )
-from anabranch.plan.origin import origin
 from anabranch.plan.rewrites import simplify
 from anabranch.plan.walk import transform, walk
 from anabranch.sql.correlation import Around, for_each, lowered, sees_around, with_lateral
 from anabranch.sql.generators import generated
 from anabranch.sql.joins import joined
+from anabranch.sql.known_types import known_type
 from anabranch.sql.obstacles import find_obstacles
 from anabranch.sql.ordering import ordered
 from anabranch.sql.pivot import pivoted
@@ -120,10 +120,6 @@ def _root(relation: Relation, names: Sequence[str]) -> Node:
     return Project(relation.node, tuple(Item(name, column(inner)) for name, inner in pairs))
 
 
-# Types with one way to write them.
-_SIMPLE = {"bigint", "boolean", "date", "double", "float", "int", "smallint", "string", "tinyint"}
-
-
 @dataclass
 class _Lowering:
     reach: Reach
@@ -140,20 +136,11 @@ class _Lowering:
         return f"{name}{self.made}"
 
     def types(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
-        """The types of expressions.  Those of a source's columns are known; for others Spark has to
-        analyse a query."""
-        known = {expr: self.stored_type(node, expr) for expr in exprs}
+        """The types of expressions; where the plan does not tell, Spark has to analyse a query."""
+        known = {expr: known_type(node, expr, self.reach.tables) for expr in exprs}
         unknown = [expr for expr, type_ in known.items() if type_ is None]
         answers = dict(zip(unknown, self.asked(node, unknown), strict=True)) if unknown else {}
         return [known[expr] or answers[expr] for expr in exprs]
-
-    def stored_type(self, node: Node, expr: Expr) -> str | None:
-        found = origin(node, expr.column) if expr.column is not None else None
-        if found is None:
-            return None
-        scan, name = found
-        types = (each.type for each in self.reach.tables[scan.table] if each.name == name)
-        return next((type_ for type_ in types if type_ in _SIMPLE), None)
 
     def asked(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
         """A recursion has the types of the rows that it starts from."""
