@@ -55,6 +55,17 @@ class Sources:
 
     def planned(self, node: Node, limits: Limits = NONE) -> Node:
         """The plan with few looks at large tables, of which no more is read than must be."""
+        key = node, frozenset(limits.items())
+        if key not in self._planned:
+            self._planned[key] = self._plan(node, limits)
+        return self._planned[key]
+
+    @cached_property
+    def _planned(self) -> dict[tuple[Node, frozenset[tuple[str, Spans]]], Node]:
+        """A plan is asked for when its cost is estimated, and again when it is run."""
+        return {}
+
+    def _plan(self, node: Node, limits: Limits) -> Node:
         bare = narrow(node, self, limits)
         often = {
             scan.table for scan in walk(bare) if isinstance(scan, Scan) and self.is_large(scan)
@@ -75,6 +86,16 @@ class Sources:
         return self.versions[table].kind(column)
 
     def changed(self, table: TableName, column: str) -> Spans | None:
+        key = table, column
+        if key not in self._spans:
+            self._spans[key] = self._changed(table, column)
+        return self._spans[key]
+
+    @cached_property
+    def _spans(self) -> dict[tuple[TableName, str], Spans | None]:
+        return {}
+
+    def _changed(self, table: TableName, column: str) -> Spans | None:
         version, delta = self.versions[table], self.deltas.get(table)
         field = version.field(column)
         if field is None or delta is None:
