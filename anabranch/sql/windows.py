@@ -2,12 +2,14 @@
 
 Calls over the same partitions share a node.  Where rows that tie would get an answer by chance, the
 order goes on over every column that the query looks at: rows that still tie are equal, and it does
-not show which of them comes first.
+not show which of them comes first.  Unless two orders tell them apart: which answer of the one stands
+beside which of the other would be chance.  So the second goes on over the answers of the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -69,18 +71,56 @@ def with_windows(
         each.name for tree in trees for each in tree.find_all(exp.Column)
     ) | dict.fromkeys(place.carried)
     ties = [name for name in looked_at if name in node.columns]
-    by_partition: dict[tuple[Expr, ...], list[Item]] = {}
+    calls: list[_Call] = []
     for name, window in found.values():
-        whole = _settled(window, ties, place, node, types)
+        whole, by_place = _settled(window, ties, place, node, types)
         carried = [column_tree(each) for each in place.carried]
         partition = [*carried, *(whole.args.get("partition_by") or ())]
         whole.set("partition_by", [part.copy() for part in partition])
-        by_partition.setdefault(tuple(map(Expr.of, partition)), []).append(
-            Item(name, Expr.of(whole))
+        order = _order(whole) if by_place else None
+        calls.append(_Call(name, whole, tuple(map(Expr.of, partition)), order))
+    return _computed(node, calls, place, types), replaced
+
+
+@dataclass(frozen=True)
+class _Call:
+    name: str
+    window: exp.Window
+    partition: tuple[Expr, ...]
+    order: str | None  # if the place of a row among its equals shows
+
+
+def _computed(node: Node, calls: Sequence[_Call], place: Place, types: TypesOf) -> Node:
+    """The rows with the calls as columns, those with an order that shows first."""
+    told: list[str] = []
+    waiting = list(calls)
+    while waiting:
+        first = next((call for call in waiting if call.order is not None), waiting[0])
+        alike = (None, first.order)
+        chosen = [c for c in waiting if c.partition == first.partition and c.order in alike]
+        waiting = [call for call in waiting if call not in chosen]
+        placed = [call for call in chosen if call.order is not None]
+        for call in placed:
+            check_orderable(told, place, node, types, call.window.this)
+            _go_on(call.window, told)
+        items = tuple(Item(call.name, Expr.of(call.window)) for call in chosen)
+        partition = first.partition
+        node = Windows(node, partition, items, tuple(types(node, partition) if partition else ()))
+        told += [call.name for call in placed]
+    return node
+
+
+def _order(window: exp.Window) -> str:
+    order = window.args.get("order")
+    return Expr.of(order).text if order is not None else ""
+
+
+def _go_on(window: exp.Window, names: Sequence[str]) -> None:
+    """The order goes on over more columns."""
+    for each in names:
+        window.args["order"].append(
+            "expressions", exp.Ordered(this=column_tree(each), nulls_first=True)
         )
-    for exprs, calls in by_partition.items():
-        node = Windows(node, exprs, tuple(calls), tuple(types(node, exprs) if exprs else ()))
-    return node, replaced
 
 
 def inexact_calls(node: Node, place: Place, types: TypesOf) -> dict[Expr, Obstacle]:
@@ -108,35 +148,33 @@ def inexact_calls(node: Node, place: Place, types: TypesOf) -> dict[Expr, Obstac
 
 def _settled(
     window: exp.Window, ties: Sequence[str], place: Place, node: Node, types: TypesOf
-) -> exp.Window:
-    """The call with an order that leaves nothing to chance."""
+) -> tuple[exp.Window, bool]:
+    """The call with an order that leaves nothing to chance, and whether it tells equal rows apart."""
     window = window.copy()
     name = name_of_call(window.this) or ""
     order = window.args.get("order")
     if name in _RANKS:
-        return window
+        return window, False
     spec = window.args.get("spec")
     by_rows = spec is not None and str(spec.args.get("kind") or "").upper() == "ROWS"
     moving = by_rows and spec is not None and not _whole_partition(spec)
     chosen = name in functions.ORDER_DEPENDENT or name == "nth_value"
     if not (name in _BY_PLACE or moving or chosen):
-        return window
+        return window, False
     if order is None:
         if not chosen and not moving:
-            return window
+            return window, False
         raise Stop(place.source.obstacle("ORDER_DEPENDENT_WINDOW", window.this, what=name))
     if chosen and not by_rows and _is_ordered_by_argument(window):
-        return window
+        return window, False
     if chosen and not by_rows and name not in _FIRST:
         raise Stop(place.source.obstacle("ORDER_DEPENDENT_WINDOW", window.this, what=name))
     if name in _LISTS:
         raise Stop(place.source.obstacle("ORDER_DEPENDENT_WINDOW", window.this, what=name))
     check_orderable(ties, place, node, types, window.this)
     ordered = {meaning(each.this) for each in order.expressions}
-    for each in ties:
-        if meaning(column_tree(each)) not in ordered:
-            order.append("expressions", exp.Ordered(this=column_tree(each), nulls_first=True))
-    return window
+    _go_on(window, [each for each in ties if meaning(column_tree(each)) not in ordered])
+    return window, True
 
 
 def check_orderable(

@@ -234,7 +234,7 @@ def test_cycles_are_refused_unless_they_are_allowed(ab: Anabranch, outside: Outs
 # -- deletes, and whoever reads meanwhile ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("large", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_random_edges_come_and_go(
     ab: Anabranch, monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:
@@ -382,6 +382,7 @@ def test_a_diamond_above_and_below_a_component_is_one_cut(ab: Anabranch) -> None
     assert len({row["group_id"] for row in ab.status()}) == 1
 
 
+@pytest.mark.slow
 def test_recursion_in_a_query_and_a_component_say_the_same(ab: Anabranch) -> None:
     """Paths of a graph without circles, counted: UNION ALL keeps every one of them."""
     edges(ab, (1, 2), (1, 3), (2, 4), (3, 4), (4, 5))

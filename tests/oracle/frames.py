@@ -1,7 +1,8 @@
 """Window functions: partitions, orders and frames.
 
 Where the place of a row among its equals shows, the order runs over all columns of the FROM clause:
-then only equal rows can change places, and the result is one bag.
+then only equal rows can change places, and the result is one bag.  With two such orders it may be
+several: see `_is_open` of `kept`.
 """
 
 from __future__ import annotations

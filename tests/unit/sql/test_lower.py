@@ -10,7 +10,7 @@ from anabranch.errors import SqlSyntaxError, UnknownName, UserError
 from anabranch.model import Column
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
-from anabranch.plan.nodes import Aggregate, Join, Node, Project, UnionAll
+from anabranch.plan.nodes import Aggregate, Join, Node, Project, UnionAll, Windows
 from anabranch.plan.show import show
 from anabranch.plan.walk import walk
 from anabranch.sql.lower import Lowered, lower
@@ -351,3 +351,30 @@ def test_a_name_that_only_spark_finds_is_no_error_of_the_user() -> None:
     found = lower("SELECT id, hidden FROM a", TABLES, {}, types, output=seen_by_spark)
     assert found.plan is None
     assert [each.code for each in found.obstacles] == ["UNSUPPORTED_SYNTAX"]
+
+
+def windows_of(query: str) -> list[Windows]:
+    return [node for node in walk(plan(query)) if isinstance(node, Windows)]
+
+
+def test_two_orders_of_equal_rows_agree_which_is_which() -> None:
+    """Which answer of one stands beside which of the other must not be left to chance."""
+    above, below = windows_of(
+        "SELECT lead(v) OVER (ORDER BY k, v) AS x, row_number() OVER (ORDER BY v, k) AS y FROM a"
+    )
+    (first,), (second,) = below.calls, above.calls
+    assert first.name in second.expr.columns
+    assert not any(name.startswith("_ab_win") for name in first.expr.columns)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "lag(v) OVER (ORDER BY k, v)",  # the same order
+        "rank() OVER (ORDER BY v)",  # equal rows have the same rank
+        "sum(v) OVER ()",
+    ],
+)
+def test_one_order_of_equal_rows_goes_on_as_it_is(other: str) -> None:
+    (node,) = windows_of(f"SELECT lead(v) OVER (ORDER BY k, v) AS x, {other} AS y FROM a")
+    assert not any(name.startswith("_ab_win") for call in node.calls for name in call.expr.columns)
