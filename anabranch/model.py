@@ -61,7 +61,8 @@ Columns = tuple[Column, ...]
 class Reading:
     """Rows of some Parquet files: those in no `skip` file and, when `only` is given, in an `only` file.
 
-    `skip` and `only` are position delete files.  `rows` is an upper bound known from metadata.
+    `skip` and `only` are position delete files.  `rows` is an upper bound known from metadata, and
+    `longest` what the largest file has; 0 if that is not known.
     """
 
     files: tuple[str, ...]
@@ -69,6 +70,7 @@ class Reading:
     only: tuple[str, ...] = ()
     rows: int = 0
     bytes: int = 0
+    longest: int = 0
 
 
 @dataclass(frozen=True)

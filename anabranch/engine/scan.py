@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
+from anabranch.engine import whole
 from anabranch.engine.errors import translated
 from anabranch.engine.identity import cast
 from anabranch.engine.paths import Paths, by_form
@@ -48,13 +49,15 @@ def frame(
         return empty(session, (*columns, FILE, POSITION) if positions else columns)
     marks = [(reading.skip, "left_anti"), (reading.only, "left_semi")]
     used = [(paths, how) for paths, how in marks if paths]
+    counting = (bool(used) or positions) and whole.worth_counting(session, reading)
     with translated():
-        return union(
-            [
-                part(session, paths, columns, used, positions, among)
-                for paths in by_form(reading.files)
-            ]
-        )
+        parts = [
+            part(session, paths, columns, used, positions, among, counting)
+            for paths in by_form(reading.files)
+        ]
+        if counting:  # a frame belongs to the session of its first part
+            parts.insert(0, empty(session, (*columns, FILE, POSITION) if positions else columns))
+        return union(parts)
 
 
 def delta_frame(session: SparkSession, delta: Delta, columns: Columns) -> DataFrame:
@@ -83,21 +86,27 @@ def part(
     marks: Sequence[tuple[tuple[str, ...], str]],
     positions: bool,
     among: Among | None,
+    counting: bool,
 ) -> DataFrame:
-    data = read(session, paths.files, columns)
+    data = read(whole.reader(session) if counting else session.read, paths.files, columns)
     if not marks and not positions:
         return data if among is None else among(data)
     names = [quote(column.name) for column in columns]
+    if counting and not whole.is_whole(data, len(paths.files)):
+        return part(session, paths, columns, marks, positions, among, counting=False)
     place_of = data.metadataColumn("_metadata")  # also when a column has that name
-    wanted = {"file_path": "_ab_uri", "row_index": POSITION.name}
-    if marks and paths.easily_named:
+    wanted = {"file_path": "_ab_uri"}
+    if not counting:
+        wanted["row_index"] = POSITION.name
+    if marks and paths.easily_named and not (counting and among):
         wanted["file_name"] = "_ab_name"
     fields = [place_of.getField(field).alias(name) for field, name in wanted.items()]
-    rows = data.select(*names, *fields)
-    if marks and not paths.easily_named:
-        rows = rows.selectExpr("*", f"{last_part(paths.listed('_ab_uri'))} AS _ab_name")
+    chosen = [*map(F.col, names), *fields]
+    rows = whole.counted(data, chosen) if counting else data.select(*chosen)
     if among is not None:
         rows = among(rows)
+    if marks and "file_name" not in wanted:
+        rows = rows.selectExpr("*", f"{last_part(paths.listed('_ab_uri'))} AS _ab_name")
     listed = paths.listed("_ab_uri")
     for files, how in marks:
         rows = at_marks(session, rows, files, how, listed)
@@ -114,7 +123,7 @@ def at_marks(
     which are there as they are.  Where hashes agree, the places themselves are compared, in a form
     that Spark does not take for more keys.
     """
-    marks = read(session, files, _MARKS).selectExpr(
+    marks = read(session.read, files, _MARKS).selectExpr(
         "file_path AS _ab_mark",
         f"{last_part('file_path')} AS _ab_mark_name",
         "pos AS _ab_mark_pos",
@@ -130,7 +139,7 @@ def last_part(path: str) -> str:
     return f"substring_index({path}, '/', -1)"
 
 
-def read(session: SparkSession, files: Sequence[str], columns: Columns) -> DataFrame:
+def read(reader: DataFrameReader, files: Sequence[str], columns: Columns) -> DataFrame:
     """Columns by field id.
 
     Spark pushes filters down by name even so: a column whose name may mean another one in some
@@ -140,7 +149,7 @@ def read(session: SparkSession, files: Sequence[str], columns: Columns) -> DataF
         replace(column, name=f"_ab_f{column.field_id}") if column.ambiguous else column
         for column in columns
     ]
-    data = session.read.options(**_READ_OPTIONS).schema(struct(asked)).parquet(*files)
+    data = reader.options(**_READ_OPTIONS).schema(struct(asked)).parquet(*files)
     if not any(column.ambiguous for column in columns):
         return data
     pairs = zip(asked, columns, strict=True)

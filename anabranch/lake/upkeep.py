@@ -177,5 +177,6 @@ def compaction(version: TableVersion) -> Compaction | None:
         skip=tuple(sorted(skip.paths)),
         rows=sum(each.data_file.record_count for each in files),
         bytes=sum(each.data_file.file_size_in_bytes for each in files),
+        longest=max(each.data_file.record_count for each in files),
     )
     return Compaction(reading, frozenset(chosen), " and ".join(reasons))

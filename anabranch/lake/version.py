@@ -293,6 +293,7 @@ def reading_of(
         only=tuple(sorted(only.paths)) if only else (),
         rows=min(rows, marked),
         bytes=sum(each.data_file.file_size_in_bytes for each in files),
+        longest=max((each.data_file.record_count for each in files), default=0),
     )
 
 
