@@ -17,7 +17,7 @@ from anabranch.engine.conform import assigned, missing
 from anabranch.engine.errors import DATA, translated
 from anabranch.engine.identity import KEY, canonical, same, whole_key
 from anabranch.engine.merge import PLACE, absent_place, kept, names, quoted
-from anabranch.engine.scan import union
+from anabranch.engine.scan import Among, union
 from anabranch.engine.types import parse_type
 from anabranch.engine.write import OP
 from anabranch.errors import UnknownName, UserError
@@ -101,22 +101,34 @@ def merge(
     matched                target ⋈ source
     not matched by source  target ▷ source
     not matched            source ▷ (source rows that met a target row)
+
+    The first and the last look for the same rows in a target that may be large: once for both.
     """
+    if not clauses:
+        raise UserError("MERGE has no WHEN clause")
     merging = Merging(target, columns, source, on, alias, source_alias, rewrite, table)
     with translated():
         by_match: dict[str, list[Clause]] = {}
         for clause in clauses:
             by_match.setdefault(clause.match, []).append(clause)
+        changing = rewrite or "matched" in by_match
+        pairs = merging.pairs(by_match.get("matched", []))
+        if changing and not rewrite and "not_matched" in by_match:
+            pairs = pairs.localCheckpoint(eager=False)
         parts: list[DataFrame] = []
-        if rewrite or "matched" in by_match:
-            parts.append(merging.matched(by_match.get("matched", [])))
+        if changing:
+            parts.append(merging.matched(pairs, by_match.get("matched", [])))
         if rewrite or "not_matched_by_source" in by_match:
             parts.append(merging.not_matched_by_source(by_match.get("not_matched_by_source", [])))
         if "not_matched" in by_match:
-            parts.append(merging.not_matched(by_match["not_matched"]))
-        if not parts:
-            raise UserError("MERGE has no WHEN clause")
+            parts.append(merging.not_matched(pairs, by_match["not_matched"]))
         return union(parts)
+
+
+def met_by(source: DataFrame, on: str, *, alias: str, source_alias: str) -> Among:
+    """Leaves the target rows that some source row meets."""
+    wanted = source.alias(source_alias)
+    return lambda rows: rows.alias(alias).join(wanted, F.expr(on), "left_semi")
 
 
 class Merging:
@@ -136,17 +148,20 @@ class Merging:
         self.columns, self.rewrite, self.table = columns, rewrite, table
         self.alias, self.source_alias = alias, source_alias
         self.target = target.alias(alias)
-        self.source = source.alias(source_alias)
         self.source_schema = source.schema
+        keyed = source.selectExpr("*", whole_key(source.schema))
+        self.source = keyed.alias(source_alias)
         self.on = F.expr(on)
 
-    def matched(self, clauses: Sequence[Clause]) -> DataFrame:
-        """A target row that two source rows would change is an error, as in Spark and Delta."""
+    def pairs(self, clauses: Sequence[Clause]) -> DataFrame:
+        """Target and source rows that meet: old and new values, the clause, the source row's key."""
         joined = self.target.join(self.source, self.on, "inner")
         judged = joined.select("*", first_met(clauses).alias(CLAUSE))
-        if not self.rewrite:
-            judged = judged.filter(F.col(CLAUSE).isNotNull())
-        changed = self.changed(judged, clauses)
+        return self.changed(judged, clauses, KEY)
+
+    def matched(self, pairs: DataFrame, clauses: Sequence[Clause]) -> DataFrame:
+        """A target row that two source rows would change is an error, as in Spark and Delta."""
+        changed = pairs if self.rewrite else pairs.filter(F.col(CLAUSE).isNotNull())
         place = Window.partitionBy(*PLACE)
         numbered = changed.select(
             "*",
@@ -168,22 +183,20 @@ class Merging:
             judged = judged.filter(F.col(CLAUSE).isNotNull())
         return self.emitted(self.changed(judged, clauses), clauses)
 
-    def not_matched(self, clauses: Sequence[Clause]) -> DataFrame:
+    def not_matched(self, pairs: DataFrame, clauses: Sequence[Clause]) -> DataFrame:
         """Equal source rows meet the same target rows, so values can stand for the row."""
-        keyed = self.source.selectExpr("*", whole_key(self.source_schema)).alias(self.source_alias)
-        met_rows = self.target.join(keyed, self.on, "inner").select(F.col(KEY).alias("_ab_met"))
-        new = keyed.join(met_rows, F.col(KEY) == F.col("_ab_met"), "left_anti")
+        met_rows = pairs.select(F.col(KEY).alias("_ab_met"))
+        new = self.source.join(met_rows, F.col(KEY) == F.col("_ab_met"), "left_anti")
         judged = new.alias(self.source_alias).select("*", first_met(clauses).alias(CLAUSE))
         chosen = judged.filter(F.col(CLAUSE).isNotNull())
         values = self.by_clause(chosen, clauses, inserting=True)
         return chosen.select(*values, *map(F.expr, absent_place()), F.lit(Op.ADD.value).alias(OP))
 
-    def changed(self, judged: DataFrame, clauses: Sequence[Clause]) -> DataFrame:
+    def changed(self, judged: DataFrame, clauses: Sequence[Clause], *also: str) -> DataFrame:
         """Old values and new values side by side, with the number of the clause."""
         values = self.by_clause(judged, clauses, inserting=False)
-        return judged.select(
-            *old_values(self.columns, self.alias), *new_names(values, self.columns), CLAUSE
-        )
+        old, new = old_values(self.columns, self.alias), new_names(values, self.columns)
+        return judged.select(*old, *new, CLAUSE, *also)
 
     def by_clause(
         self, rows: DataFrame, clauses: Sequence[Clause], *, inserting: bool

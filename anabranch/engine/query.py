@@ -70,6 +70,15 @@ def run_sql(session: SparkSession, sql: str, labels: Mapping[str, str] | None = 
         return found
 
 
+def settled(df: DataFrame) -> DataFrame:
+    """The frame itself, or its rows computed once if a second look could find others: `rand()`."""
+    plan = getattr(df, "_jdf", None)
+    with translated():
+        if plan is not None and plan.queryExecution().analyzed().deterministic():
+            return df
+        return df.localCheckpoint()
+
+
 def view_names(tables: Iterable[T]) -> dict[T, str]:
     """A name for each that nobody else uses: views belong to a session, threads share it."""
     return {table: f"_ab_{uuid.uuid4().hex}" for table in tables}

@@ -49,14 +49,15 @@ def frame(
         return empty(session, (*columns, FILE, POSITION) if positions else columns)
     marks = [(reading.skip, "left_anti"), (reading.only, "left_semi")]
     used = [(paths, how) for paths, how in marks if paths]
-    counting = (bool(used) or positions) and whole.worth_counting(session, reading)
+    # Filters are not pushed below a count: it serves those who look for rows by a join.
+    counting = positions and among is not None and whole.worth_counting(session, reading)
     with translated():
         parts = [
             part(session, paths, columns, used, positions, among, counting)
             for paths in by_form(reading.files)
         ]
         if counting:  # a frame belongs to the session of its first part
-            parts.insert(0, empty(session, (*columns, FILE, POSITION) if positions else columns))
+            parts.insert(0, empty(session, (*columns, FILE, POSITION)))
         return union(parts)
 
 
@@ -91,14 +92,14 @@ def part(
     data = read(whole.reader(session) if counting else session.read, paths.files, columns)
     if not marks and not positions:
         return data if among is None else among(data)
-    names = [quote(column.name) for column in columns]
     if counting and not whole.is_whole(data, len(paths.files)):
         return part(session, paths, columns, marks, positions, among, counting=False)
+    names = [quote(column.name) for column in columns]
     place_of = data.metadataColumn("_metadata")  # also when a column has that name
-    wanted = {"file_path": "_ab_uri"}
+    wanted = {"file_path": "_ab_uri"}  # more than one, and Spark makes an object for every row
     if not counting:
         wanted["row_index"] = POSITION.name
-    if marks and paths.easily_named and not (counting and among):
+    if marks and paths.easily_named and not counting:
         wanted["file_name"] = "_ab_name"
     fields = [place_of.getField(field).alias(name) for field, name in wanted.items()]
     chosen = [*map(F.col, names), *fields]

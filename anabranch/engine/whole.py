@@ -1,8 +1,8 @@
 """Files that are read whole, one task each: there the rows of a task, counted, are positions.
 
-Spark's own row numbers cost as much as reading two columns: it makes an object for each of them.
-Counting is nearly free, but right only if nobody else reads a part of the file or reads another file
-before it.  So files are read in a session that never splits and never packs them, and the plan is asked
+Spark's own row numbers cost more than reading a column: it makes objects for every row.  Counting
+is nearly free, but right only if nobody else reads a part of the file, or reads another file before
+it.  So files are read in a session that never splits and never packs them, and the plan is asked
 whether it does.
 """
 

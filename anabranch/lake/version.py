@@ -207,6 +207,10 @@ class TableVersion:
         field = self.field(column)
         return kind_of(field) if field is not None else None
 
+    def lies_together(self, column: str) -> bool:
+        """Whether rows with like values of a column lie in the same files."""
+        return lie_together(self.metadata.schema(), self.state(self.snapshot_id).data, column)
+
     def share(self, within: Sequence[Box]) -> float:
         """About what part of the rows lies in the boxes, as far as file statistics tell."""
         return share(self.metadata.schema(), self.state(self.snapshot_id).data, within)

@@ -10,8 +10,8 @@ from anabranch.catalog import streams
 from anabranch.engine import dml
 from anabranch.engine.conform import conform
 from anabranch.engine.convert import to_frame
-from anabranch.engine.query import Inputs, run_sql
-from anabranch.engine.scan import frame
+from anabranch.engine.query import Inputs, run_sql, settled
+from anabranch.engine.scan import Among, frame
 from anabranch.engine.write import write
 from anabranch.errors import Refused
 from anabranch.lake.version import TableVersion
@@ -20,6 +20,7 @@ from anabranch.names import TableName
 from anabranch.refresh.choose import Layout, rewrites
 from anabranch.runtime import Runtime, Transaction
 from anabranch.sources.indexes import refuse_copy
+from anabranch.sources.reach import reach
 from anabranch.sql.prune import bounds
 from anabranch.sql.statement_records import Delete, Insert, Merge, MergeClause, Update
 
@@ -133,12 +134,20 @@ def merge(runtime: Runtime, statement: Merge) -> Changed:
                 return tx.world.bind(inputs, text, expression=True, outer=outer)
 
             text = tx.world.bind(inputs, statement.source)
+            source = settled(run_sql(runtime.spark.session, text, labels=inputs.labels))
+            on = bound(statement.on)
             rewrite = is_small(runtime, version)
+            matches = {clause.match for clause in statement.clauses}
+            whole = rewrite or "not_matched_by_source" in matches
+            prune = () if whole else reach(version, source, statement.on, alias, source_alias)
+            among = (
+                None if whole else dml.met_by(source, on, alias=alias, source_alias=source_alias)
+            )
             rows = dml.merge(
-                _target(runtime, version, ()),
+                _target(runtime, version, prune, among),
                 version.columns,
-                run_sql(runtime.spark.session, text, labels=inputs.labels),
-                bound(statement.on),
+                source,
+                on,
                 [_bound_clause(clause, bound) for clause in statement.clauses],
                 alias=alias,
                 source_alias=source_alias,
@@ -194,9 +203,14 @@ def is_small(runtime: Runtime, version: TableVersion) -> bool:
     )
 
 
-def _target(runtime: Runtime, version: TableVersion, prune: Sequence[Bound]) -> DataFrame:
+def _target(
+    runtime: Runtime,
+    version: TableVersion,
+    prune: Sequence[Bound],
+    among: Among | None = None,
+) -> DataFrame:
     reading = version.reading(prune=prune)
-    return frame(runtime.spark.session, reading, version.columns, positions=True)
+    return frame(runtime.spark.session, reading, version.columns, positions=True, among=among)
 
 
 def _write(

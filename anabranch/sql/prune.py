@@ -62,6 +62,31 @@ def tree_bounds(
     return _Judge(text, columns, alias, zone).bounds(tree)
 
 
+def equal_columns(condition: str, left: str, right: str) -> dict[str, str]:
+    """Columns of `left`, in small letters, that the condition equates with columns of `right`."""
+    found: dict[str, str] = {}
+    for node in _conjuncts(parse_expression(condition)):
+        sides = (node.this, node.expression) if type(node) is exp.EQ else ()
+        if not all(type(side) is exp.Column and len(side.parts) == 2 for side in sides):
+            continue
+        named = {side.table.lower(): side.name for side in sides}
+        if named.keys() == {left.lower(), right.lower()}:
+            found[named[left.lower()].lower()] = named[right.lower()]
+    return found
+
+
+def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
+    todo = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, exp.And):
+            todo += [node.expression, node.this]
+        elif isinstance(node, exp.Paren):
+            todo.append(node.this)
+        else:
+            yield node
+
+
 class _Judge:
     def __init__(
         self, condition: str, columns: Columns, alias: str | None, zone: timezone | None
@@ -73,17 +98,7 @@ class _Judge:
         self.plain_strings = "\\" not in condition and "${" not in condition
 
     def bounds(self, tree: exp.Expr) -> tuple[Bound, ...]:
-        found: list[Bound] = []
-        todo: list[exp.Expr] = [tree]
-        while todo:
-            node = todo.pop()
-            if isinstance(node, exp.And):
-                todo += [node.expression, node.this]
-            elif isinstance(node, exp.Paren):
-                todo.append(node.this)
-            else:
-                found.extend(self._conjunct(node))
-        return tuple(found)
+        return tuple(bound for node in _conjuncts(tree) for bound in self._conjunct(node))
 
     def _conjunct(self, node: exp.Expr) -> Iterator[Bound]:
         if type(node) in _OPS:

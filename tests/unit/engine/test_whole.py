@@ -50,7 +50,11 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole, "ROWS_PER_TASK", 1)
 
 
-def placed(spark: Spark, reading: Reading, among: Among | None = None) -> DataFrame:
+def everything(rows: DataFrame) -> DataFrame:
+    return rows
+
+
+def placed(spark: Spark, reading: Reading, among: Among = everything) -> DataFrame:
     return frame(spark.session, reading, COLUMNS[:1], positions=True, among=among)
 
 
@@ -85,8 +89,13 @@ def test_with_marks_and_rows_that_are_looked_for(
     assert found == bag(placed(spark, not_counted(marked), among))
     assert {row[0] for row in found} == {at for at in range(0, ROWS, 10) if at % 7 != 3}
     assert bag(placed(spark, marked)) == bag(placed(spark, not_counted(marked)))
-    bare = frame(spark.session, marked, COLUMNS[:1])
-    assert {row[0] for row in bag(bare)} == {at for at in range(ROWS) if at % 7 != 3}
+
+
+def test_filters_reach_the_files_where_nothing_is_joined(
+    spark: Spark, reading: Reading, counting: None
+) -> None:
+    found = frame(spark.session, reading, COLUMNS[:1], positions=True).filter("id = 7")
+    assert "EqualTo(id,7)" in plan_of(found)
 
 
 def test_a_file_without_a_task_of_its_own_is_noticed(

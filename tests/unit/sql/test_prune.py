@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from anabranch.model import Bound, Column
-from anabranch.sql.prune import bounds
+from anabranch.sql.prune import bounds, equal_columns
 
 COLUMNS = (
     Column("b", "tinyint"),
@@ -155,3 +155,21 @@ def test_without_a_zone_timestamps_give_no_bound() -> None:
 def test_a_long_condition() -> None:
     condition = " AND ".join(f"i > {i}" for i in range(2000))
     assert len(found(condition)) == 2000
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("t.id = s.key", {"id": "key"}),
+        ("S.`Key` == T.`ID` AND (t.day = s.day)", {"id": "Key", "day": "day"}),
+        ("t.id = s.key OR t.id = s.other", {}),
+        ("t.id <=> s.key", {}),
+        ("t.id = s.key + 1", {}),
+        ("id = key", {}),
+        ("t.a = t.b AND s.a = s.b", {}),
+        ("t.p.x = s.x", {}),
+        ("NOT (t.id = s.key)", {}),
+    ],
+)
+def test_equal_columns(condition: str, expected: dict[str, str]) -> None:
+    assert equal_columns(condition, "t", "s") == expected
