@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch.engine.errors import translated
 from anabranch.lake.version import TableVersion
 from anabranch.model import Bound
 from anabranch.names import quote
@@ -29,20 +30,23 @@ def reach(
 ) -> tuple[Bound, ...]:
     """Bounds that every row of the target meets which some row of the source meets."""
     types = {field.name.lower(): field.dataType.simpleString() for field in source.schema}
-    pairs = equal_columns(on, alias, source_alias)
+    equal = equal_columns(on, alias, source_alias)
     keys = {
-        column.name: pairs[column.name.lower()]
+        column.name: equal[column.name.lower()]
         for column in version.columns
-        if column.name.lower() in pairs
+        if column.name.lower() in equal
         and (kind := version.kind(column.name)) is not None
-        and kind == _KINDS.get(types.get(pairs[column.name.lower()].lower(), ""))
+        and kind == _KINDS.get(types.get(equal[column.name.lower()].lower(), ""))
         and version.lies_together(column.name)
     }
     if not keys:
         return ()
-    asked = [f"{end}({quote(key)})" for key in keys.values() for end in ("min", "max")]
-    (ends,) = source.selectExpr(*asked).collect()
-    found = zip(
-        (column for column in keys for _ in range(2)), (">=", "<=") * len(keys), ends, strict=True
+    wanted = [(column, op) for column in keys for op in (">=", "<=")]
+    least_and_greatest = [f"{end}({quote(key)})" for key in keys.values() for end in ("min", "max")]
+    with translated():
+        (ends,) = source.selectExpr(*least_and_greatest).collect()
+    return tuple(
+        Bound(column, op, (end,))
+        for (column, op), end in zip(wanted, ends, strict=True)
+        if end is not None
     )
-    return tuple(Bound(column, op, (value,)) for column, op, value in found if value is not None)
