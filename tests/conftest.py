@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from anabranch.engine.session import Spark, expect_little
 from tests.quick import GIVEN, QUICK
 
 expect_little()  # subprocesses inherit it
+gc.set_threshold(200_000, 20, 100)  # trees of plans are many and short-lived, and hold few circles
 
 LONG = ("oracle/test_delta_duckdb", "e2e/test_traps", "tpch", "oracle", "e2e", "faults", "contract")
 

@@ -462,6 +462,7 @@ def nothing_under_way(ab: Anabranch) -> bool:
 # -- readers -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # test_refresh_groups.py has readers of a group without a loop
 def test_readers_in_other_processes_never_see_a_torn_group(home: Path, ab: Anabranch) -> None:
     """Two readers look all the time while the group is published again and again."""
     with Process("reader", home, TOTALS) as one, Process("reader", home, TOTALS) as two:

@@ -16,7 +16,8 @@ from anabranch.lake.steps import STEPS
 
 REFRESH = """
 import sys, anabranch
-ab = anabranch.connect(sys.argv[1], **{"spark.conf.spark.driver.memory": "1g"})
+from tests.quick import GIVEN
+ab = anabranch.connect(sys.argv[1], **{"spark.conf.spark.driver.memory": "1g", **GIVEN})
 ab.refresh()
 """
 QUERIES = {

@@ -18,7 +18,8 @@ from tests.oracle.circle import closure_of
 
 REFRESH = """
 import sys, anabranch
-ab = anabranch.connect(sys.argv[1], **{"spark.conf.spark.driver.memory": "1g"})
+from tests.quick import GIVEN
+ab = anabranch.connect(sys.argv[1], **{"spark.conf.spark.driver.memory": "1g", **GIVEN})
 ab.refresh()
 """
 CLOSURE = (

@@ -89,6 +89,7 @@ def count(world: World, query: str) -> int:
     return int(found[0])
 
 
+@pytest.mark.slow  # test_tpch.py has the same queries, on Spark
 @pytest.mark.parametrize("number", NUMBERS)
 def test_kept_equals_recomputed(story: Story, number: int) -> None:
     if number in story.wrong:
