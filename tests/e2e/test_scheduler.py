@@ -47,8 +47,9 @@ REGION, PRODUCT, SUMMARY = GROUP
 
 RUN = """
 import sys, anabranch
+from tests.quick import GIVEN
 small = {"spark.master": "local[1]", "spark.conf.spark.driver.memory": "1g"}
-ab = anabranch.connect(sys.argv[1], tick_interval="200ms", **small)
+ab = anabranch.connect(sys.argv[1], tick_interval="200ms", **small, **GIVEN)
 ab.spark
 print("ready", flush=True)
 ab.run()
@@ -347,6 +348,7 @@ def test_who_wakes_up_late_cannot_publish_over_newer_work(ab: Anabranch, other: 
     check(ab, ["one.t"])
 
 
+@pytest.mark.slow  # tests/faults/test_kill.py and contract/test_processes.py kill at the same step
 def test_kill_9_of_one_of_two_schedulers_in_the_middle_of_a_publish(
     home: Path, ab: Anabranch
 ) -> None:
