@@ -9,14 +9,12 @@ whether it does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
-from anabranch.engine.session import RUNTIME
 from anabranch.engine.types import POSITION
 from anabranch.model import Reading
 
@@ -46,11 +44,13 @@ def reader(session: SparkSession) -> DataFrameReader:
     return found
 
 
-@lru_cache(maxsize=4)
 def _alone(session: SparkSession) -> Any:
-    """A session beside the given one, of Java's alone: Python's would change what RDDs belong to."""
-    other = session._jsparkSession.newSession()
-    for name, value in {**RUNTIME, **_ALONE}.items():
+    """A session beside the given one, with its settings of the moment and those above.
+
+    Of Java's alone: Python's would change what RDDs belong to.
+    """
+    other = session._jsparkSession.cloneSession()
+    for name, value in _ALONE.items():
         other.conf().set(name, value)
     return other
 

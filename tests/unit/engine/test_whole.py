@@ -105,13 +105,16 @@ def test_a_file_without_a_task_of_its_own_is_noticed(
     for wrong in ({"maxPartitionBytes": "8192", "openCostInBytes": "1"}, {"openCostInBytes": "1"}):
         changed = {f"spark.sql.files.{name}": value for name, value in wrong.items()}
         monkeypatch.setattr(whole, "_ALONE", {**whole._ALONE, **changed})
-        whole._alone.cache_clear()
-        try:
-            found = placed(spark, reading)
-        finally:
-            whole._alone.cache_clear()
+        found = placed(spark, reading)
         assert "row_index" in plan_of(found)
         assert bag(found) == right
+
+
+def test_the_reader_has_the_settings_of_the_moment(spark: Spark) -> None:
+    for secret in ("old", "new"):
+        spark.session.conf.set("fs.test.secret", secret)
+        assert whole._alone(spark.session).conf().get("fs.test.secret") == secret
+    spark.session.conf.unset("fs.test.secret")
 
 
 def test_the_frame_belongs_to_the_session(spark: Spark, reading: Reading, counting: None) -> None:
