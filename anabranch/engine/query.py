@@ -71,7 +71,7 @@ def run_sql(session: SparkSession, sql: str, labels: Mapping[str, str] | None = 
 
 
 def settled(df: DataFrame) -> DataFrame:
-    """The frame itself, or its rows computed once if a second look could find others: `rand()`."""
+    """The frame itself, or its rows computed once if a second look could find others."""
     plan = getattr(df, "_jdf", None)
     with translated():
         if plan is not None and plan.queryExecution().analyzed().deterministic():

@@ -164,21 +164,22 @@ def test_merge(ab: Anabranch, outside: Outside) -> None:
             """)
 
 
-def test_a_source_of_chance_is_asked_once(ab: Anabranch, outside: Outside) -> None:
+def test_a_source_of_chance_is_asked_once(ab: Anabranch) -> None:
     """Were it asked again for what is not matched, rows would be lost or come twice."""
     ab.set("small_table_rows", 0)
     ab.sql("CREATE TABLE lake.t (id BIGINT, x DOUBLE)")
     ab.sql("INSERT INTO lake.t SELECT id, 0 FROM range(0, 1000)")
-    done = ab.sql("""
-        MERGE INTO lake.t USING (SELECT DISTINCT CAST(rand() * 2000 AS BIGINT) AS id FROM range(500)) s
-        ON t.id = s.id
+    chance = (
+        "CAST(reflect('java.lang.Math', 'random') AS DOUBLE)"  # rand() repeats itself in a plan
+    )
+    done = ab.sql(f"""
+        MERGE INTO lake.t
+        USING (SELECT DISTINCT CAST({chance} * 2000 AS BIGINT) AS id FROM range(500)) s ON t.id = s.id
         WHEN MATCHED THEN UPDATE SET x = 1
         WHEN NOT MATCHED THEN INSERT (id, x) VALUES (s.id, 2)
     """)
     assert done["rows_deleted"] > 0
-    assert bag(ab.sql("SELECT count(*), count(DISTINCT id) FROM lake.t")) == rows(
-        (total := ab.table("lake.t").count(), total)
-    )
+    assert bag(ab.sql("SELECT id FROM lake.t")).most_common(1)[0][1] == 1
 
 
 def test_large_tables_read_only_the_files_that_can_match(ab: Anabranch, outside: Outside) -> None:
