@@ -12,20 +12,18 @@ refreshes both.  `--grow` measures a delta of 10,000 new rows on `--scale` and o
 from __future__ import annotations
 
 import argparse
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from rich.console import Console
 
-import anabranch
-from anabranch.api import Anabranch
 from benchmarks.tpch import data, report
 from benchmarks.tpch.changes import Window
-from benchmarks.tpch.grow import KEYS, ROWS, grow
+from benchmarks.tpch.grow import KEYS, ROWS, Grown, grown_at
+from benchmarks.tpch.home import filled
 from benchmarks.tpch.measure import measure
-from benchmarks.tpch.meter import CONF
 from benchmarks.tpch.queries import NUMBERS, queries
 
 
@@ -33,7 +31,7 @@ def main() -> None:
     options = _options()
     console = Console(stderr=True)
     if options.grow:
-        run_grow(options, console)
+        run_grow(options)
     else:
         run(options, console)
 
@@ -62,34 +60,15 @@ def windows(options: argparse.Namespace) -> Callable[[int], Window]:
     return lambda number: Window(number, options.changed, options.others, keys=keys)
 
 
-def run_grow(options: argparse.Namespace, console: Console) -> None:
-    results = []
+def run_grow(options: argparse.Namespace) -> None:
+    results: list[Grown] = []
     for scale in (options.scale, 10 * options.scale):
-        with filled(scale, options, console) as ab:
-            results += grow(
-                ab,
-                queries(options.queries),
-                scale=scale,
-                rounds=options.rounds,
-                warm_up=options.warm_up,
-                mode=options.mode,
-                console=console,
-            )
+        # Each has a Java of its own: the second of two would find it warm.
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            results += process.submit(grown_at, scale, options).result()
     report.show_grown(results)
     conditions = {"scale": options.scale, "rows": ROWS, "rounds": options.rounds}
     report.save_grown(results, Path(options.out), conditions)
-
-
-@contextmanager
-def filled(scale: float, options: argparse.Namespace, console: Console) -> Iterator[Anabranch]:
-    """A home of its own with the eight tables."""
-    with tempfile.TemporaryDirectory(prefix="anabranch-tpch-", dir=options.dir) as folder:
-        console.print(f"[bold]scale {scale:g}[/]: making the tables")
-        files = data.generate(scale, Path(folder) / "data")
-        settings = {**CONF, "spark.conf.spark.driver.memory": options.memory}
-        with anabranch.connect(Path(folder) / "home", **settings) as ab:
-            data.fill(ab, files)
-            yield ab
 
 
 def _numbers(text: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +12,10 @@ from rich.console import Console
 from anabranch.api import Anabranch
 from benchmarks.tpch.changes import Change, later_orders, scattered_orders
 from benchmarks.tpch.data import ORDERS
+from benchmarks.tpch.home import filled
 from benchmarks.tpch.measure import Refresh, change, declare, kept, refresh
 from benchmarks.tpch.meter import Meter
+from benchmarks.tpch.queries import queries
 
 ROWS = 10_000  # one order in five rows, the others its items
 KEYS = ("together", "scattered")
@@ -38,9 +41,24 @@ def new_orders(keys: str, number: int, scale: float) -> tuple[Change, ...]:
     return scattered_orders(number, orders / (ORDERS * scale))
 
 
+def grown_at(scale: float, options: argparse.Namespace) -> list[Grown]:
+    """One of the two scales."""
+    console = Console(stderr=True)
+    with filled(scale, options, console) as ab:
+        return grow(
+            ab,
+            queries(options.queries),
+            scale=scale,
+            rounds=options.rounds,
+            warm_up=options.warm_up,
+            mode=options.mode,
+            console=console,
+        )
+
+
 def grow(
     ab: Anabranch,
-    queries: Mapping[str, str],
+    texts: Mapping[str, str],
     *,
     scale: float,
     rounds: int,
@@ -48,15 +66,14 @@ def grow(
     mode: str,
     console: Console,
 ) -> list[Grown]:
-    """One scale; the caller asks for two."""
-    for name, query in queries.items():
+    for name, query in texts.items():
         declare(ab, kept(name), query, console, mode)
     meter = Meter(ab.spark)
     seen: dict[tuple[str, str], list[Refresh]] = {}
     for number in range(warm_up + rounds):
         for keys in KEYS:
             change(ab, new_orders(keys, number, scale), f"{keys} {number + 1}", console)
-            for name in queries:
+            for name in texts:
                 found = refresh(ab, meter, kept(name))
                 if number >= warm_up:
                     seen.setdefault((name, keys), []).append(found)
