@@ -176,7 +176,7 @@ class Spark:
 
     @property
     def is_remote(self) -> bool:
-        return "connect" in type(self.session).__module__
+        return is_remote(self.session)
 
     @contextmanager
     def tuned(self, rows: int, *, adaptive: bool | None = None) -> Iterator[SparkSession]:
@@ -207,6 +207,11 @@ class Spark:
             wanted = tuning(rows, any(adaptive for _, adaptive in self._sizes.values()))
         for name, value in wanted.items():
             session.conf.set(name, value)
+
+
+def is_remote(session: SparkSession) -> bool:
+    """Whether a session is on a Connect server: what lies in Java cannot be reached."""
+    return "connect" in type(session).__module__
 
 
 def excluded(given: str | None) -> str:

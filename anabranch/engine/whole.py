@@ -15,6 +15,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
+from anabranch.engine.session import is_remote
 from anabranch.engine.types import POSITION
 from anabranch.model import Reading
 
@@ -32,7 +33,7 @@ def worth_counting(session: SparkSession, reading: Reading) -> bool:
     """Whether one task for each file is no burden and leaves no processor idle for long."""
     if not reading.files or reading.rows < ROWS_PER_TASK * len(reading.files):
         return False
-    if "connect" in type(session).__module__:  # its plans cannot be asked
+    if is_remote(session):  # its plans cannot be asked
         return False
     return 0 < 2 * reading.longest * session.sparkContext.defaultParallelism <= reading.rows
 

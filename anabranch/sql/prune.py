@@ -64,8 +64,12 @@ def tree_bounds(
 
 def equal_columns(condition: str, left: str, right: str) -> dict[str, str]:
     """Columns of `left`, in small letters, that the condition equates with columns of `right`."""
+    try:
+        tree = parse_expression(condition)
+    except UserError:
+        return {}
     found: dict[str, str] = {}
-    for node in _conjuncts(parse_expression(condition)):
+    for node in _conjuncts(tree):
         sides = (node.this, node.expression) if type(node) is exp.EQ else ()
         if not all(type(side) is exp.Column and len(side.parts) == 2 for side in sides):
             continue

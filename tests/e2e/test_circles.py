@@ -234,9 +234,16 @@ def test_cycles_are_refused_unless_they_are_allowed(ab: Anabranch, outside: Outs
 # -- deletes, and whoever reads meanwhile ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("large", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize(
+    ("large", "steps"),
+    [
+        (True, 3),
+        pytest.param(True, 9, marks=pytest.mark.slow),
+        pytest.param(False, 5, marks=pytest.mark.slow),
+    ],
+)
 def test_random_edges_come_and_go(
-    ab: Anabranch, monkeypatch: pytest.MonkeyPatch, large: bool
+    ab: Anabranch, monkeypatch: pytest.MonkeyPatch, large: bool, steps: int
 ) -> None:
     if large:  # the ways of tables that are not small: rows are marked, and looked up among marks
         monkeypatch.setattr(bench, "FEW_ROWS", 0)
@@ -247,7 +254,7 @@ def test_random_edges_come_and_go(
     edges(ab, *there)
     ab.create_stream_table("g.closure", CLOSURE, schedule=None)
     reasons = set()
-    for step in range(3 if large else 5):
+    for step in range(steps):
         if step % 2:
             gone = dice.choice(there[1:])
             there = [pair for pair in there if pair != gone]

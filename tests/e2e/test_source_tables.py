@@ -215,6 +215,18 @@ def test_large_tables_read_only_the_files_that_can_match(ab: Anabranch, outside:
     assert outside.bag("lake.events").total() == 285
 
 
+def test_merge_by_keys_that_the_column_cannot_hold(ab: Anabranch) -> None:
+    ab.set("small_table_rows", 0)
+    ab.sql("CREATE TABLE lake.t (id INT)")
+    for start in (0, 100, 200):
+        ab.sql(f"INSERT INTO lake.t SELECT INT(id) FROM range({start}, {start + 100})")
+    wide = "(SELECT explode(array(-3000000000, 150, 250, 3000000000)) AS id)"
+    for source, expected in ((wide, 2), ("(SELECT 3000000000 AS id)", 0)):
+        done = ab.sql(f"MERGE INTO lake.t USING {source} s ON t.id = s.id WHEN MATCHED THEN DELETE")
+        assert done["rows_deleted"] == expected
+    assert ab.table("lake.t").count() == 298
+
+
 def test_alter_table(ab: Anabranch, outside: Outside) -> None:
     ab.sql("CREATE TABLE lake.t (id INT, gone STRING, old STRING, p FLOAT)")
     ab.sql("INSERT INTO lake.t VALUES (1, 'a', 'b', 1.5)")

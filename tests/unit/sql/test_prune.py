@@ -169,6 +169,7 @@ def test_a_long_condition() -> None:
         ("t.a = t.b AND s.a = s.b", {}),
         ("t.p.x = s.x", {}),
         ("NOT (t.id = s.key)", {}),
+        ("t.id = s.key AND AND", {}),
     ],
 )
 def test_equal_columns(condition: str, expected: dict[str, str]) -> None:
