@@ -421,6 +421,15 @@ class Anabranch:
 
         return abort(self._runtime, deployment_id)
 
+    def claim(
+        self, former: str, project: str = ".", *, profile: str | None = None, dry_run: bool = False
+    ) -> dict[str, Any]:
+        """Make a project the owner of all that was deployed under a former name, or a folder's."""
+        from anabranch.deploy import verbs
+        from anabranch.project import load
+
+        return verbs.claim(self._runtime, load(project, profile), former, dry_run=dry_run)
+
     def deployments(self) -> list[dict[str, Any]]:
         """All deployments, newest first."""
         from anabranch.deploy.listing import listing

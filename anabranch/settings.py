@@ -22,6 +22,7 @@ from anabranch.errors import InvalidValue, UnknownName
 PREFIX = "ANABRANCH_"
 FILE = "anabranch.toml"
 NOT_SETTINGS = ("profiles", "variables")  # tables of the file that are the project's
+PROJECT_NAME = "name"  # of the project, at the top of the file
 
 
 def cores() -> int:
@@ -341,7 +342,7 @@ def environment(variables: Mapping[str, str]) -> dict[str, Any]:
 
 def from_file(path: Path | None) -> dict[str, Any]:
     """The settings in a file; its relative folders start from the file's own folder."""
-    return _read(path, lambda text: text)
+    return _read(path, lambda text: {k: v for k, v in text.items() if k != PROJECT_NAME})
 
 
 def of_profile(path: Path | None, profile: str) -> dict[str, Any]:

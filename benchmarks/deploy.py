@@ -71,7 +71,7 @@ def measure(ab: Anabranch, project: Path, tables: int, rows: int, console: Conso
 
 
 def write(project: Path, tables: int) -> None:
-    files = {"anabranch.toml": "", "models/bench/raw/facts.sql": FACTS}
+    files = {"anabranch.toml": 'name = "bench"', "models/bench/raw/facts.sql": FACTS}
     for number in range(tables):
         schema, at = divmod(number, LEAVES + 1)
         folder = f"models/bench/s{schema}"

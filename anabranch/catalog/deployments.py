@@ -24,6 +24,9 @@ class DeploymentStatus(str, Enum):
     ABORTED = "ABORTED"
 
 
+OPEN = (DeploymentStatus.STAGING, DeploymentStatus.STAGED)  # neither in place nor ended
+
+
 @dataclass(frozen=True)
 class Deployment:
     """`plan`: its steps; `wanted`: the records of its objects; `base`: what it was staged upon;
@@ -61,6 +64,14 @@ class SchemaVersion:
     deployment_id: str
     changed_by: str
     changed_at: datetime
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The project of an object; not `named`: the folder that it was deployed from."""
+
+    project: str
+    named: bool
 
 
 def add(c: Connection, deployment: Deployment) -> None:
@@ -108,6 +119,28 @@ def deployed(c: Connection) -> list[tuple[Key, str, Mapping[str, Any]]]:
     order = (table.c.database_name, table.c.schema_name, table.c.object_name)
     rows = c.execute(select(*order, table.c.project, table.c.record).order_by(*order))
     return [((row[0], row[1], row[2]), row[3], row[4]) for row in rows]
+
+
+def owners(c: Connection) -> dict[Key, Owner]:
+    """Whose every deployed object is."""
+    table = tables.deployed
+    rows = c.execute(select(table)).mappings()
+    return {_key(row): Owner(row["project"], bool(row["named"])) for row in rows}
+
+
+def set_owner(c: Connection, keys: Iterable[Key], project: str) -> None:
+    """Objects belong to a project from now on."""
+    table = tables.deployed
+    for database, schema, name in keys:
+        here = (table.c.database_name == database) & (table.c.schema_name == schema)
+        owned = {"project": project, "named": True}
+        c.execute(update(table).where(here & (table.c.object_name == name)).values(**owned))
+
+
+def rename_project(c: Connection, former: str, project: str) -> None:
+    """Past deployments become those of the project: a roll-back returns objects to their owner."""
+    table = tables.deployments
+    c.execute(update(table).where(table.c.project == former).values(project=project))
 
 
 def take_deployed(c: Connection, keys: Iterable[Key]) -> list[dict[str, Any]]:

@@ -291,6 +291,7 @@ deployed = Table(
     Column("project", Text, nullable=False),
     Column("deployment_id", String(32), nullable=False),
     Column("record", JSON, nullable=False),
+    Column("named", Boolean),  # NULL: `project` is the name of a folder, from before names
 )
 # Every promote and roll-back that touches a schema counts its version up.
 deployed_schemas = Table(

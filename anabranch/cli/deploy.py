@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from anabranch.project.project import Project
 
 DEPLOYMENT_COLUMNS = (
-    "id", "status", "created_by", "created_at", "finished_at", "cut_id", "schemas", "build",
+    "id", "project", "status", "created_by", "created_at", "finished_at", "cut_id", "schemas", "build",
 )  # fmt: skip
 OBJECT_COLUMNS = ("object", "kind", "staged_as", "state", "error")
 
@@ -214,10 +214,33 @@ def abort(session: CliSession, out: Output, deployment: str, dry_run: bool) -> N
 
 
 @click.command()
+@click.argument("former")
+@project_folder
+@profile
+@dry_run
+@command
+def claim(
+    session: CliSession, out: Output, former: str, project: str, profile: str | None, dry_run: bool
+) -> None:
+    """Take over all that was deployed under a project's FORMER name, or a folder's.
+
+    Projects had no names once, and deployed under the name of their folder.
+    """
+    from anabranch.deploy import verbs
+
+    loaded = opened(session, project, profile)
+    done = verbs.claim(session.ab._runtime, loaded, former, dry_run=dry_run)
+    listed = "\n".join((*done["objects"], *(f"cluster {name}" for name in done["clusters"])))
+    out.answer(listed, done)
+    verb = "would now belong" if dry_run else "now belong"
+    out.note(f"{len(done['objects'])} objects of {former} {verb} to {done['project']}")
+
+
+@click.command()
 @command
 def deployments(session: CliSession, out: Output) -> None:
     """List the deployments, newest first."""
     out.rows(session.ab.deployments(), DEPLOYMENT_COLUMNS, "no deployments yet")
 
 
-DEPLOY_COMMANDS = (plan, stage, wait, promote, abort, rollback, deployments)
+DEPLOY_COMMANDS = (plan, stage, wait, promote, abort, rollback, claim, deployments)

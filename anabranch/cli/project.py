@@ -12,6 +12,9 @@ from anabranch.places import relative_to
 from anabranch.settings import FILE, TABLE, Setting, Settings
 
 HEAD = """\
+# The project that deployments belong to: its objects in the catalog are recorded under this name.
+name = "{name}"
+
 # Settings of Anabranch. A setting behind a # shows its default or an example."""
 NEXT = """\
 wrote   {file}
@@ -42,9 +45,11 @@ def create(session: CliSession, folder: str, *, example: bool = True) -> Created
     places = {name: relative_to(file.parent, value) for name, value in chosen.items()}
     file.parent.mkdir(parents=True, exist_ok=True)
     session.connect(Settings.load(places)).close()  # opening it makes it
+    from anabranch.project.project import suggested_name
+
     example = example and not (file.parent / "models").exists()
     profiles = write_example(file.parent) if example else ""
-    file.write_text(settings_text(chosen) + profiles, encoding="utf-8")
+    file.write_text(settings_text(chosen, suggested_name(file.parent)) + profiles, encoding="utf-8")
     catalog = TABLE["catalog"].kind.show(Settings.load(file).catalog)
     text = NEXT.format(file=file, catalog=catalog) + (EXAMPLE if example else "")
     return Created(text, {"file": str(file), "catalog": catalog, "example": example})
@@ -61,10 +66,11 @@ def write_example(folder: Path) -> str:
     return PROFILES
 
 
-def settings_text(chosen: dict[str, str]) -> str:
+def settings_text(chosen: dict[str, str], name: str = "project") -> str:
     """The file, written from the table of settings."""
     plain = [setting for setting in TABLE.values() if "." not in setting.name]
-    blocks = [HEAD, *(_lines(setting, setting.name, chosen) for setting in plain), "[spark]"]
+    head = HEAD.format(name=name)
+    blocks = [head, *(_lines(setting, setting.name, chosen) for setting in plain), "[spark]"]
     blocks += [_lines(TABLE[f"spark_{key}"], key, chosen) for key in ("master", "remote")]
     blocks.append('[spark.conf]\n# "spark.driver.memory" = "4g"')
     return "\n\n".join(blocks) + "\n"

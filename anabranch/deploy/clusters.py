@@ -7,10 +7,9 @@ from typing import Any
 
 from anabranch.catalog import clusters, deployments
 from anabranch.catalog.clusters import Cluster
-from anabranch.catalog.deployments import Deployment
+from anabranch.catalog.deployments import OPEN, Deployment
 from anabranch.catalog.store import Connection, Store
 from anabranch.deploy.snapshot import ClusterFact, Snapshot
-from anabranch.deploy.state import OPEN
 
 Kept = dict[str, Any]  # what a cluster was; None when there was none
 

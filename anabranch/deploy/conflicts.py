@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from anabranch.catalog import deployments, streams
 from anabranch.catalog import views as view_rows
-from anabranch.catalog.deployments import Deployment, SchemaVersion
+from anabranch.catalog.deployments import OPEN, Deployment, SchemaVersion
 from anabranch.catalog.store import Connection
 from anabranch.deploy.snapshot import ObjectKey, SchemaKey
-from anabranch.deploy.state import OPEN, definition
+from anabranch.deploy.state import definition
 from anabranch.errors import Refused
 from anabranch.names import TableName
 from anabranch.refresh.look import Look

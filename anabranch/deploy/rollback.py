@@ -124,7 +124,9 @@ def _rows(
         mode = RefreshMode(values["refresh_mode"])
         streams.change(c, TableName.parse(shown), **{**values, "refresh_mode": mode})
     clusters.restore(c, undo["clusters"])
-    deployments.put_deployed(c, [(a, b, n) for a, b, n in undo["keys"]], undo["deployed"])
+    own = {"project": find(c, deployment.id).project, "named": True}
+    records = [{**row, **own} for row in undo["deployed"]]
+    deployments.put_deployed(c, [(a, b, n) for a, b, n in undo["keys"]], records)
     by = f"{who()} (roll-back of {deployment.id})"
     for database, schema, owner in undo["schemas"]:
         deployments.raise_versions(c, [(database, schema)], owner, by)

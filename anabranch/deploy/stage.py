@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.catalog import deployments, stages, tables
-from anabranch.catalog.deployments import Deployment, DeploymentStatus
+from anabranch.catalog.deployments import OPEN, Deployment, DeploymentStatus
 from anabranch.deploy import clusters
 from anabranch.deploy.abort import remove_left_overs
 from anabranch.deploy.build import build, parts
@@ -23,7 +23,6 @@ from anabranch.deploy.snapshot import ObjectKey, Snapshot
 from anabranch.deploy.source_tables import changes
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.state import (
-    OPEN,
     Found,
     Wanted,
     definition,

@@ -11,9 +11,9 @@ from anabranch.catalog import deployments
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.store import Connection
 from anabranch.deploy.build import view_query
-from anabranch.deploy.canonical import object_hash
+from anabranch.deploy.canonical import canonical_query, object_hash
+from anabranch.deploy.owners import owned, without_others
 from anabranch.deploy.plan import Plan, make_plan, what_if_plan
-from anabranch.deploy.record import cluster_of, object_of
 from anabranch.deploy.select import chosen
 from anabranch.deploy.snapshot import (
     ObjectKey,
@@ -25,24 +25,19 @@ from anabranch.deploy.snapshot import (
 from anabranch.deploy.source_tables import changes
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.steps import Action
-from anabranch.errors import Refused, UnknownName
+from anabranch.errors import AnabranchError, Refused, UnknownName
 from anabranch.refresh.look import Look, look
 from anabranch.runtime import Runtime
 
 BY_HAND = "changed by hand"
-OPEN = (DeploymentStatus.STAGING, DeploymentStatus.STAGED)
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A project as somebody wants it deployed; `name` labels it in listings."""
+    """A project as somebody wants it deployed; `name` is what its objects are recorded under."""
 
     name: str
     snapshot: Snapshot
-
-    @property
-    def databases(self) -> frozenset[str]:
-        return frozenset(key.database for key in self.snapshot.objects)
 
 
 @dataclass(frozen=True)
@@ -71,42 +66,44 @@ def wanted_definition(each: SnapshotObject) -> str:
     return each.query.strip().rstrip(";") if each.kind == "stream table" else "table"
 
 
+def same_definition(one: str, other: str) -> bool:
+    """Equal up to layout: what a deployment kept still has the text that it was built from."""
+    if one == other:
+        return True
+    texts = [each.removeprefix("view ") for each in (one, other)]
+    if "table" in texts or one.startswith("view ") != other.startswith("view "):
+        return False
+    try:
+        forms = [canonical_query(text) for text in texts]
+    except AnabranchError:
+        return False
+    return forms[0] == forms[1]
+
+
 def who() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}"
-
-
-def deployed(c: Connection, wanted: Wanted) -> Snapshot:
-    """What this project has deployed: all in its databases, and what goes by its name elsewhere."""
-    objects, clusters = {}, {}
-    for key, project, record in deployments.deployed(c):
-        if not key[0]:
-            if project == wanted.name or key[2] in wanted.snapshot.clusters:
-                clusters[key[2]] = cluster_of(key[2], record)
-        elif project == wanted.name or key[0] in wanted.databases:
-            named = ObjectKey(*key)
-            objects[named] = object_of(named, record)
-    return Snapshot(objects, clusters)
 
 
 def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Found:
     """The plan from what is deployed at this moment."""
     with runtime.store.reading() as c:
-        old = deployed(c, wanted)
+        mine = owned(c, wanted.name, wanted.snapshot)
         seen = look(c, runtime.lake)
         versions = {SchemaKey(*p): v.version for p, v in deployments.schema_versions(c).items()}
-    old = with_existing(runtime, seen, as_found(seen, old), wanted.snapshot)
-    found = make_plan(old, wanted.snapshot, select=select)
+    new = without_others(runtime, seen, wanted.snapshot, mine.others)
+    old = with_existing(runtime, seen, as_found(seen, mine.snapshot), new)
+    found = make_plan(old, new, select=select)
     rows = row_counts(runtime, seen, tables_read(found))
     return Found(make_plan(old, found.new, rows=rows), seen, versions)
 
 
-def what_if_now(runtime: Runtime, wanted: Wanted, names: Sequence[str]) -> Plan:
+def what_if_now(runtime: Runtime, snapshot: Snapshot, names: Sequence[str]) -> Plan:
     """The plan if some objects of the project were edited."""
     with runtime.store.reading() as c:
         seen = look(c, runtime.lake)
-    keys = chosen([wanted.snapshot], names)
-    found = what_if_plan(wanted.snapshot, keys)
-    return what_if_plan(wanted.snapshot, keys, rows=row_counts(runtime, seen, tables_read(found)))
+    keys = chosen([snapshot], names)
+    found = what_if_plan(snapshot, keys)
+    return what_if_plan(snapshot, keys, rows=row_counts(runtime, seen, tables_read(found)))
 
 
 def tables_read(plan: Plan) -> set[ObjectKey]:
@@ -129,7 +126,7 @@ def as_found(seen: Look, old: Snapshot) -> Snapshot:
     for key, each in old.objects.items():
         now = definition(seen, key)
         if now is not None:
-            same = now == wanted_definition(each)
+            same = same_definition(now, wanted_definition(each))
             by_hand = replace(each, hash=BY_HAND, canonical=BY_HAND, sql=now.removeprefix("view "))
             objects[key] = each if same else by_hand
     return replace(old, objects=objects)

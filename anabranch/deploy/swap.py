@@ -14,6 +14,7 @@ from anabranch.catalog.store import Connection
 from anabranch.deploy import clusters, indexes, refresh_groups
 from anabranch.deploy.build import declaration
 from anabranch.deploy.conflicts import check_base, check_readers
+from anabranch.deploy.owners import check_owner
 from anabranch.deploy.record import cluster_record, object_record
 from anabranch.deploy.snapshot import ObjectKey, SchemaKey, Snapshot, SnapshotObject
 from anabranch.deploy.staging import Staging
@@ -105,6 +106,7 @@ class Swap:
     def rows(self, c: Connection, cut_id: int | None) -> None:
         """In the transaction of the publish: the last checks, and everything else that flips."""
         check_base(c, self.seen, self.deployment)
+        check_owner(c, self.deployment.project, self._keys())
         check_readers(c, self.deployment, [key.table for key in self.dropped])
         changed = self.deployment.plan["clusters_changed"]
         undo = self._undo(c) | {
@@ -196,7 +198,11 @@ class Swap:
         return [*map(tuple, (*sorted(self.snapshot.objects), *self.dropped)), *clusters]  # type: ignore[list-item]
 
     def _put_records(self, c: Connection) -> None:
-        own = {"project": self.deployment.project, "deployment_id": self.deployment.id}
+        own = {
+            "project": self.deployment.project,
+            "deployment_id": self.deployment.id,
+            "named": True,
+        }
         rows = [
             _row(key, object_record(each)) | own
             for key, each in sorted(self.snapshot.objects.items())

@@ -7,6 +7,7 @@ from typing import Any
 
 from anabranch.catalog.deployments import DeploymentStatus
 from anabranch.deploy import abort as aborting
+from anabranch.deploy import owners
 from anabranch.deploy import promote as promoting
 from anabranch.deploy import rollback as rolling_back
 from anabranch.deploy.listing import summary
@@ -29,14 +30,14 @@ from anabranch.runtime import Runtime
 
 
 def wanted(project: Project) -> Wanted:
-    return Wanted(project.root.name, project.snapshot())
+    return Wanted(project.required_name(), project.snapshot())
 
 
 def plan(
     runtime: Runtime, project: Project, *, select: Sequence[str] = (), what_if: Sequence[str] = ()
 ) -> Plan:
     if what_if:
-        return what_if_now(runtime, wanted(project), what_if)
+        return what_if_now(runtime, project.snapshot(), what_if)
     return plan_now(runtime, wanted(project), select).plan
 
 
@@ -53,6 +54,13 @@ def stage_dry(
     found = plan_now(runtime, wanted(project), select)
     check(runtime, found, drop_tables)
     return found.plan
+
+
+def claim(
+    runtime: Runtime, project: Project, former: str, *, dry_run: bool = False
+) -> dict[str, Any]:
+    """Everything that was deployed under a former name becomes the project's."""
+    return owners.claim(runtime, project.required_name(), former, dry_run=dry_run)
 
 
 def staged_id(runtime: Runtime, deployment_id: str | None) -> str:

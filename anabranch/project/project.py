@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from anabranch.deploy.snapshot import Snapshot
-from anabranch.errors import UserError
-from anabranch.places import find_file
+from anabranch.errors import InvalidValue, UserError
+from anabranch.places import find_file, read_toml
 from anabranch.project.compile import Compiled, compile_files
 from anabranch.project.problems import refuse
 from anabranch.project.profiles import Profile, read_profile, unused
 from anabranch.project.read import MODEL_PATH, MODELS, Reader
 from anabranch.project.records import Files
 from anabranch.project.snapshot import snapshot
-from anabranch.settings import FILE, Settings
+from anabranch.settings import FILE, PROJECT_NAME, Settings
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Project:
     profile: Profile
     settings: Settings
     files: Files
+    name: str | None = None  # under which its objects are recorded as its own
 
     @cached_property
     def compiled(self) -> Compiled:
@@ -41,6 +45,15 @@ class Project:
     def snapshot(self) -> Snapshot:
         """The project at this moment, for change sets and deployments."""
         return snapshot(self.check())
+
+    def required_name(self) -> str:
+        """The name, which a deployment needs to know whose objects are whose."""
+        if self.name is None:
+            raise UserError(
+                f"{self.root / FILE} does not name the project",
+                hint=f'add this line at its top: {PROJECT_NAME} = "{suggested_name(self.root)}"',
+            )
+        return self.name
 
 
 def load(path: str | os.PathLike[str] = ".", profile: str | None = None) -> Project:
@@ -60,4 +73,23 @@ def load(path: str | os.PathLike[str] = ".", profile: str | None = None) -> Proj
     reader = Reader(root, chosen.variables)
     files = reader.read()
     left_over = tuple(unused(file, chosen, reader.used))
-    return Project(root, chosen, settings, replace(files, problems=(*files.problems, *left_over)))
+    found = replace(files, problems=(*files.problems, *left_over))
+    return Project(root, chosen, settings, found, read_name(file))
+
+
+def read_name(file: Path) -> str | None:
+    """The name that a project file gives its project."""
+    found = read_toml(file).get(PROJECT_NAME)
+    if found is not None and not (isinstance(found, str) and _NAME.match(found)):
+        raise InvalidValue(
+            f"{file}: {found!r} cannot be the name of a project",
+            hint="use letters, digits, _, - and ., as in "
+            f'{PROJECT_NAME} = "{suggested_name(file.parent)}"',
+        )
+    return found
+
+
+def suggested_name(folder: Path) -> str:
+    """A valid name for the project in a folder."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", folder.absolute().name).strip("_.-")
+    return plain or "project"

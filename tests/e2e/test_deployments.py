@@ -36,7 +36,7 @@ FILES = {
         CREATE STREAM TABLE counted AS SELECT count(*) AS n FROM raw.sales""",
 }
 RING = {
-    "anabranch.toml": "allow_circular = true",
+    "anabranch.toml": 'name = "shop"\nallow_circular = true',
     "models/db/raw/edges.sql": "CREATE TABLE edges (a BIGINT, b BIGINT)",
     "models/db/g/reach.sql": """
         CREATE STREAM TABLE reach AS SELECT a, b FROM raw.edges
@@ -51,7 +51,7 @@ class Shop:
 
     def __init__(self, folder: Path, ab: Anabranch, files: Mapping[str, str] = FILES) -> None:
         self.folder, self.ab = folder / "shop", ab
-        for name, text in {"anabranch.toml": "", **files}.items():
+        for name, text in {"anabranch.toml": 'name = "shop"', **files}.items():
             self.write(name, text)
 
     def write(self, name: str, text: str) -> None:

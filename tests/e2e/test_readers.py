@@ -123,7 +123,7 @@ def test_amounts_that_move_between_sources_are_never_seen_twice_or_not_at_all(
 
 
 PROJECT = {
-    "anabranch.toml": "",
+    "anabranch.toml": 'name = "shop"',
     "models/db/raw/sales.sql": "CREATE TABLE sales (id BIGINT, amount BIGINT)",
     "models/db/one/a.sql": "CREATE STREAM TABLE a AS SELECT id, amount * 1 AS x FROM raw.sales",
     "models/db/two/b.sql": """

@@ -35,7 +35,7 @@ class Shop:
 
     def __init__(self, folder: Path, ab: Anabranch) -> None:
         self.folder, self.ab = folder, ab
-        self.write("anabranch.toml", "")
+        self.write("anabranch.toml", 'name = "shop"')
         self.write("models/db/raw/sales.sql", "CREATE TABLE sales (id BIGINT, amount BIGINT)")
         self.edit(1)
         self.deploy()

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 import anabranch
 from anabranch import Anabranch
+from anabranch.catalog import tables
 from anabranch.cli.main import run
 from anabranch.cli.session import CliSession
+from anabranch.project import load
 from anabranch.settings import TABLE, Settings
 from tests.contract.deploying import without_spark
 
 Capture = pytest.CaptureFixture[str]
 FILES = {
-    "anabranch.toml": "",
+    "anabranch.toml": 'name = "shop"',
     "models/db/raw/sales.sql": "CREATE TABLE sales (id BIGINT, region STRING)",
     "models/db/mart/first.sql": "CREATE STREAM TABLE first AS SELECT id, region FROM raw.sales",
     "models/db/mart/second.sql": "CREATE STREAM TABLE second AS SELECT id, region FROM first",
@@ -181,3 +185,222 @@ def test_a_mistake_in_the_project_is_shown(folder: Path, capsys: Capture) -> Non
     edit(folder, "mart/second.sql", "FROM first", "FROM frist")
     assert run(["stage"]) == 1
     assert 'did you mean "first"' in capsys.readouterr().err
+
+
+# -- whose objects are whose -------------------------------------------------------------------------
+
+
+def other_repository(folder: Path, toml: str, files: dict[str, str]) -> str:
+    """Another repository, checked out under the same name, on the same catalog."""
+    place = folder / "elsewhere" / folder.name
+    home = f'home = "{folder / ".anabranch"}"'
+    for name, text in {"anabranch.toml": f"{toml}\n{home}", **files}.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    return str(place)
+
+
+def deployed(capsys: Capture, *where: str) -> None:
+    said(capsys, "promote", said(capsys, "stage", *where).strip())
+
+
+def as_before_names(folder: Path, former: str) -> None:
+    """The catalog as an older version left it: objects are recorded under a folder's name."""
+    with anabranch.connect(folder / ".anabranch") as ab, ab._store.writing() as c:
+        c.execute(update(tables.deployed).values(project=former, named=None))
+        c.execute(update(tables.deployments).values(project=former))
+
+
+def test_a_project_needs_a_name_to_be_deployed(folder: Path, capsys: Capture) -> None:
+    (folder / "anabranch.toml").write_text("")
+    for verb in (["plan"], ["stage"], ["claim", "x"]):
+        assert run(verb) == 1
+        error = capsys.readouterr().err
+        assert "does not name the project" in error and 'name = "' in error
+    assert run(["compile"]) == 0
+    assert run(["plan", "--what-if", "first"]) == 0
+    for wrong in ('name = "a b"', "name = 1", 'name = ""'):
+        (folder / "anabranch.toml").write_text(wrong)
+        capsys.readouterr()
+        assert run(["plan"]) == 1
+        assert "cannot be the name of a project" in capsys.readouterr().err
+    (folder / "anabranch.toml").write_text('[profiles.dev]\nname = "x"')
+    assert run(["plan"]) == 1
+    assert "there is no setting 'name'" in capsys.readouterr().err
+
+
+def test_init_names_the_project(tmp_path: Path, capsys: Capture) -> None:
+    assert run(["init", str(tmp_path / "my shop")]) == 0
+    assert load(tmp_path / "my shop").name == "my_shop"
+
+
+def test_another_repository_of_the_same_folder_name_drops_nothing(
+    folder: Path, capsys: Capture
+) -> None:
+    deployed(capsys)
+    files = {
+        "models/db/raw/orders.sql": "CREATE TABLE orders (id BIGINT, region STRING)",
+        "models/db/mart/orders.sql": "CREATE STREAM TABLE orders AS SELECT id FROM raw.orders",
+    }
+    other = other_repository(folder, 'name = "crm"', files)
+    plan = data(capsys, "plan", "--project", other)
+    assert {step["action"] for step in plan["steps"]} == {"build", "swap"}
+    assert {step["object"] for step in plan["steps"]} == {"db.raw.orders", "db.mart.orders"}
+    deployed(capsys, "--project", other)
+    assert data(capsys, "plan")["empty"] and data(capsys, "plan", "--project", other)["empty"]
+    assert [each["project"] for each in data(capsys, "deployments")] == ["crm", "shop"]
+
+
+def test_what_another_project_owns_is_never_overwritten(folder: Path, capsys: Capture) -> None:
+    deployed(capsys)
+    first = "models/db/mart/first.sql"
+    sales = {"models/db/raw/sales.sql": FILES["models/db/raw/sales.sql"]}
+    other = other_repository(folder, 'name = "crm"', {**sales, first: FILES[first]})
+    for verb in ("plan", "stage"):
+        assert run([verb, "--project", other]) == 2
+        error = capsys.readouterr().err
+        assert "db.mart.first belongs to project shop" in error
+        assert "--drop-tables" not in error
+    assert run(["stage", "--drop-tables", "--project", other]) == 2
+    wider = sales["models/db/raw/sales.sql"].replace(")", ", more STRING)")
+    other = other_repository(folder, 'name = "crm"', {"models/db/raw/sales.sql": wider})
+    (Path(other) / first).unlink()
+    capsys.readouterr()
+    assert run(["plan", "--project", other]) == 2
+    assert "db.raw.sales belongs to project shop" in capsys.readouterr().err
+
+
+def test_a_table_of_another_project_can_be_read(folder: Path, capsys: Capture) -> None:
+    deployed(capsys)
+    files = {
+        "models/db/mart/first.sql": "CREATE TABLE first (id BIGINT, region STRING)",
+        "models/db/crm/mine.sql": "CREATE STREAM TABLE mine AS SELECT id, region FROM mart.first",
+    }
+    other = other_repository(folder, 'name = "crm"', files)
+    deployed(capsys, "--project", other)
+    assert data(capsys, "plan", "--project", other)["empty"] and data(capsys, "plan")["empty"]
+    (Path(other) / "models/db/mart/first.sql").unlink()
+    (Path(other) / "models/db/crm/mine.sql").write_text("CREATE STREAM TABLE mine AS SELECT 1 AS x")
+    steps = data(capsys, "plan", "--project", other)["steps"]
+    assert {step["object"] for step in steps} == {"db.crm.mine"}
+
+
+def test_what_was_deployed_before_names_is_claimed(folder: Path, capsys: Capture) -> None:
+    deployed(capsys)
+    as_before_names(folder, "old_folder")
+    assert run(["plan"]) == 2
+    error = capsys.readouterr().err
+    assert "was deployed from a folder old_folder" in error
+    assert "anabranch claim old_folder" in error
+    claimed = data(capsys, "claim", "old_folder", "--dry-run")
+    assert claimed["objects"] == ["db.mart.first", "db.mart.second", "db.raw.sales", "db.top.last"]
+    assert run(["plan"]) == 2, "a dry run does nothing"
+    assert data(capsys, "claim", "old_folder") == claimed
+    assert data(capsys, "plan")["empty"]
+    capsys.readouterr()
+    assert run(["claim", "old_folder"]) == 2
+    assert "is left to claim" in capsys.readouterr().err
+
+
+def test_before_names_nothing_is_dropped_without_a_claim(folder: Path, capsys: Capture) -> None:
+    """A folder's name may be that of another repository."""
+    deployed(capsys)
+    as_before_names(folder, "shop")
+    assert data(capsys, "plan")["empty"]
+    (folder / "models/db/top/last.sql").unlink()
+    assert run(["plan"]) == 2
+    error = capsys.readouterr().err
+    assert "db.top.last was deployed from a folder shop" in error
+    assert "anabranch claim shop" in error and "--drop-tables" not in error
+    data(capsys, "claim", "shop")
+    actions = {step["action"] for step in data(capsys, "plan")["steps"]}
+    assert "drop" in actions
+
+
+def test_a_roll_back_does_not_undo_a_claim(folder: Path, capsys: Capture) -> None:
+    deployed(capsys)
+    edit(folder, "top/last.sql", "SELECT id", "SELECT id + 1 AS id")
+    deployed(capsys)
+    as_before_names(folder, "old_folder")
+    data(capsys, "claim", "old_folder")
+    data(capsys, "rollback")
+    edit(folder, "top/last.sql", "SELECT id + 1 AS id", "SELECT id")
+    assert data(capsys, "plan")["empty"]
+
+
+def test_clusters_are_shared_only_while_projects_agree(folder: Path, capsys: Capture) -> None:
+    (folder / "clusters").mkdir()
+    (folder / "clusters/c.sql").write_text("CREATE CLUSTER c POOL 'a'")
+    deployed(capsys)
+    other = other_repository(
+        folder,
+        'name = "crm"',
+        {
+            "models/crm/a/b.sql": "CREATE TABLE b (id BIGINT)",
+            "clusters/c.sql": "CREATE CLUSTER c POOL 'a'",
+        },
+    )
+    assert data(capsys, "plan", "--project", other)["clusters_changed"] == []
+    (Path(other) / "clusters/c.sql").write_text("CREATE CLUSTER c POOL 'b'")
+    assert run(["plan", "--project", other]) == 2
+    assert "cluster c belongs to project shop" in capsys.readouterr().err
+
+
+# -- nothing to deploy -------------------------------------------------------------------------------
+
+
+def laid_out(text: str, chance: random.Random) -> str:
+    """The same statements in another layout."""
+    words = text.replace(",", " , ").split()
+    keywords = {"CREATE", "STREAM", "TABLE", "AS", "SELECT", "FROM", "WHERE"}
+    said = [
+        chance.choice([word.lower(), word, word.title()]) if word in keywords else word
+        for word in words
+    ]
+    breaks = [" ", "\n", "\n    ", "  ", " /* so */ ", " -- why\n"]
+    return "".join(word + chance.choice(breaks) for word in said) + chance.choice(["", ";", "\n;"])
+
+
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(at, marks=pytest.mark.slow) for at in range(2, 12))]
+)
+def test_layout_alone_is_never_deployed(folder: Path, capsys: Capture, seed: int) -> None:
+    """Random edits, deployments and roll-backs: what is deployed never comes back as a change."""
+    chance = random.Random(seed)
+    models = [name for name in FILES if "STREAM" in FILES[name]]
+    meaning = dict(FILES)  # what is in the files, but for the layout
+    past: list[dict[str, str]] = []
+
+    def lay_out() -> None:
+        for name in chance.sample(models, chance.randint(1, len(models))):
+            (folder / name).write_text(laid_out(meaning[name], chance))
+
+    deployed(capsys)
+    now = dict(meaning)
+    for step in range(8):
+        lay_out()
+        assert data(capsys, "plan")["empty"], (seed, step)
+        name = chance.choice(models)
+        kind = chance.choice(["rows", "schedule", "back"])
+        if kind == "back" and past:
+            data(capsys, "rollback")
+            meaning = now = past.pop()
+            for each in models:
+                (folder / each).write_text(laid_out(meaning[each], chance))
+        else:
+            head, query = meaning[name].split(" AS ", 1)
+            if kind == "rows":
+                query = query.replace("FROM", f", {step} AS n{step} FROM", 1)
+            else:
+                head = f"{head.split(' SCHEDULE')[0]} SCHEDULE '{step + 1}h'"
+            meaning = {**meaning, name: f"{head} AS {query}"}
+            (folder / name).write_text(laid_out(meaning[name], chance))
+            lay_out()  # whatever else is in a dirty schema is kept, in its new layout
+            steps = data(capsys, "plan")["steps"]
+            built = {step["object"] for step in steps if step["action"] == "build"}
+            after = models[models.index(name) :] if kind == "rows" else []
+            assert built == {f"db.{each[10:-4].replace('/', '.')}" for each in after}
+            deployed(capsys)
+            past.append(now)
+            now = meaning
+        assert data(capsys, "plan")["empty"], (seed, step, kind)
