@@ -26,7 +26,7 @@ from anabranch.plan.nodes import (
     UnionAll,
     Version,
 )
-from anabranch.plan.walk import transform, walk
+from anabranch.plan.walk import open_recursions, transform
 
 
 def recursive(node: Recursive, changed: Changed, delta: Rule) -> Node | None:
@@ -62,7 +62,7 @@ def lifted(node: Node, signed: Again) -> Node:
         case Generate():
             return Project(replace(node, input=lifted(node.input, signed)), passed)
         case Join():
-            parts = [lifted(part, signed) if is_recursive(part) else part for part in node.parts]
+            parts = [lifted(part, signed) if open_recursions(part) else part for part in node.parts]
             return Project(node.with_inputs(parts), passed)
         case UnionAll():
             return UnionAll(tuple(lifted(part, signed) for part in node.parts))
@@ -72,17 +72,13 @@ def lifted(node: Node, signed: Again) -> Node:
 LINEAR = (Again, Filter, Project, Generate, Join, UnionAll)
 
 
-def is_recursive(node: Node) -> bool:
-    return any(isinstance(part, Again) for part in walk(node))
-
-
 def not_linear(node: Node) -> Node | None:
     """The operator that a recursion may not go through; every branch names it exactly once."""
     if isinstance(node, Again):
         return None
     if not isinstance(node, LINEAR):
         return node
-    inside = [part for part in node.inputs if is_recursive(part)]
+    inside = [part for part in node.inputs if open_recursions(part)]
     wanted = len(node.inputs) if isinstance(node, UnionAll) else 1
     if len(inside) != wanted:
         return node

@@ -33,7 +33,6 @@ from anabranch.plan.exprs import (
 )
 from anabranch.plan.nodes import (
     WEIGHT,
-    Again,
     Aggregate,
     Call,
     Filter,
@@ -52,7 +51,7 @@ from anabranch.plan.nodes import (
 )
 from anabranch.plan.nulls import without_nulls
 from anabranch.plan.rewrites import filter_below_join
-from anabranch.plan.walk import transform, walk
+from anabranch.plan.walk import open_recursions, transform, walk
 
 SIGN = "_ab_sign"  # the weight of the second input of a join
 _COPY = "_ab_copy"
@@ -130,7 +129,7 @@ def _fits(scan: Scan, larges: Larges) -> bool:
 
 
 def _repeats(keys: Node) -> bool:
-    return any(isinstance(node, Again) for node in walk(keys))
+    return bool(open_recursions(keys))
 
 
 def _join(node: Join, larges: Larges) -> Node:

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from functools import partial
 
 from anabranch.plan.nodes import (
-    Again,
     Aggregate,
     Given,
     Join,
@@ -23,7 +22,7 @@ from anabranch.plan.nodes import (
     Version,
     Windows,
 )
-from anabranch.plan.walk import walk
+from anabranch.plan.walk import open_recursions, walk
 
 _RELATIONS = (Project, Aggregate, UnionAll, Outer, Match, Windows, Top)
 _WORK = (*_RELATIONS[1:], Join, Semi)
@@ -44,7 +43,10 @@ def shared(root: Node, known: Collection[Node] = ()) -> list[Node]:
 
     visit(root)
     return [
-        node for node in order if isinstance(node, Look) or (counts[node] > 1 and is_work(node))
+        node
+        for node in order
+        if isinstance(node, Look)
+        or (counts[node] > 1 and is_work(node) and not open_recursions(node))
     ]
 
 
@@ -60,7 +62,7 @@ def worth_keeping(node: Node, known: Collection[Node] = ()) -> bool:
         return True
     is_kept = partial(_is_kept, known)
     parts = list(walk(node, until=is_kept))
-    if any(isinstance(part, (Given, Again)) for part in parts):
+    if open_recursions(node) or any(isinstance(part, Given) for part in parts):
         return False
     versions = {part.version for part in parts if isinstance(part, Scan)}
     kept = any(map(is_kept, parts))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from anabranch.names import TableName
-from anabranch.plan.nodes import Node, Scan, Top, Version, Windows
+from anabranch.plan.nodes import Again, Node, Recursive, Scan, Top, Version, Windows
 
 
 def walk(node: Node, until: Callable[[Node], bool] | None = None) -> Iterator[Node]:
@@ -52,3 +53,13 @@ def settles_ties(node: Node) -> bool:
 def tables(node: Node) -> frozenset[TableName]:
     """The tables that a plan reads."""
     return frozenset(part.table for part in walk(node) if isinstance(part, Scan))
+
+
+@lru_cache(maxsize=10_000)
+def open_recursions(node: Node) -> frozenset[str]:
+    """The recursions that a part names and does not hold: it means something only inside their step."""
+    if isinstance(node, Again):
+        return frozenset([node.name])
+    if isinstance(node, Recursive):
+        return open_recursions(node.seed) | (open_recursions(node.step) - {node.name})
+    return frozenset[str]().union(*map(open_recursions, node.inputs))

@@ -87,6 +87,7 @@ class Rendering:
     hints: bool
     ctes: dict[Node, tuple[str | exp.TableAlias, exp.Query]] = field(default_factory=dict)
     aliases: int = 0
+    recursions: dict[str, str] = field(default_factory=dict)  # those whose step is being written
     recursive: bool = False
 
     def query(self, root: Node) -> str:
@@ -115,14 +116,31 @@ class Rendering:
         return exp.Table(this=identifier(str(self.ctes[node][0])))
 
     def recursion(self, node: Recursive) -> exp.Table:
-        """WITH RECURSIVE name (columns) AS (seed UNION ALL step)"""
+        """WITH RECURSIVE name (columns) AS (seed UNION ALL step)
+
+        One recursion at two versions, or asked for some keys only, is two: each has its own name.
+        """
         if node not in self.ctes:
             self.recursive = True
-            parts = [self.body(part) for part in node.inputs]
-            whole = exp.union(*parts, distinct=False, copy=False)
-            columns = [identifier(name) for name in node.columns]
-            self.ctes[node] = (exp.TableAlias(this=identifier(node.name), columns=columns), whole)
-        return exp.Table(this=identifier(node.name))
+            self.aliases += 1
+            name = f"{node.name}_{self.aliases}"
+            seed = self.body(node.seed)
+            around = self.recursions
+            self.recursions = {**around, node.name: name}
+            step = self.body(node.step)
+            if isinstance(step, exp.Union):  # or its first branch would belong to the seed
+                step = step.subquery(copy=False)
+            self.recursions = around
+            whole = exp.union(seed, step, distinct=False, copy=False)
+            columns = [identifier(each) for each in node.columns]
+            self.ctes[node] = (exp.TableAlias(this=identifier(name), columns=columns), whole)
+        alias = self.ctes[node][0]
+        if not isinstance(alias, exp.TableAlias):
+            raise InternalError("a recursion is not a common table expression of its own")
+        return exp.Table(this=alias.this.copy())
+
+    def again(self, node: Again) -> exp.Table:
+        return exp.Table(this=identifier(self.recursions[node.name]))
 
     def body(self, node: Node) -> exp.Query:
         match node:
@@ -322,11 +340,7 @@ class Rendering:
             return exp.alias_(table, identifier(alias), table=True, copy=False), alias
         if isinstance(node, (Recursive, Again)):
             alias = self.alias()
-            named = (
-                self.recursion(node)
-                if isinstance(node, Recursive)
-                else exp.Table(this=identifier(node.name))
-            )
+            named = self.recursion(node) if isinstance(node, Recursive) else self.again(node)
             return exp.alias_(named, identifier(alias), table=True, copy=False), alias
         if node in self.known:
             alias = self.alias()

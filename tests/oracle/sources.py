@@ -50,6 +50,29 @@ def _values(b: Builder) -> Source:
     return Source(f"(VALUES {', '.join(rows)}) AS {alias}(p, q)", under(alias, cols))
 
 
+@construct("source", "recursion")
+def _recursion(b: Builder) -> Source:
+    """Ways of up to three steps, from table to table."""
+    first, then, name, alias = b.pick("a", "b", "d"), b.pick("a", "b", "d"), b.alias(), b.alias()
+    b.tables.update((first, then))
+    step = f"SELECT {name}.x, s.k, n + 1 FROM {name} JOIN {then} AS s ON {name}.y = s.id"
+    if b.chance(30):
+        other = b.pick("a", "b", "d")
+        b.tables.add(other)
+        more = f"SELECT {name}.x + 1, s.k, n + 2 FROM {name} JOIN {other} AS s ON s.id = {name}.x"
+        step = f"({step} WHERE n < 3 UNION ALL {more} WHERE n < 2)"
+    else:
+        step = f"{step} WHERE n < 3"
+    text = (
+        f"WITH RECURSIVE {name} (x, y, n) AS (SELECT id, k, 1 FROM {first} UNION ALL {step}) "
+        f"SELECT x, y, n FROM {name}"
+    )
+    if b.chance(30):
+        text += f" UNION ALL SELECT y, x, -n FROM {name}"
+    cols = (Col("x", "int"), Col("y", "int"), Col("n", "int"))
+    return Source(f"({text}) AS {alias}", under(alias, cols))
+
+
 @construct("source", "pivot", nested=True)
 def _pivot(b: Builder) -> Source:
     return _pivoted(b, b.pick("sum(c2)", "min(c2)", "max(c2)"))

@@ -49,6 +49,7 @@ WEIGHTS: dict[str, int] = {
     "subquery in from": 4,
     "cte": 6,
     "values": 1,
+    "recursion": 1,
     "pivot": 1,
     "pivot, counted": 0,
     "unpivot": 1,
