@@ -20,6 +20,7 @@ from anabranch.catalog.store import Connection, Store
 from anabranch.errors import AlreadyExists, PublishConflict, Refused
 from anabranch.indexes.keep import keep
 from anabranch.lake.lake import Lake
+from anabranch.lake.observe import observed
 from anabranch.lake.publish import publish
 from anabranch.lake.stage import Stage
 from anabranch.leases import Leases
@@ -152,10 +153,11 @@ class Runtime:
 
     def world(self, cut: int | None = None) -> World:
         """The current cut, or an old one by number; read in one transaction."""
-        with self.store.reading() as c:
-            pointers = self.lake.pointers(c) if cut is None else self.lake.pointers_at(cut, c)
-            shown = cuts.current(c) if cut is None else cut
-            past = cut is not None and cut < cuts.current(c)
+        with self.store.reading() if cut is not None else observed(self.lake) as c:
+            pointers = cuts.newest(c) if cut is None else self.lake.pointers_at(cut, c)
+            newest = cuts.current(c)
+            shown = newest if cut is None else cut
+            past = shown < newest
             views = view_rows.views_at(c, shown) if past else view_rows.all_views(c)
             indexes = all_indexes(c)
         world = World(self.lake, self.spark, pointers, views, None, shown, self.system)

@@ -15,8 +15,10 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    null,
     or_,
     select,
+    union_all,
     update,
 )
 
@@ -92,19 +94,27 @@ def moved_by_others(c: Connection, catalog: str) -> list[Version]:
         .where(known.c.metadata_location.is_distinct_from(table.c.metadata_location))
     )
     dropped = (
-        select(known.c.namespace, known.c.name)
+        select(known.c.namespace, known.c.name, null())
         .select_from(known.outerjoin(table, and_(same, _is_table(catalog))))
         .where(known.c.until_cut.is_(None), known.c.metadata_location.is_not(None))
         .where(table.c.table_name.is_(None))
     )
-    found = [(*row[:2], row[2]) for row in c.execute(changed)]
-    found += [(*row, None) for row in c.execute(dropped)]
-    named = [(table_name(space, name), location) for space, name, location in found]
-    return [Version(name, location) for name, location in named if name is not None]
+    rows = c.execute(union_all(changed, dropped))  # one statement: asked before every read
+    found = [(table_name(space, name), location) for space, name, location in rows]
+    return [Version(name, location) for name, location in found if name is not None]
+
+
+def newest(c: Connection) -> dict[TableName, str]:
+    """The tables that the newest recorded cut shows, in one SELECT."""
+    table = tables.versions
+    statement = select(table.c.namespace, table.c.name, table.c.metadata_location).where(
+        table.c.until_cut.is_(None), table.c.metadata_location.is_not(None)
+    )
+    return _named(c.execute(statement))
 
 
 def pointers(c: Connection, catalog: str) -> dict[TableName, str]:
-    """The current cut, in one SELECT."""
+    """What the catalog points to now, in one SELECT: commits of others may belong to no cut yet."""
     table = tables.iceberg_tables
     statement = select(table.c.table_namespace, table.c.table_name, table.c.metadata_location)
     statement = statement.where(_is_table(catalog), table.c.metadata_location.is_not(None))

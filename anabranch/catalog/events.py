@@ -21,6 +21,7 @@ SNAPSHOT_TIMEOUT = "SNAPSHOT_TIMEOUT"
 DIAMOND = "DIAMOND"  # a table that closes one
 LEFT_OUT = "LEFT_OUT"  # a table that joins members of a refresh group without being in it
 GROUP_ENDED = "GROUP_ENDED"
+FOREIGN_WRITE = "FOREIGN_WRITE"  # another program wrote to a stream table
 UNBOUNDED = "UNBOUNDED"  # a circle in which counts may grow for ever
 LOUD = {
     SUSPENDED,
@@ -29,6 +30,7 @@ LOUD = {
     DIAMOND,
     LEFT_OUT,
     GROUP_ENDED,
+    FOREIGN_WRITE,
     UNBOUNDED,
 }  # shown unasked
 

@@ -18,6 +18,7 @@ from anabranch.deploy.staging import Staging
 from anabranch.deploy.state import find, refuse_in_transaction, staging_of, wrong_status
 from anabranch.deploy.swap import Swap
 from anabranch.errors import PublishConflict
+from anabranch.lake.observe import observed
 from anabranch.names import TableName
 from anabranch.refresh.look import Look, look, look_now
 from anabranch.refresh.run import refresh
@@ -57,7 +58,7 @@ def _attempt(runtime: Runtime, deployment: Deployment, catch_up: bool) -> int | 
         if wanted := [name for name in staged if name in known]:
             refresh(runtime, wanted, "promote")
     prints = fingerprints(runtime, staging, snapshot, deployment.notes.get("fingerprints"))
-    with runtime.store.reading() as c:
+    with observed(runtime.lake) as c:
         seen, indexed = look(c, runtime.lake), all_indexes(c)
     check_one_world(seen, staged)
     check_prints(seen, staging, prints)
@@ -82,7 +83,7 @@ def _attempt(runtime: Runtime, deployment: Deployment, catch_up: bool) -> int | 
 
 def check_now(runtime: Runtime, deployment: Deployment) -> None:
     """Refuse at once what the publish would refuse at its end."""
-    with runtime.store.reading() as c:
+    with observed(runtime.lake) as c:
         check_base(c, look(c, runtime.lake), deployment)
 
 

@@ -26,7 +26,8 @@ from anabranch.deploy.source_tables import changes
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.steps import Action
 from anabranch.errors import AnabranchError, Refused, UnknownName
-from anabranch.refresh.look import Look, look
+from anabranch.lake.observe import observed
+from anabranch.refresh.look import Look, look, look_now
 from anabranch.runtime import Runtime
 
 BY_HAND = "changed by hand"
@@ -86,7 +87,7 @@ def who() -> str:
 
 def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Found:
     """The plan from what is deployed at this moment."""
-    with runtime.store.reading() as c:
+    with observed(runtime.lake) as c:
         mine = owned(c, wanted.name, wanted.snapshot)
         seen = look(c, runtime.lake)
         versions = {SchemaKey(*p): v.version for p, v in deployments.schema_versions(c).items()}
@@ -99,8 +100,7 @@ def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Fo
 
 def what_if_now(runtime: Runtime, snapshot: Snapshot, names: Sequence[str]) -> Plan:
     """The plan if some objects of the project were edited."""
-    with runtime.store.reading() as c:
-        seen = look(c, runtime.lake)
+    seen = look_now(runtime)
     keys = chosen([snapshot], names)
     found = what_if_plan(snapshot, keys)
     return what_if_plan(snapshot, keys, rows=row_counts(runtime, seen, tables_read(found)))

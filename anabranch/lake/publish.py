@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from anabranch.catalog import cuts, stages, tables
 from anabranch.errors import AnabranchError, InternalError, PublishConflict
 from anabranch.lake import steps
+from anabranch.lake.observe import record
 from anabranch.lake.places import LONGEST
 from anabranch.lake.stage import Stage, Staged
 from anabranch.lake.version import TableVersion
@@ -29,8 +30,8 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None) -> int | None:
 
     The cut's counter is advanced first, which makes publishes queue up: cuts follow each other
     without gaps in the order of commit.  Any pointer that is not where the stage found it means a
-    lost race: PublishConflict, and what was staged is removed.  `rows` writes our own rows inside
-    the same transaction.
+    lost race: PublishConflict, and what was staged is removed.  Commits of other programs that are
+    found on the way become a cut before this one.  `rows` writes our own rows in the same transaction.
     """
     if not stage.open:
         raise InternalError("this stage was already published or given up")
@@ -79,17 +80,18 @@ def _in_transaction(
             "the staged work was given up for dead and collected", hint="run it again"
         )
     catalog = stage.lake.catalog_name
-    others = {each.name: each for each in cuts.moved_by_others(c, catalog)}
+    if cut_id is not None and (others := cuts.moved_by_others(c, catalog)):
+        record(c, stage.lake, cut_id, others)
+        cut_id = cuts.advance(c)
     _check_expected(c, stage, catalog)
+    own = []
     for name, staged in changes.items():
         _swap(c, catalog, name, staged)
-        others[name] = cuts.Version(
-            name,
-            staged.version.location if staged.version else None,
-            staged.version.snapshot_id if staged.version else None,
-        )
+        version = staged.version
+        found = (version.location, version.snapshot_id) if version else (None, None)
+        own.append(cuts.Version(name, *found))
     if cut_id is not None:
-        cuts.add(c, cut_id, kind, others.values())
+        cuts.add(c, cut_id, kind, own)
     return cut_id
 
 

@@ -15,6 +15,7 @@ from anabranch.catalog.streams import Input, StreamTable
 from anabranch.graph.components import Component
 from anabranch.graph.order import closure
 from anabranch.lake.lake import Lake
+from anabranch.lake.observe import observed
 from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.runtime import Runtime
@@ -100,10 +101,11 @@ class Look:
 
 
 def look(c: Connection, lake: Lake) -> Look:
+    """The newest recorded cut, and all rows of ours."""
     known = streams.all_streams(c)
     nothing: dict[TableName, tuple[TableName, ...]] = dict.fromkeys(known, ())
     return Look(
-        pointers=lake.pointers(c),
+        pointers=cuts.newest(c),
         views=view_rows.all_views(c),
         streams=known,
         reads=nothing | streams.dependencies(c),  # a query may read no table at all
@@ -115,7 +117,8 @@ def look(c: Connection, lake: Lake) -> Look:
 
 
 def look_now(runtime: Runtime) -> Look:
-    with runtime.store.reading() as c:
+    """The same, once the commits of other programs are part of a cut."""
+    with observed(runtime.lake) as c:
         return look(c, runtime.lake)
 
 

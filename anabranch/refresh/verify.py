@@ -20,7 +20,7 @@ from anabranch.refresh.circles import Circle, circle_of
 from anabranch.refresh.component.anew import Anew
 from anabranch.refresh.component.circle import defined_in_circle
 from anabranch.refresh.definition import Definition, understood
-from anabranch.refresh.look import Look, look
+from anabranch.refresh.look import Look, look_now
 from anabranch.runtime import Runtime
 from anabranch.sql.moments import Moment, pinned
 from anabranch.sql.predicates import is_beyond_spark
@@ -36,8 +36,7 @@ SHOWN = 20  # differing rows that are named
 
 def verify(runtime: Runtime, name: TableName) -> dict[str, Any]:
     """Missing rows are in the query's result only, unexpected ones in the table only."""
-    with runtime.store.reading() as c:
-        seen = look(c, runtime.lake)
+    seen = look_now(runtime)
     world = World(runtime.lake, runtime.spark, seen.pointers, seen.views)
     found = name.find_in(seen.streams)
     if found is None:

@@ -127,21 +127,28 @@ def test_old_cuts(world: World) -> None:
         world.lake.pointers_at(99)
 
 
-def test_pointers_that_others_moved_are_in_the_next_cut(world: World) -> None:
+def test_pointers_that_others_moved_become_a_cut_before_the_next(world: World) -> None:
     world.create()
     before = world.append([(1, "eu")])
     table = world.foreign().load_table(("shop", "sales"))
     table.append(table.scan().to_arrow())
     moved = world.lake.current(T)
     assert moved.location != before.location
-    cut = 2
-    world.create(TableName.of("shop", "other"))
-    assert world.lake.pointers_at(cut)[T] == before.location
-    assert world.lake.pointers_at(cut + 1)[T] == moved.location
+    other = TableName.of("shop", "other")
+    world.create(other)
+    assert world.lake.pointers_at(2) == {T: before.location}
+    assert world.lake.pointers_at(3) == {T: moved.location}
+    assert world.lake.pointers_at(4).keys() == {T, other}
     world.foreign().drop_table(("shop", "sales"))
     world.create(TableName.of("shop", "another"))
-    assert T not in world.lake.pointers_at(cut + 2)
-    assert world.lake.pointers() == world.lake.pointers_at(cut + 2)
+    assert world.lake.pointers_at(5).keys() == {other}
+    assert world.lake.pointers() == world.lake.pointers_at(6)
+    with world.store.reading() as c:
+        kinds = {each["cut_id"]: (each["kind"], each["tables"]) for each in cuts.listing(c)}
+        shown = {each.metadata_location: each.snapshot_id for each in cuts.known_versions(c)}
+    assert kinds[3] == ("observed", ["shop.sales"]) == kinds[5]
+    assert kinds[4] == ("test", ["shop.other"]) and kinds[6] == ("test", ["shop.another"])
+    assert shown[moved.location] == moved.snapshot_id
 
 
 def test_what_a_stage_sees(world: World) -> None:
