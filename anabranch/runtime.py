@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anabranch.catalog import cuts
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.indexes import Index, all_indexes, set_indexes
+from anabranch.catalog.read_set import ReadSet
 from anabranch.catalog.store import Connection, Store
 from anabranch.errors import AlreadyExists, PublishConflict, Refused
 from anabranch.indexes.keep import keep
@@ -48,6 +49,7 @@ class Transaction:
     def __init__(self, world: World) -> None:
         self.stage = Stage(world.lake, world.pointers)
         self.world = replace(world, stage=self.stage)
+        self.used = ReadSet()  # what the publish has to compare, besides pointers
         self._rows: list[Rows] = []
         self.indexes: dict[TableName, tuple[Index, ...]] = {}  # of tables that get other ones
 
@@ -55,11 +57,12 @@ class Transaction:
         """Run one change of several; one that fails is undone, the others stand."""
         changes, expected = dict(self.stage.changes), dict(self.stage.expected)
         views, count, indexes = self.world.views, len(self._rows), dict(self.indexes)
+        used = self.used.copy()
         try:
             return act(self)
         except BaseException:
             self.stage.changes, self.stage.expected = changes, expected
-            self.world.views, self.indexes = views, indexes
+            self.world.views, self.indexes, self.used = views, indexes, used
             del self._rows[count:]
             raise
 
@@ -97,8 +100,10 @@ class Transaction:
             self.later(lambda c, cut_id, t=table, f=found: set_indexes(c, t, f))  # type: ignore[misc]
 
     def _write_rows(self, c: Connection, cut_id: int | None) -> None:
+        self.used.check(c)
         for rows in self._rows:
             rows(c, cut_id)
+        self.used.check_after(c)
 
     def abandon(self) -> None:
         self.stage.abort()

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
 from anabranch.catalog import tables
+from anabranch.catalog.streams import renewed
 from anabranch.names import TableName
 
 CHUNK = 500  # databases limit the length of IN
@@ -70,12 +71,14 @@ def take(c: Connection, names: Iterable[TableName]) -> Taken:
 
 
 def put(c: Connection, names: Iterable[TableName], taken: Mapping[str, Any]) -> None:
-    """The rows of the given tables and views become these."""
+    """The rows of the given tables and views become these; each definition gets another token."""
     shown = sorted({str(name) for name in names})
     for kind, (table, owner) in KINDS.items():
         for at in range(0, len(shown), CHUNK):
             c.execute(delete(table).where(table.c[owner].in_(shown[at : at + CHUNK])))
         rows = [_typed(table, row) for row in taken.get(kind, ())]
+        if kind == "streams":
+            rows = [renewed(row) for row in rows]
         if rows:
             c.execute(insert(table), rows)
 

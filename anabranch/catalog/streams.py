@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 from sqlalchemy import Connection, Table, delete, insert, select, update
 
@@ -14,6 +15,11 @@ from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
 
 CHUNK = 500  # databases limit the length of IN
+DECLARED = frozenset({"query", "refresh_mode", "diamond_consistency", "cluster"})
+
+
+def new_token() -> str:
+    return uuid4().hex
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,13 @@ class StreamTable:
     next_retry_at: datetime | None = None  # a failed refresh is not tried again before
     failed_mark: str | None = None  # what it had read when it failed for good: see refresh.failures
     cluster: str | None = None  # where it is refreshed
+    definition: str | None = field(default_factory=new_token)  # another one with each redefinition
+    computed_from: str | None = None  # the definition that the rows follow: refresh.fingerprint
+
+    @property
+    def token(self) -> str:
+        """The definition; catalogs made before there were tokens have an empty one."""
+        return self.definition or ""
 
 
 @dataclass(frozen=True)
@@ -55,11 +68,40 @@ def add(c: Connection, streams: Iterable[StreamTable]) -> None:
 
 
 def change(c: Connection, name: TableName, **values: Any) -> bool:
-    """Set some fields; False when there is no such stream table."""
+    """Set some fields; False when there is no such stream table.
+
+    Whoever declares something else gives the table another token.  Its rows follow the new definition
+    if the query is still the same.
+    """
     unknown = values.keys() - {each.name for each in fields(StreamTable)}
     assert not unknown, unknown
+    if values.keys() & DECLARED:
+        values = {"definition": new_token(), **values}
+        before = get(c, name)
+        if before is not None and not values.keys() & {"query", "computed_from"}:
+            token = values["definition"]
+            values["computed_from"] = carried(before.computed_from, before.definition, token)
     statement = update(tables.stream_tables).where(tables.stream_tables.c.name == str(name))
     return c.execute(statement.values(**_row(values))).rowcount == 1
+
+
+def carried(known: str | None, before: str | None, after: str) -> str | None:
+    """What the rows follow when the table gets another token and keeps its meaning."""
+    own, slash, rest = (known or "").partition("/")
+    return f"{after}/{rest}" if slash and own == (before or "") else known
+
+
+def renewed(row: dict[str, Any]) -> dict[str, Any]:
+    """The row of a stream table with another token."""
+    token = new_token()
+    follows = carried(row["computed_from"], row["definition"], token)
+    return row | {"definition": token, "computed_from": follows}
+
+
+def tokens(c: Connection) -> dict[TableName, str]:
+    """The definition of every stream table."""
+    rows = c.execute(select(tables.stream_tables.c.name, tables.stream_tables.c.definition))
+    return {TableName.parse(row.name): row.definition or "" for row in rows}
 
 
 def touch(c: Connection, names: Iterable[TableName], moment: datetime) -> None:
@@ -129,9 +171,18 @@ def set_inputs(c: Connection, read: Mapping[TableName, Mapping[TableName, Input]
     _replace(c, tables.inputs, list(read), rows)
 
 
-def inputs(c: Connection) -> dict[TableName, dict[TableName, Input]]:
+def inputs(
+    c: Connection, names: Iterable[TableName] | None = None
+) -> dict[TableName, dict[TableName, Input]]:
+    """What stream tables have read: all of them, or the given ones."""
     found: dict[TableName, dict[TableName, Input]] = {}
-    for row in c.execute(select(tables.inputs)):
+    table = tables.inputs
+    asked = [select(table)]
+    if names is not None:
+        shown = [str(name) for name in names]
+        chunks = [shown[at : at + CHUNK] for at in range(0, len(shown), CHUNK)]
+        asked = [select(table).where(table.c.table_name.in_(chunk)) for chunk in chunks]
+    for row in (row for statement in asked for row in c.execute(statement)):
         source = TableName.parse(row.source)
         read = Input(row.metadata_location, row.snapshot_id)
         found.setdefault(TableName.parse(row.table_name), {})[source] = read

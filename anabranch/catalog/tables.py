@@ -109,6 +109,8 @@ stream_tables = Table(
     Column("next_retry_at", Moment),
     Column("failed_mark", Text),
     Column("cluster", Text),
+    Column("definition", String(32)),  # a token, new whenever something else is declared
+    Column("computed_from", Text),  # the token, and the format of fingerprints, that rows follow
 )
 # Named Spark resources: a scheduler pool of the session, or the address of a Connect server.
 clusters = Table(

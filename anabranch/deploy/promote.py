@@ -74,6 +74,7 @@ def _attempt(runtime: Runtime, deployment: Deployment, catch_up: bool) -> int | 
             renaming(runtime, seen, staging, snapshot, prints),
         )
         swap.stage(tx)
+        tx.used.add(seen.used([*staged, *swap.replaced]))
         tx.later(swap.rows)
         return tx.publish("promote")
     except BaseException:

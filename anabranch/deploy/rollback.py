@@ -21,6 +21,7 @@ from anabranch.errors import Refused
 from anabranch.lake.comments import TABLE, exactly
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
+from anabranch.refresh.look import look_now
 from anabranch.runtime import Runtime, Transaction
 from anabranch.sources.indexes import set_indexes
 
@@ -35,6 +36,7 @@ def rollback(runtime: Runtime, deployment_id: str | None = None) -> dict[str, An
     before = {TableName.parse(name): at for name, at in undo["pointers"].items()}
 
     def act(tx: Transaction) -> None:
+        tx.used.add(look_now(runtime).used(before))
         for name, location in before.items():
             if location is not None:
                 tx.stage.adopt(name, location)

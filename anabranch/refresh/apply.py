@@ -39,6 +39,7 @@ class Outcome:
     inputs: Mapping[TableName, Input]
     frontier: Mapping[TableName, int | None]
     options: Mapping[str, Any]
+    computed_from: str | None = None
     rows_inserted: int = 0
     rows_deleted: int = 0
     delta_rows: int = 0

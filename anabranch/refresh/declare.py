@@ -10,9 +10,10 @@ from typing import Any
 from anabranch.catalog import events, streams
 from anabranch.catalog.events import Event
 from anabranch.catalog.groups import Reads
+from anabranch.catalog.read_set import ReadSet, tokens_of
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
-from anabranch.errors import AlreadyExists, InvalidValue, Refused
+from anabranch.errors import AlreadyExists, InvalidValue, PublishConflict, Refused, UnknownName
 from anabranch.graph.components import components
 from anabranch.graph.order import closure, dependants
 from anabranch.model import RefreshMode, Status
@@ -121,6 +122,7 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
 
         seen = look_now(runtime)
         said += notices(seen, made, {**seen.reads, **reads})
+        tx.used.definitions.update(tokens_of({}, made))
 
         def rows(c: Connection, cut_id: int | None) -> None:
             streams.add(c, made.values())
@@ -195,16 +197,26 @@ def fill(
 ) -> None:
     """Refresh tables in the same stage, with their groups and all they read that is out of date."""
     now = replace(look_now(runtime), pointers=tx.world.pointers, views=tx.world.views)
-    seen = replace(now, streams={**now.streams, **made}, reads={**now.reads, **reads})
-    order = asked_for(seen, wanted).members
+    seen = now.declaring(made, reads)
+    unit = asked_for(seen, wanted)
+    order = unit.members
     refuse_suspended(seen, [name for name in order if name not in wanted])
     stale = set(seen.stale(order)).union(wanted)
     done, failure = stage_part(runtime, tx, [name for name in order if name in stale], seen)
     if failure is not None:
         raise failure.error
+    read = {outcome.table: outcome.reads for outcome in done}
+    whole = asked_for(replace(seen, reads={**seen.reads, **read}), wanted)
+    tx.used.groups_after |= {group.members for group in whole.groups}
+    staged = {outcome.table for outcome in done}
+    for name in order:
+        if (
+            name not in staged
+        ):  # a group is published whole: those that stay must be where they were
+            tx.stage.expect(name, tx.world.pointers.get(name))
 
     def rows(c: Connection, cut_id: int | None) -> None:
-        write_lines(c, cut_id, tx, done, Occasion(initiated_by), seen.groups)
+        write_lines(c, cut_id, done, Occasion(initiated_by), seen.groups)
 
     tx.later(rows)
 
@@ -219,8 +231,14 @@ def alter(runtime: Runtime, name: TableName, changes: Mapping[str, Any]) -> None
 
     def act(tx: Transaction) -> None:
         seen = look_now(runtime)
-        stream = replace(seen.streams[name], **changes)
-        tx.later(lambda c, cut_id: (streams.change(c, name, **changes, failed_mark=None), None)[1])
+        before = seen.streams.get(name)
+        if before is None:
+            raise gone(name)
+        tx.used.add(ReadSet(tokens_of(seen.streams, [name])))
+        new = {**changes, "definition": streams.new_token()}
+        values = new if changes.keys() & streams.DECLARED else changes
+        stream = replace(before, **values)
+        tx.later(lambda c, cut_id: (streams.change(c, name, **values, failed_mark=None), None)[1])
         if not changes.keys() & {"query", "refresh_mode"}:
             return
         definition = define(tx.world, stream.query)
@@ -230,6 +248,10 @@ def alter(runtime: Runtime, name: TableName, changes: Mapping[str, Any]) -> None
             requery(runtime, tx, seen, stream, definition, said)
 
     runtime.write("alter stream table", act)
+
+
+def gone(name: TableName) -> UnknownName:
+    return UnknownName(f"stream table {name} was dropped by another process")
 
 
 def requery(
@@ -296,7 +318,10 @@ def drop(
     name = resolve(runtime, name)
 
     def act(tx: Transaction) -> None:
-        reads = look_now(runtime).reads
+        seen = look_now(runtime)
+        if name not in seen.streams:
+            raise gone(name)
+        reads = seen.reads
         readers = closure([name], dependants(reads)) - {name}
         if readers and not cascade:
             raise _still_read(name, readers, circle_of(reads, name))
@@ -304,8 +329,17 @@ def drop(
             if tx.stage.exists(each):  # another program may have dropped it
                 tx.stage.drop(each)
             tx.later(partial(_forget, each))
+        tx.used.add(ReadSet(tokens_of(seen.streams, [name, *readers])))
+        tx.later(lambda c, cut_id: check_unread(c, [name, *readers]))
 
     runtime.write("drop stream table", act)
+
+
+def check_unread(c: Connection, dropped: Collection[TableName]) -> None:
+    """Refuse when somebody else made a reader of what is dropped meanwhile."""
+    for reader, reads in sorted(streams.dependencies(c).items()):
+        for name in sorted(set(reads).intersection(dropped)):
+            raise PublishConflict(f"{reader} reads {name} by now", hint="run it again")
 
 
 def _still_read(

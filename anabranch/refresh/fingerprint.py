@@ -34,6 +34,14 @@ FORMAT = 2
 Names = frozenset[str]
 
 
+def computed_from(definition: str | None) -> str:
+    """Stands for what rows are computed from: the token of the definition, and how it is read.
+
+    Another format gives other fingerprints to the same queries, so tables are looked at once more.
+    """
+    return f"{definition or ''}/{FORMAT}"
+
+
 def fingerprint(
     meaning: Any, columns: Columns, hidden: Columns, tables: Mapping[TableName, Columns]
 ) -> str:

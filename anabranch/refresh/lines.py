@@ -7,16 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.catalog import events, history, streams, tables
-from anabranch.catalog import views as view_rows
 from anabranch.catalog.groups import Group
 from anabranch.catalog.history import COMPLETED, FAILED, SKIPPED, Refresh
 from anabranch.catalog.store import Connection
-from anabranch.errors import PublishConflict
 from anabranch.model import Action, Status
 from anabranch.names import TableName
 from anabranch.refresh.apply import Outcome
 from anabranch.refresh.failures import FORGIVEN, Failure
-from anabranch.runtime import Transaction
 
 MANUAL = "manual"
 SCHEDULER = "scheduler"
@@ -58,13 +55,11 @@ class Occasion:
 def write_lines(
     c: Connection,
     cut_id: int | None,
-    tx: Transaction,
     done: Sequence[Outcome],
     occasion: Occasion,
     groups: Sequence[Group] = (),
 ) -> list[Refresh]:
     """Every outcome into the catalog; groups of which a table changed reach their next epoch."""
-    check_views(c, tx, done)
     epochs = advance_epochs(c, groups, done) if cut_id is not None else {}
     lines = []
     for outcome in done:
@@ -93,17 +88,6 @@ def advance_epochs(
     return found
 
 
-def check_views(c: Connection, tx: Transaction, done: Sequence[Outcome]) -> None:
-    """Views have no pointer to compare: one that was replaced meanwhile is noticed by its text."""
-    read = {name for outcome in done for name in outcome.reads if name in tx.world.views}
-    now = view_rows.all_views(c) if read else {}
-    for view in sorted(read):
-        if now.get(view) != tx.world.views[view]:
-            raise PublishConflict(
-                f"view {view} was changed by another process", hint="run it again"
-            )
-
-
 def write_outcome(c: Connection, outcome: Outcome, epoch: int | None) -> None:
     """What the table has read, where it stands, and that it is well."""
     name = outcome.table
@@ -119,6 +103,7 @@ def write_outcome(c: Connection, outcome: Outcome, epoch: int | None) -> None:
         populated=True,
         status=Status.SUSPENDED if stays else Status.ACTIVE,
         fingerprint=outcome.fingerprint,
+        computed_from=outcome.computed_from,
         options=outcome.options,
         last_refresh_at=tables.now(),
         **FORGIVEN,

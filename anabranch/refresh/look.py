@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.catalog import cuts, refresh_groups, streams
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.groups import Group, Reads, grouped, homes, kept_components
+from anabranch.catalog.read_set import ReadSet, tokens_of
 from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import Input, StreamTable
@@ -18,6 +19,7 @@ from anabranch.lake.lake import Lake
 from anabranch.lake.observe import observed
 from anabranch.model import Status
 from anabranch.names import TableName
+from anabranch.refresh.fingerprint import computed_from
 from anabranch.runtime import Runtime
 
 Frontier = Mapping[TableName, int | None]
@@ -35,6 +37,17 @@ class Look:
     frontiers: Mapping[TableName, Frontier]
     declared: Mapping[str, RefreshGroup] = field(default_factory=dict)
     cut_id: int = 0
+    stored: Mapping[TableName, StreamTable | None] = field(default_factory=dict)  # see `declaring`
+
+    def declaring(self, made: Mapping[TableName, StreamTable], reads: Reads) -> Look:
+        """As it will be once the given tables are declared; `stored` is what the catalog has."""
+        stored = {name: self.streams.get(name) for name in made}
+        return replace(
+            self,
+            streams={**self.streams, **made},
+            reads={**self.reads, **reads},
+            stored={**stored, **self.stored},
+        )
 
     @property
     def groups(self) -> list[Group]:
@@ -57,6 +70,20 @@ class Look:
         if source in self.views:
             return view_mark(self.views[source])
         return self.pointers.get(source)
+
+    def used(self, names: Iterable[TableName]) -> ReadSet:
+        """What a refresh of the tables is computed from: for the publish to compare.
+
+        The definitions of all stream tables above count as well: the frontier says what a table is
+        only as long as they are the same.
+        """
+        members = [name for name in names if name in self.streams]
+        above = closure(members, self.reads)
+        involved = [*members, *(name for name in above if name in self.streams)]
+        return ReadSet(
+            definitions=tokens_of({**self.streams, **self.stored}, involved),
+            inputs={name: self.inputs.get(name, {}) for name in members},
+        )
 
     def stale(self, order: Iterable[TableName]) -> list[TableName]:
         """Those that are not what their query would give, as far as marks can tell."""
@@ -94,6 +121,7 @@ class Look:
             not stream.populated
             or stream.status is Status.ERROR  # what was in the way may be gone
             or bool(stream.options.get("always"))
+            or stream.computed_from != computed_from(stream.definition)
             or not known
             or any(each.metadata_location != self.mark(source) for source, each in known.items())
             or any(upstream in found for upstream in self.reads.get(name, ()))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
+from anabranch.catalog.read_set import ReadSet
 from anabranch.clusters import on_cluster
 from anabranch.engine.errors import is_lost
 from anabranch.errors import AnabranchError, InternalError, PublishConflict, SparkLost
@@ -16,6 +17,7 @@ from anabranch.names import TableName
 from anabranch.refresh.apply import Outcome, refresh_table
 from anabranch.refresh.component import refresh_component
 from anabranch.refresh.failures import Failure
+from anabranch.refresh.fingerprint import computed_from
 from anabranch.refresh.look import Look
 from anabranch.refresh.parallel import side_by_side
 from anabranch.runtime import Runtime, Transaction
@@ -40,6 +42,7 @@ class Staging:
         parts = [
             part for part in self.seen.components(wanted) if set(part.members).intersection(wanted)
         ]
+        self.tx.used.add(self.seen.used(wanted))
         side_by_side(parts, reads_among(parts, self.seen.reads), self._refresh, executor)
 
     def _refresh(self, part: Component[TableName]) -> bool:
@@ -59,7 +62,11 @@ class Staging:
             self.failure = self.failure or Failure(part.members[0], named, _ms(start), failed)
             return False
         for outcome in outcomes:
-            self.done[outcome.table] = replace(outcome, duration_ms=_ms(start))
+            stream = self.seen.streams[outcome.table]
+            follows = computed_from(stream.definition)
+            done = replace(outcome, duration_ms=_ms(start), computed_from=follows)
+            self.done[outcome.table] = done
+            self.tx.used.add(views_read(self.tx, outcome.reads))
             facts = {"action": outcome.action.value, "duration_ms": _ms(start)}
             self.runtime.progress("refresh_finished", {"table": str(outcome.table), **facts})
         return True
@@ -74,6 +81,12 @@ class Staging:
             if part.cyclic:
                 return refresh_component(runtime, here, self.seen, members, self.done)
             return [refresh_table(runtime, here, self.seen, members[0], self.done)]
+
+
+def views_read(tx: Transaction, reads: Iterable[TableName]) -> ReadSet:
+    """Views have no pointer to compare: one that is replaced meanwhile is noticed by its text."""
+    known = tx.world.views
+    return ReadSet(views={name: known[name] for name in reads if name in known})
 
 
 def with_name(error: Exception, table: TableName) -> AnabranchError:

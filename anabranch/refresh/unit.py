@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
-from anabranch.catalog import cuts, history, leases, streams, tables
+from anabranch.catalog import cuts, history, streams, tables
 from anabranch.catalog.groups import Group
 from anabranch.catalog.history import Refresh
 from anabranch.catalog.leases import Lease
@@ -181,10 +181,14 @@ class Pass:
         lines: list[Refresh] = []
         others = [name for name in unit.members if name not in done]
 
+        tx.used.hold(lease)
+        tx.used.groups |= {group.members for group in unit.groups}
+        for name in others:  # a group is published whole: those that stay must be where they were
+            tx.stage.expect(name, tx.world.pointers.get(name))
+
         def rows(c: Connection, cut_id: int | None) -> None:
-            leases.check(c, lease)
             outcomes = list(done.values())
-            lines[:] = write_lines(c, cut_id, tx, outcomes, self.occasion, unit.groups)
+            lines[:] = write_lines(c, cut_id, outcomes, self.occasion, unit.groups)
             idle = [self.occasion.no_data(name) for name in others]
             history.add(c, idle)
             streams.touch(c, others, tables.now())
@@ -238,7 +242,12 @@ def after(seen: Look, tx: Transaction, done: Mapping[TableName, Outcome]) -> Loo
     }
     known = {
         name: replace(
-            seen.streams[name], populated=True, status=Status.ACTIVE, options=each.options
+            seen.streams[name],
+            populated=True,
+            status=Status.ACTIVE,
+            options=each.options,
+            fingerprint=each.fingerprint,
+            computed_from=each.computed_from,
         )
         for name, each in done.items()
     }

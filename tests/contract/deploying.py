@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -29,6 +29,7 @@ from anabranch.model import Column, Status
 from anabranch.names import TableName
 from anabranch.refresh.declare import Declaration
 from anabranch.refresh.definition import Definition
+from anabranch.refresh.fingerprint import computed_from
 from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
 from anabranch.sql.statement_records import CreateStreamTable, CreateTable
@@ -99,7 +100,7 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
             row = (len(each.query), each.query)
             tx.stage.commit_rows(each.name, written(tx.stage, each.name, add=[row]))
             reads[each.name] = tuple(sorted(tables_of(each.query)))
-            made[each.name] = StreamTable(
+            stream = StreamTable(
                 each.name,
                 each.query,
                 f"of {each.query}",
@@ -108,6 +109,7 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
                 status=Status.ACTIVE,
                 populated=True,
             )
+            made[each.name] = replace(stream, computed_from=computed_from(stream.definition))
 
         def rows(c: Connection, cut_id: int | None) -> None:
             streams.add(c, made.values())

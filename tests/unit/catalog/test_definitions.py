@@ -15,7 +15,7 @@ from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.history import COMPLETED, Refresh
 from anabranch.catalog.store import Connection, Store
 from anabranch.catalog.streams import Input, StreamTable
-from anabranch.model import Action, Status
+from anabranch.model import Action, RefreshMode, Status
 from anabranch.names import TableName
 
 A, B = TableName.of("db", "s__1", "a"), TableName.of("db", "s", "a")
@@ -34,6 +34,7 @@ def declare(c: Connection) -> StreamTable:
     made = StreamTable(
         A, "SELECT 1", "f", status=Status.ACTIVE, last_refresh_at=tables.now(), options={"x": [1]}
     )
+    made = replace(made, computed_from=f"{made.definition}/2")
     streams.add(c, [made])
     streams.set_dependencies(c, {A: [SOURCE]})
     streams.set_inputs(c, {A: {SOURCE: Input("mark", None), A: Input("a.json", 7)}})
@@ -49,7 +50,10 @@ def test_rows_come_back_as_they_were(c: Connection) -> None:
     assert streams.get(c, A) is None
     assert not streams.inputs(c) and not streams.frontiers(c) and not views.all_views(c)
     definitions.put(c, [A, SOURCE], taken)
-    assert streams.get(c, A) == made
+    back = streams.get(c, A)
+    assert back is not None and back.definition != made.definition, "it was declared once more"
+    assert back.computed_from == f"{back.definition}/2", "and its rows are still those of the query"
+    assert replace(back, definition=made.definition, computed_from=made.computed_from) == made
     assert streams.inputs(c) == {A: {SOURCE: Input("mark", None), A: Input("a.json", 7)}}
     assert streams.frontiers(c) == {A: {SOURCE: 3}}
     assert streams.dependencies(c) == {A: (SOURCE,)}
@@ -70,7 +74,9 @@ def test_rows_move_to_other_names(c: Connection) -> None:
     definitions.put(c, [A, SOURCE], {})
     definitions.put(c, [B, VIEW], moved(taken))
     definitions.rename_history(c, {A: B})
-    assert streams.all_streams(c) == {B: replace(made, name=B, query="SELECT 9", fingerprint="g")}
+    (found,) = streams.all_streams(c).values()
+    token = {"definition": found.definition, "computed_from": f"{found.definition}/2"}
+    assert found == replace(made, name=B, query="SELECT 9", fingerprint="g", **token)
     assert streams.inputs(c) == {B: {VIEW: Input("other mark", None), B: Input("a.json", 7)}}
     assert streams.frontiers(c) == {B: {VIEW: 3}}
     assert streams.dependencies(c) == {B: (VIEW,)}
@@ -98,3 +104,17 @@ def test_versions_of_schemas_only_grow(c: Connection) -> None:
         ("db", "b"): 1,
     }
     assert found["db", "a"].changed_by == "you"
+
+
+def test_another_declaration_is_another_token(c: Connection) -> None:
+    made = declare(c)
+    streams.change(c, A, schedule="5s")
+    assert streams.tokens(c) == {A: made.definition}
+    streams.change(c, A, refresh_mode=RefreshMode.FULL)
+    moved = streams.get(c, A)
+    assert moved is not None and moved.definition != made.definition
+    assert moved.computed_from == f"{moved.definition}/2", "the query is the same"
+    streams.change(c, A, query="SELECT 3")
+    again = streams.get(c, A)
+    assert again is not None and again.definition != moved.definition
+    assert again.computed_from == moved.computed_from, "the rows are the old query's"

@@ -10,6 +10,7 @@ from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.model import Status
 from anabranch.names import TableName
+from anabranch.refresh.fingerprint import computed_from
 from anabranch.refresh.look import Look
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
@@ -24,7 +25,13 @@ def seen(
 ) -> Look:
     """`reads`: "b": "a x" reads a and x; keys are stream tables.  A keyword sets fields of one."""
     graph = {name(each): tuple(name(up) for up in ups.split()) for each, ups in reads.items()}
-    usual = {"populated": True, "status": Status.ACTIVE, "last_refresh_at": ago(60)}
+    usual = {
+        "definition": "token",
+        "computed_from": computed_from("token"),
+        "populated": True,
+        "status": Status.ACTIVE,
+        "last_refresh_at": ago(60),
+    }
     known = {
         each: StreamTable(
             each,

@@ -1,0 +1,120 @@
+"""What a publish was computed from, besides pointers: compared in its transaction, in one place.
+
+The stage compares the pointers.  Definitions, views and leases have none, and a refresh that changes
+no row moves none either; so a transaction notes what it used of them here, and `check` refuses as soon
+as one of them is not what it was.  Whatever a result depends on belongs either to the stage or to this
+record: something that is in neither can change unseen between the computation and the publish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from anabranch.catalog import groups, leases, streams
+from anabranch.catalog import views as view_rows
+from anabranch.catalog.leases import Lease
+from anabranch.catalog.streams import Input, StreamTable
+from anabranch.errors import PublishConflict
+from anabranch.names import TableName
+
+Members = tuple[TableName, ...]
+T = TypeVar("T")
+
+
+@dataclass
+class ReadSet:
+    """Definitions by their token, None where there must be no stream table; views by their text.
+
+    `inputs` is what the tables had read when their change was computed: two refreshes that leave a
+    table as it is must not overtake each other.  `groups` are the consistency groups that the publish
+    takes for whole: as they are before it, and, if it redefines tables, as they are after it.
+    """
+
+    definitions: dict[TableName, str | None] = field(default_factory=dict)
+    views: dict[TableName, str | None] = field(default_factory=dict)
+    inputs: dict[TableName, Mapping[TableName, Input]] = field(default_factory=dict)
+    groups: set[Members] = field(default_factory=set)
+    groups_after: set[Members] = field(default_factory=set)
+    leases: dict[str, Lease] = field(default_factory=dict)
+
+    def add(self, other: ReadSet) -> None:
+        """Take more in; two looks that disagree cannot both be right."""
+        _merge(self.definitions, other.definitions, "stream table {} was redefined")
+        _merge(self.views, other.views, "view {} was changed")
+        _merge(self.inputs, other.inputs, "{} was refreshed")
+        self.groups |= other.groups
+        self.groups_after |= other.groups_after
+        self.leases.update(other.leases)
+
+    def hold(self, lease: Lease) -> None:
+        """Publish only while the lease is ours."""
+        self.leases[lease.token] = lease
+
+    def copy(self) -> ReadSet:
+        return ReadSet(
+            dict(self.definitions),
+            dict(self.views),
+            dict(self.inputs),
+            set(self.groups),
+            set(self.groups_after),
+            dict(self.leases),
+        )
+
+    def check(self, c: Connection) -> None:
+        """Refuse to publish what was computed from something that is no longer so."""
+        for lease in self.leases.values():
+            leases.check(c, lease)
+        if self.definitions:
+            _compare(self.definitions, streams.tokens(c), "stream table {} was redefined")
+        if self.views:
+            _compare(self.views, view_rows.all_views(c), "view {} was changed")
+        if self.inputs:
+            _compare(self.inputs, streams.inputs(c, self.inputs), "{} was refreshed", {})
+        _check_groups(c, self.groups)
+
+    def check_after(self, c: Connection) -> None:
+        """Refuse when what was written does not make the groups that were staged as whole ones."""
+        _check_groups(c, self.groups_after)
+
+
+def _check_groups(c: Connection, whole: Collection[Members]) -> None:
+    if not whole:
+        return
+    now = {frozenset(each.members) for each in groups.all_groups(c, streams.all_streams(c))}
+    for members in sorted(whole):
+        if frozenset(members) not in now:
+            raise _conflict("other tables were put together with {}", members[0])
+
+
+def _merge(known: dict[TableName, T], more: Mapping[TableName, T], said: str) -> None:
+    for name, value in more.items():
+        if name in known and known[name] != value:
+            raise _conflict(said, name)
+        known[name] = value
+
+
+def _compare(
+    then: Mapping[TableName, object],
+    now: Mapping[TableName, object],
+    said: str,
+    missing: object = None,
+) -> None:
+    for name in sorted(then):
+        if now.get(name, missing) != then[name]:
+            raise _conflict(said, name)
+
+
+def _conflict(said: str, name: TableName) -> PublishConflict:
+    return PublishConflict(f"{said.format(name)} by another process", hint="run it again")
+
+
+def tokens_of(
+    known: Mapping[TableName, StreamTable | None], names: Iterable[TableName]
+) -> dict[TableName, str | None]:
+    """The definitions of the given tables, as they were read."""
+    found = {name: known.get(name) for name in names}
+    return {name: stream.token if stream else None for name, stream in found.items()}
