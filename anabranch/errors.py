@@ -18,6 +18,7 @@ AnabranchError
 │   ├── PublishConflict       another process published first
 │   ├── SparkLost             the Spark session ended: start the process anew
 │   └── Unreachable           catalog or warehouse cannot be reached, or is not ours
+│       └── OutcomeUnknown    the catalog was lost during a commit: look before you repeat
 └── InternalError             a bug in Anabranch: the refresh stops, nothing is published
 """
 
@@ -158,6 +159,10 @@ class SparkLost(SystemFault):
 
 class Unreachable(SystemFault):
     pass
+
+
+class OutcomeUnknown(Unreachable):
+    """Whether a publish took place could not be found out; its files are kept."""
 
 
 class InternalError(AnabranchError):

@@ -18,6 +18,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    text,
     union_all,
     update,
 )
@@ -47,15 +48,24 @@ def advance(c: Connection) -> int:
     return current(c)
 
 
-def hold(c: Connection) -> None:
+def hold(c: Connection, *, seconds: float | None = None) -> None:
     """Wait in the same queue as publishes, without a cut: for changes of our own rows only."""
+    if seconds is not None and c.dialect.name == "postgresql":  # SQLite waits only so long anyway
+        c.execute(text(f"SET LOCAL lock_timeout = {int(seconds * 1000)}"))
     c.execute(select(tables.meta.c.cut).with_for_update()).scalar_one()
 
 
-def add(c: Connection, cut_id: int, kind: str, versions: Iterable[Version]) -> None:
+def add(
+    c: Connection,
+    cut_id: int,
+    kind: str,
+    versions: Iterable[Version],
+    stage_id: str | None = None,
+) -> None:
     """Record a cut and what it changed; older versions of the same tables end with it."""
     views.note_versions(c, cut_id - 1)
-    c.execute(insert(tables.cuts).values(cut_id=cut_id, published_at=tables.now(), kind=kind))
+    facts = {"published_at": tables.now(), "kind": kind, "stage_id": stage_id}
+    c.execute(insert(tables.cuts).values(cut_id=cut_id, **facts))
     rows = [
         {
             "namespace": version.name.schema,
@@ -77,6 +87,13 @@ def add(c: Connection, cut_id: int, kind: str, versions: Iterable[Version]) -> N
     names = [{"b_namespace": row["namespace"], "b_name": row["name"]} for row in rows]
     c.execute(ended.values(until_cut=cut_id), names)
     c.execute(insert(table), rows)
+
+
+def of_stage(c: Connection, stage_id: str) -> int | None:
+    """The cut that a stage was published as."""
+    table = tables.cuts
+    statement = select(table.c.cut_id).where(table.c.stage_id == stage_id)
+    return c.execute(statement).scalar_one_or_none()
 
 
 def moved_by_others(c: Connection, catalog: str) -> list[Version]:
@@ -143,6 +160,8 @@ def listing(c: Connection, limit: int | None = None) -> list[dict[str, Any]]:
     if limit is not None:
         statement = statement.limit(limit)
     found = [dict(row) for row in c.execute(statement).mappings()]
+    for each in found:
+        del each["stage_id"]
     if not found:
         return []
     table = tables.versions

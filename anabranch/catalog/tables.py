@@ -198,6 +198,7 @@ cuts = Table(
     Column("cut_id", BigInteger, primary_key=True, autoincrement=False),
     Column("published_at", Moment, nullable=False),
     Column("kind", Text, nullable=False),
+    Column("stage_id", String(32)),  # whose publish it is: for one who lost the answer
 )
 # A version is seen from `cut_id` on, until `until_cut`; no location means "dropped".
 versions = Table(

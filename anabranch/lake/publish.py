@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -13,7 +14,13 @@ from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.exc import IntegrityError
 
 from anabranch.catalog import cuts, stages, tables
-from anabranch.errors import AnabranchError, InternalError, PublishConflict
+from anabranch.errors import (
+    AnabranchError,
+    InternalError,
+    OutcomeUnknown,
+    PublishConflict,
+    Unreachable,
+)
 from anabranch.lake import steps
 from anabranch.lake.observe import record
 from anabranch.lake.places import LONGEST
@@ -22,6 +29,8 @@ from anabranch.lake.version import TableVersion
 from anabranch.names import TableName
 
 PREVIOUS_METADATA = 100  # Iceberg's default length of the metadata log
+FIND_OUT_SECONDS = 60.0  # how long a catalog that was lost during a commit is waited for
+FIND_OUT_PAUSE = 0.5
 Rows = Callable[[Connection, int | None], None]
 
 
@@ -54,19 +63,59 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None) -> int | None:
         raise PublishConflict(
             "another process made the same thing at the same time", hint="run it again"
         ) from error
-    except BaseException:
-        if committing:
-            stage.close()  # nobody knows whether the commit arrived: the files must stay
+    except BaseException as error:
+        if committing and isinstance(error, Exception):
+            cut_id = _find_out(stage, bool(changes), error)
         else:
+            if committing:
+                stage.close()  # nobody knows whether the commit arrived: the files must stay
             with suppress(AnabranchError, OSError):  # the first error is the one to tell
                 stage.abort()
-        raise
+            raise
     stage.close()
     steps.at_step(steps.PUBLISHED)
     for staged in changes.values():
         if staged.version is not None:
             stage.lake.remember(staged.version)
     return cut_id
+
+
+def _find_out(stage: Stage, made_cut: bool, error: Exception) -> int | None:
+    """The cut of a publish whose answer was lost; PublishConflict if it did not take place.
+
+    The publish takes the stage's row away, and so does this: whoever finds the row is the only one.
+    The counter of cuts is held meanwhile, as a publish does that may still be under way.
+    """
+    stage.close()
+    give_up = time.monotonic() + FIND_OUT_SECONDS
+    while True:
+        try:
+            with stage.lake.store.writing() as c:
+                cuts.hold(c, seconds=FIND_OUT_SECONDS)
+                cut_id = cuts.of_stage(c, stage.id)
+                undone = cut_id is None and stages.remove(c, stage.id)
+            break
+        except Unreachable:
+            if time.monotonic() > give_up:
+                raise _unknown(stage) from error
+        time.sleep(FIND_OUT_PAUSE)
+    if undone:
+        with suppress(AnabranchError, OSError):  # the collector would find them later anyway
+            stage.remove_files()
+        raise PublishConflict(
+            "the catalog was lost before the commit: nothing was published", hint="run it again"
+        ) from error
+    if cut_id is None and made_cut:
+        raise _unknown(stage) from error
+    return cut_id
+
+
+def _unknown(stage: Stage) -> OutcomeUnknown:
+    tables = ", ".join(str(name) for name in sorted(stage.changes)) or "the catalog's own rows"
+    return OutcomeUnknown(
+        f"the catalog was lost during a commit, and whether it took place is unknown: {tables}",
+        hint="look at cuts() before you do it again; no file was removed",
+    )
 
 
 def _in_transaction(
@@ -91,7 +140,7 @@ def _in_transaction(
         found = (version.location, version.snapshot_id) if version else (None, None)
         own.append(cuts.Version(name, *found))
     if cut_id is not None:
-        cuts.add(c, cut_id, kind, own)
+        cuts.add(c, cut_id, kind, own, stage.id)
     return cut_id
 
 
