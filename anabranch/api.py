@@ -300,12 +300,15 @@ class Anabranch:
 
         declare.drop(self._runtime, TableName.parse(name), cascade=cascade, if_exists=if_exists)
 
-    def refresh(self, name: str | None = None) -> list[dict[str, Any]]:
-        """Bring stream tables up to date now: one with all it reads, or all of them."""
+    def refresh(self, name: str | None = None, *, full: bool = False) -> list[dict[str, Any]]:
+        """Bring stream tables up to date now: one with all it reads, or all of them.
+
+        `full` recomputes the table with its whole group, or all tables, whatever is stored.
+        """
         from anabranch.refresh.run import refresh
 
         named = _name(name)
-        return refresh(self._runtime, None if named is None else [named])
+        return refresh(self._runtime, None if named is None else [named], full=full)
 
     def tick(self) -> list[dict[str, Any]]:
         """One pass of the scheduler: refresh every group that is due; one dict per group."""

@@ -262,7 +262,8 @@ def _create_test(ab: Anabranch, statement: s.CreateTest) -> Any:
 
 
 def _refresh(ab: Anabranch, statement: s.RefreshStreamTable) -> list[dict[str, Any]]:
-    return ab.refresh(str(statement.name) if statement.name is not None else None)
+    name = str(statement.name) if statement.name is not None else None
+    return ab.refresh(name, full=statement.full)
 
 
 def _explain(ab: Anabranch, statement: s.ExplainStreamTable) -> str:

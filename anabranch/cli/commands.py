@@ -126,11 +126,12 @@ def explain(session: CliSession, out: Output, name: str) -> None:
 
 @click.command()
 @click.argument("name", required=False)
+@click.option("--full", is_flag=True, help="Recompute the whole group, whatever is stored.")
 @command
-def refresh(session: CliSession, out: Output, name: str | None) -> None:
+def refresh(session: CliSession, out: Output, name: str | None, full: bool) -> None:
     """Bring a stream table and its group up to date, or all of them."""
-    with session.progress.task("looking for changes …"):
-        rows = session.ab.refresh(name)
+    with session.progress.task("recomputing …" if full else "looking for changes …"):
+        rows = session.ab.refresh(name, full=full)
     out.rows(rows, REFRESH_COLUMNS, "no stream tables yet")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.serializers import FromInputFile
 from sqlalchemy import Connection
 
@@ -69,6 +70,11 @@ class Lake:
             raise Unreachable(
                 f"the metadata file of {name} is missing: {location}",
                 hint="check that the warehouse is mounted; if the cut is old it has expired",
+            ) from error
+        except (ValueError, ValidationError) as error:
+            raise Unreachable(
+                f"the metadata file of {name} is damaged: {location}",
+                hint=f"if it is a stream table, REFRESH STREAM TABLE {name} FULL recomputes it",
             ) from error
         except OSError as error:
             raise self.warehouse.unreachable(error) from error

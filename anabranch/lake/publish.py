@@ -213,7 +213,10 @@ def _logged(stage: Stage, staged: Staged) -> Staged:
     version = staged.version
     if version is None or staged.base is None or staged.written:
         return staged
-    before = stage.lake.version(version.name, staged.base).metadata
+    try:
+        before = stage.lake.version(version.name, staged.base).metadata
+    except AnabranchError:  # broken, and made again without it
+        return staged
     if before.table_uuid != version.metadata.table_uuid:  # dropped and made anew
         return staged
     entry = MetadataLogEntry.model_validate(

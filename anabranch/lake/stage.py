@@ -270,7 +270,11 @@ class Stage:
 
 
 def _same_table(stage: Stage, name: TableName, base: str, metadata: TableMetadata) -> bool:
-    return stage.lake.version(name, base).metadata.table_uuid == metadata.table_uuid
+    """A base that cannot be read is never the same: what is staged was made without it."""
+    try:
+        return stage.lake.version(name, base).metadata.table_uuid == metadata.table_uuid
+    except AnabranchError:
+        return False
 
 
 def _number(location: str) -> int:

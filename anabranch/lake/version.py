@@ -168,7 +168,7 @@ class TableVersion:
         if found is None:
             raise BaseExpired(
                 f"snapshot {snapshot_id} of {self.name} is gone",
-                hint="a full refresh starts anew; keep snapshots longer with snapshot_retention",
+                hint="REFRESH STREAM TABLE … FULL recomputes; snapshot_retention keeps more of them",
             )
         return found
 

@@ -15,7 +15,14 @@ from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
 from anabranch.model import Action, RefreshMode
 from anabranch.names import TableName
-from anabranch.refresh.choose import Choice, Situation, choose
+from anabranch.refresh.afresh import (
+    make_room,
+    only_now,
+    readable_columns,
+    rebuilt_event,
+    refuse_to_break_readers,
+)
+from anabranch.refresh.choose import ASKED, Choice, Situation, choose
 from anabranch.refresh.columns import exactly, fitted, same_columns
 from anabranch.refresh.cost import Work
 from anabranch.refresh.definition import Definition, check_mode, understood
@@ -25,6 +32,7 @@ from anabranch.refresh.past import event_of
 from anabranch.refresh.redefined import redefined
 from anabranch.refresh.situation import gather, remember, situation
 from anabranch.refresh.sources import Sources
+from anabranch.refresh.work import in_full
 from anabranch.runtime import Runtime, Transaction
 
 
@@ -85,26 +93,19 @@ def refresh_table(
     seen: Look,
     stream: StreamTable,
     done: Mapping[TableName, Outcome],
+    *,
+    full: bool = False,
 ) -> Outcome:
     """Stage one stream table; upstreams that were refreshed before it are read as staged."""
+    if full:
+        return recompute(runtime, tx, seen, stream, done)
     definition, why = redefine(tx, seen, stream)
     sources = gather(tx.world, seen, stream, definition)
     past = remember(runtime, stream)
     now = situation(runtime, tx.world, seen, stream, definition, sources, past)
     now = replace(now, redefined=why)
     choice = choose(now)
-    reads = tuple(sorted(definition.sources | definition.views))
-    outcome = Outcome(
-        table=stream.name,
-        choice=choice,
-        fingerprint=definition.fingerprint,
-        reads=reads,
-        inputs=inputs_now(tx, stream.name, definition, sources),
-        frontier=frontier_now(seen, done, sources),
-        options={**definition.options, **mixed(seen, done, sources)},
-        delta_rows=sources.delta_rows,
-        source_rows=sources.rows,
-    )
+    outcome = planned(tx, seen, stream, definition, sources, choice, done)
     before = tx.world.version(stream.name)
     after, choice = run(runtime, tx, stream, definition, sources, choice, now.full_ms)
     same = after.snapshot_id == before.snapshot_id
@@ -115,9 +116,68 @@ def refresh_table(
         scanned_rows=work_of(now, choice).scanned_rows,
         event=event_of(stream.name, past, now, choice),
     )
-    if same:
+    return staged(tx, seen, outcome, before, after)
+
+
+def recompute(
+    runtime: Runtime,
+    tx: Transaction,
+    seen: Look,
+    stream: StreamTable,
+    done: Mapping[TableName, Outcome],
+) -> Outcome:
+    """Stage all rows of the query, because somebody asked: nothing that is stored is needed."""
+    name = stream.name
+    definition = understood(tx.world, name, stream.query)
+    columns = readable_columns(tx, [name])
+    why = make_room(tx, name, definition.columns)
+    refuse_to_break_readers(tx, seen, columns, {name})
+    sources = only_now(tx, definition.sources)
+    choice = Choice(Action.FULL, ASKED)
+    outcome = planned(tx, seen, stream, definition, sources, choice, done)
+    outcome = replace(
+        outcome,
+        scanned_rows=in_full(definition, sources).scanned_rows,
+        event=rebuilt_event(name, why),
+    )
+    before = tx.world.version(name)
+    told = summary(definition, sources, choice)
+    after = full_job(runtime, tx, stream, definition, sources, told, compare=False)
+    return staged(tx, seen, outcome, before, after)
+
+
+def planned(
+    tx: Transaction,
+    seen: Look,
+    stream: StreamTable,
+    definition: Definition,
+    sources: Sources,
+    choice: Choice,
+    done: Mapping[TableName, Outcome],
+) -> Outcome:
+    """What the table will stand on."""
+    return Outcome(
+        table=stream.name,
+        choice=choice,
+        fingerprint=definition.fingerprint,
+        reads=tuple(sorted(definition.sources | definition.views)),
+        inputs=inputs_now(tx, stream.name, definition, sources),
+        frontier=frontier_now(seen, done, sources),
+        options={**definition.options, **mixed(seen, done, sources)},
+        delta_rows=sources.delta_rows,
+        source_rows=sources.rows,
+    )
+
+
+def staged(
+    tx: Transaction, seen: Look, outcome: Outcome, before: TableVersion, after: TableVersion
+) -> Outcome:
+    """The outcome with what came and went."""
+    name = outcome.table
+    if after.snapshot_id == before.snapshot_id:
         # Only our rows move: they must not overtake somebody who moved the table.
-        tx.stage.expect(stream.name, seen.pointers.get(stream.name))
+        if name not in tx.stage.changes:
+            tx.stage.expect(name, seen.pointers.get(name))
         return outcome
     inserted, deleted = net_rows(before, after)
     own = Input(after.location, after.snapshot_id)
@@ -125,7 +185,7 @@ def refresh_table(
         outcome,
         rows_inserted=inserted,
         rows_deleted=deleted,
-        inputs={**outcome.inputs, stream.name: own},
+        inputs={**outcome.inputs, name: own},
         changed=True,
     )
 

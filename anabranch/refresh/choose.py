@@ -9,6 +9,7 @@ from anabranch.model import Action, RefreshMode
 from anabranch.refresh.cost import Costs, Work
 
 FIRST = "first refresh"
+ASKED = "asked for"  # a full refresh that somebody wanted, whatever is stored
 NOT_INCREMENTAL = "not incremental: "
 SMALL_ROWS = 10_000  # below this the fixed cost of a Spark job decides, and both ways cost the same
 # Leaving changes for a recompute must save this part of the time, and this much of it: a recompute
@@ -84,7 +85,7 @@ def choose(now: Situation) -> Choice:
         raise BaseExpired(
             f"{now.table} cannot be refreshed from changes: the snapshot of {now.expired} that it "
             "was built from has expired",
-            hint=f"ALTER STREAM TABLE {now.table} SET REFRESH MODE AUTO, or FULL for one refresh",
+            hint=f"REFRESH STREAM TABLE {now.table} FULL recomputes it once",
         )
     if not now.changed and not now.expired and not now.always:
         return Choice(Action.NO_DATA, "no change in the sources")

@@ -46,13 +46,17 @@ def full_job(
     definition: Definition,
     sources: Sources,
     summary: Mapping[str, str],
+    *,
+    compare: bool = True,
 ) -> TableVersion:
-    """All rows from scratch.  A small table that was filled before gets only the difference."""
+    """All rows from scratch.  A small table that was filled before gets only the difference, unless
+    the stored rows are not to be looked at (`compare`)."""
     session, name = runtime.spark.session, stream.name
     stored = tx.world.version(name)
     visible, hidden = stored.columns, hidden_of(stream, definition)
     compare = (
-        summary["anabranch.mode"] == Action.FULL.value
+        compare
+        and summary["anabranch.mode"] == Action.FULL.value
         and stream.populated
         and not hidden
         and small(runtime, stored)

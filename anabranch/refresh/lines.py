@@ -10,9 +10,11 @@ from anabranch.catalog import events, history, streams, tables
 from anabranch.catalog.groups import Group
 from anabranch.catalog.history import COMPLETED, FAILED, SKIPPED, Refresh
 from anabranch.catalog.store import Connection
+from anabranch.catalog.streams import StreamTable
 from anabranch.model import Action, Status
 from anabranch.names import TableName
 from anabranch.refresh.apply import Outcome
+from anabranch.refresh.choose import ASKED
 from anabranch.refresh.failures import FORGIVEN, Failure
 
 MANUAL = "manual"
@@ -88,11 +90,18 @@ def advance_epochs(
     return found
 
 
+def stays_suspended(stream: StreamTable, outcome: Outcome) -> bool:
+    """A table that somebody suspended stays so; one that failed too often is well again after a full
+    refresh that was asked for."""
+    given_up = stream.consecutive_errors > 0
+    return stream.status is Status.SUSPENDED and not (given_up and outcome.choice.reason == ASKED)
+
+
 def write_outcome(c: Connection, outcome: Outcome, epoch: int | None) -> None:
     """What the table has read, where it stands, and that it is well."""
     name = outcome.table
     stream = streams.get(c, name)
-    stays = stream is not None and stream.status is Status.SUSPENDED
+    stays = stream is not None and stays_suspended(stream, outcome)
     streams.set_inputs(c, {name: outcome.inputs})
     streams.set_frontiers(c, {name: outcome.frontier})
     streams.set_dependencies(c, {name: outcome.reads})

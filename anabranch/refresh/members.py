@@ -33,6 +33,7 @@ class Staging:
     tx: Transaction
     seen: Look
     reading: Reading | None = None
+    full: frozenset[TableName] = frozenset()  # recomputed because somebody asked
     done: dict[TableName, Outcome] = field(default_factory=dict)
     failure: Failure | None = None
 
@@ -78,9 +79,10 @@ class Staging:
             self.runtime.workers.slots,
             on_cluster(self.runtime, tx, members[0]) as (runtime, here),
         ):
+            full = bool(self.full.intersection(part.members))
             if part.cyclic:
-                return refresh_component(runtime, here, self.seen, members, self.done)
-            return [refresh_table(runtime, here, self.seen, members[0], self.done)]
+                return refresh_component(runtime, here, self.seen, members, self.done, full=full)
+            return [refresh_table(runtime, here, self.seen, members[0], self.done, full=full)]
 
 
 def views_read(tx: Transaction, reads: Iterable[TableName]) -> ReadSet:

@@ -11,7 +11,7 @@ from anabranch.catalog.history import Refresh
 from anabranch.catalog.store import Connection
 from anabranch.model import Action, RefreshMode
 from anabranch.names import TableName
-from anabranch.refresh.choose import FIRST, NOT_INCREMENTAL, Choice, Situation
+from anabranch.refresh.choose import ASKED, FIRST, NOT_INCREMENTAL, Choice, Situation
 from anabranch.refresh.cost import REMEMBERED, Costs, Run, Work, learn
 
 LONG = 30  # so many refreshes in full make the cost from changes old news
@@ -31,7 +31,11 @@ class Past:
     @property
     def later(self) -> list[Refresh]:
         """Newest first, without the filling."""
-        lines = [line for line in (*self.differential, *self.full) if not fills(line)]
+        lines = [
+            line
+            for line in (*self.differential, *self.full)
+            if not fills(line) and line.reason != ASKED  # that was no choice of ours
+        ]
         return sorted(lines, key=lambda line: line.started_at, reverse=True)
 
     @property

@@ -19,12 +19,18 @@ from anabranch.runtime import Runtime
 
 
 def refresh(
-    runtime: Runtime, names: Iterable[TableName] | None = None, initiated_by: str = MANUAL
+    runtime: Runtime,
+    names: Iterable[TableName] | None = None,
+    initiated_by: str = MANUAL,
+    *,
+    full: bool = False,
 ) -> list[dict[str, Any]]:
     """Bring stream tables up to date: all, or the given ones with their groups and all they read.
 
     Tables that read each other become one cut.  If one of all tables fails, its consistency group
     stays as it was, the other groups are published each for itself, and the failure is raised.
+    `full`: the groups of the given tables, or all groups, are recomputed whatever is stored; what
+    they read from other groups is brought up to date as usual.
     """
     if runtime.transaction is not None:
         raise Refused("a refresh cannot run inside a transaction", hint="refresh after it")
@@ -34,6 +40,8 @@ def refresh(
     work = Pass(
         runtime, occasion, pinned=True, patient=True, seen=seen, executor=runtime.workers.members
     )
+    if full:
+        work.full = frozenset(seen.streams if chosen is None else chosen)
     waiting: Mapping[TableName, TableName] = {}
     if chosen is None:
         waiting = blocked(seen)
@@ -41,12 +49,14 @@ def refresh(
         units = together(seen, still)
     else:
         units = [asked_for(seen, chosen)]
-        refuse_suspended(seen, units[0].members)
+        rebuilt = work.in_full(units[0])
+        refuse_suspended(seen, [name for name in units[0].members if name not in rebuilt])
     results = record(
         runtime,
         [occasion.skipped(name, f"{by} is suspended") for name, by in sorted(waiting.items())],
     )
     stale = set(seen.stale([name for unit in units for name in unit.members]))
+    stale |= {name for unit in units for name in work.in_full(unit)}
     idle = [unit for unit in units if not stale.intersection(unit.members)]
     results += work.idle([name for unit in idle for name in unit.members])
     failures: list[Failure] = []

@@ -82,6 +82,7 @@ class Pass:
     executor: Executor | None = None
     abandoned: Callable[[], bool] = lambda: False
     most_errors: int | None = None  # failures in a row that suspend a table
+    full: frozenset[TableName] = frozenset()  # their groups are recomputed, whatever is stored
     at: datetime = field(default_factory=tables.now)  # the current time of all queries
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -95,6 +96,11 @@ class Pass:
     def look_again(self) -> None:
         with self._lock:
             self.seen, self.at = look_now(self.runtime), tables.now()
+
+    def in_full(self, unit: Unit) -> frozenset[TableName]:
+        """The members that somebody asked to recompute: groups are recomputed whole."""
+        asked = [group for group in unit.groups if self.full.intersection(group.members)]
+        return frozenset(name for group in asked for name in group.members)
 
     def published(self, tx: Transaction, done: Mapping[TableName, Outcome]) -> None:
         """Later units read what this one made."""
@@ -125,7 +131,7 @@ class Pass:
     def refresh(self, unit: Unit) -> Result:
         """Bring a unit up to date."""
         start = time.perf_counter()
-        if not self.look().stale(unit.members):
+        if not self.in_full(unit) and not self.look().stale(unit.members):
             lines = self.idle(unit.members)
             return Result(unit, Verdict.NO_DATA, "no change in the sources", lines=lines)
         for attempt in range(ATTEMPTS):
@@ -161,9 +167,10 @@ class Pass:
         tx = Transaction(replace(world_of(self.runtime, seen), at=self.at))
         try:
             isolated = Isolated(self.runtime, tx, seen.declared, unit.groups, self.pinned)
-            staging = Staging(self.runtime, tx, seen, isolated.reading())
-            stale = seen.stale([name for name in unit.members if name in seen.streams])
-            staging.run(stale, self.executor)
+            full = self.in_full(unit)
+            staging = Staging(self.runtime, tx, seen, isolated.reading(), full)
+            stale = full.union(seen.stale(unit.members))
+            staging.run([name for name in unit.members if name in stale], self.executor)
             if self.abandoned():
                 tx.abandon()
                 return Result(unit, Verdict.SKIPPED, "abandoned")

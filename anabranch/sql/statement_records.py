@@ -245,9 +245,10 @@ class DropStreamTable(Statement):
 
 @dataclass(frozen=True)
 class RefreshStreamTable(Statement):
-    """No name: all of them."""
+    """No name: all of them; `full` recomputes, whatever is stored."""
 
     name: TableName | None = None
+    full: bool = False
 
 
 @dataclass(frozen=True)

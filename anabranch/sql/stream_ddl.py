@@ -6,7 +6,7 @@ CREATE [OR REPLACE] STREAM TABLE [IF NOT EXISTS] n
 ALTER STREAM TABLE n SET SCHEDULE … | SET REFRESH MODE … | SET (k = v, …) | AS query
                    | SUSPEND | RESUME
 DROP STREAM TABLE [IF EXISTS] n [CASCADE]
-REFRESH STREAM TABLE n, REFRESH ALL STREAM TABLES, EXPLAIN STREAM TABLE n
+REFRESH STREAM TABLE n [FULL], REFRESH ALL STREAM TABLES [FULL], EXPLAIN STREAM TABLE n
 """
 
 from __future__ import annotations
@@ -141,17 +141,19 @@ def drop_stream_table(cursor: Cursor) -> Statement:
 def refresh(cursor: Cursor) -> Statement:
     if cursor.accept("ALL"):
         cursor.expect("STREAM", "TABLES")
+        full = cursor.accept("FULL")
         cursor.expect_end()
-        return RefreshStreamTable(None)
+        return RefreshStreamTable(None, full)
     if not cursor.accept("STREAM"):
         raise Unsupported(
             f"REFRESH {cursor.token.text.upper()} is not supported".replace("  ", " "),
-            hint="possible: REFRESH STREAM TABLE name, REFRESH ALL STREAM TABLES",
+            hint="possible: REFRESH STREAM TABLE name [FULL], REFRESH ALL STREAM TABLES [FULL]",
         )
     cursor.expect("TABLE")
     name = cursor.table_name()
+    full = cursor.accept("FULL")
     cursor.expect_end()
-    return RefreshStreamTable(name)
+    return RefreshStreamTable(name, full)
 
 
 def explain(cursor: Cursor) -> Statement:

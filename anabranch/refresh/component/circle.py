@@ -11,8 +11,9 @@ from anabranch.delta.member import Member
 from anabranch.engine.identity import HASHES, hashable
 from anabranch.model import FIRST_HIDDEN_ID, Columns
 from anabranch.names import TableName
-from anabranch.refresh.circles import check_member
-from anabranch.refresh.columns import exactly, fitted, same_columns
+from anabranch.refresh.afresh import unreadable
+from anabranch.refresh.circles import check_member, define_circle
+from anabranch.refresh.columns import exactly, fitted, relaxed, same_columns
 from anabranch.refresh.definition import Definition, understood
 from anabranch.refresh.look import Look
 from anabranch.refresh.redefined import redefined
@@ -56,14 +57,17 @@ def defined_in_circle(
 
 
 def understand(
-    tx: Transaction, seen: Look, members: Sequence[StreamTable]
+    tx: Transaction, seen: Look, members: Sequence[StreamTable], *, full: bool = False
 ) -> Mapping[TableName, Understood]:
-    """All members; their tables get the columns of their queries, as far as they can be kept."""
+    """All members; their tables get the columns of their queries, as far as they can be kept.
+
+    `full`: the stored rows do not matter, so no column of them has to be kept.
+    """
     circle = frozenset(stream.name for stream in members)
     reshaped: dict[TableName, str] = {}
     for _ in range(SETTLING):
         definitions = {each.name: defined_in_circle(tx.world, each, circle) for each in members}
-        moved = [fit(tx, name, found.columns) for name, found in definitions.items()]
+        moved = [fit(tx, name, found.columns, full=full) for name, found in definitions.items()]
         why = "another program changed the columns of the table"
         reshaped |= {name: why for name in definitions if name in [each for each in moved if each]}
         if not any(moved):
@@ -73,7 +77,9 @@ def understand(
             stream,
             definitions[stream.name],
             rule(stream.name, definitions[stream.name], circle),
-            _why(tx, seen, stream, definitions[stream.name]) or reshaped.get(stream.name),
+            None
+            if full
+            else _why(tx, seen, stream, definitions[stream.name]) or reshaped.get(stream.name),
         )
         for stream in members
     }
@@ -84,12 +90,23 @@ def rule(name: TableName, definition: Definition, circle: frozenset[TableName]) 
     return Member(name, definition.plan, circle)
 
 
-def fit(tx: Transaction, name: TableName, columns: Columns) -> TableName | None:
+def replace_broken(tx: Transaction, members: Sequence[StreamTable]) -> dict[TableName, str]:
+    """Members of which nothing can be read start again, all of them together; why."""
+    broken = {each.name: why for each in members if (why := unreadable(tx, each.name))}
+    if broken:
+        for each in members:
+            if tx.stage.exists(each.name):
+                tx.stage.drop(each.name)
+        define_circle(tx, {each.name: each.query for each in members})
+    return broken
+
+
+def fit(tx: Transaction, name: TableName, columns: Columns, *, full: bool) -> TableName | None:
     """Give the table its columns; its name when they are other ones than before."""
     if not tx.stage.exists(name):  # dropped by another program
         tx.stage.create(name, columns)
     stored = tx.world.version(name).columns
-    wanted = fitted(name, stored, columns)
+    wanted = relaxed(stored, columns) if full else fitted(name, stored, columns)
     if not exactly(stored, wanted):
         tx.stage.set_columns(name, wanted)
     return None if same_columns(stored, wanted) else name

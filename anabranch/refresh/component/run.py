@@ -16,10 +16,16 @@ from anabranch.lake.version import TableVersion
 from anabranch.model import Action, RefreshMode
 from anabranch.names import TableName
 from anabranch.plan.monotone import not_monotone
+from anabranch.refresh.afresh import (
+    only_now,
+    readable_columns,
+    rebuilt_event,
+    refuse_to_break_readers,
+)
 from anabranch.refresh.apply import Outcome, frontier_now, inputs_now, mixed, summary
-from anabranch.refresh.choose import Choice
+from anabranch.refresh.choose import ASKED, Choice
 from anabranch.refresh.component.bench import Rows, SparkBench
-from anabranch.refresh.component.circle import Understood, understand
+from anabranch.refresh.component.circle import Understood, replace_broken, understand
 from anabranch.refresh.component.keep import stage_rows
 from anabranch.refresh.component.sources import Outside, SourceViews, deleted_rows, outside
 from anabranch.refresh.component.way import (
@@ -44,11 +50,25 @@ def refresh_component(
     seen: Look,
     members: Sequence[StreamTable],
     done: Mapping[TableName, Outcome],
+    *,
+    full: bool = False,
 ) -> list[Outcome]:
-    """Stage all members; upstreams that were refreshed before are read as staged."""
-    circle = understand(tx, seen, members)
-    found = outside(tx.world, seen, {name: each.definition for name, each in circle.items()})
-    plan = decide(facts(circle, found))
+    """Stage all members; upstreams that were refreshed before are read as staged.
+
+    `full`: from empty, because somebody asked; nothing that is stored is needed.
+    """
+    columns = readable_columns(tx, [each.name for each in members]) if full else {}
+    broken = replace_broken(tx, members) if full else {}
+    circle = understand(tx, seen, members, full=full)
+    refuse_to_break_readers(tx, seen, columns, set(circle))
+    definitions = {name: each.definition for name, each in circle.items()}
+    if full:
+        read = {source for each in definitions.values() for source in each.sources}
+        found = Outside(only_now(tx, read - set(definitions)))
+        plan = Plan(Way.EMPTY, Action.FULL, ASKED, afresh=True)
+    else:
+        found = outside(tx.world, seen, definitions)
+        plan = decide(facts(circle, found))
     work = Work(runtime, tx, circle, found.sources, plan)
     before = {name: tx.world.version(name) for name in circle}
     settled = work.run()
@@ -64,7 +84,14 @@ def refresh_component(
         )
         for name in circle
     ]
-    return [replace(each, options={**each.options, **marks}) for each in made]
+    return [
+        replace(
+            each,
+            options={**each.options, **marks},
+            event=each.event or rebuilt_event(each.table, broken.get(each.table)),
+        )
+        for each in made
+    ]
 
 
 def facts(circle: Mapping[TableName, Understood], found: Outside) -> Facts:

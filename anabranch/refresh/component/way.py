@@ -10,7 +10,7 @@ from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way
 from anabranch.errors import BaseExpired, NotConverged
 from anabranch.model import Action
 from anabranch.names import TableName
-from anabranch.refresh.choose import FIRST, TIME_PASSED, Choice
+from anabranch.refresh.choose import ASKED, FIRST, TIME_PASSED, Choice
 
 TOO_MANY = 0.5  # of all rows lost: then starting from empty is cheaper than bringing most back
 FEW = 100  # rows that are lost without counting
@@ -60,7 +60,7 @@ def decide(facts: Facts) -> Plan:
         raise BaseExpired(
             f"{facts.strict} cannot be refreshed from changes: the snapshot of {facts.expired} "
             "that it was built from has expired",
-            hint=f"ALTER STREAM TABLE {facts.strict} SET REFRESH MODE AUTO",
+            hint=f"REFRESH STREAM TABLE {facts.strict} FULL recomputes the cycle once",
         )
     if facts.expired:
         reason = f"the base snapshot of {facts.expired} has expired"
@@ -80,8 +80,8 @@ def decide(facts: Facts) -> Plan:
 
 def choice_of(plan: Plan, done: Settled) -> Choice:
     """The way that it went in the end, in words."""
-    if plan.reason == FIRST:
-        return Choice(plan.action, FIRST)
+    if plan.reason in (FIRST, ASKED):
+        return Choice(plan.action, plan.reason)
     if done.gave_up:
         reason = (
             f"from empty: {plan.reason} took away {done.lost():,} rows, more than "

@@ -112,7 +112,8 @@ class FakeAnabranch:
     def explain(self, name: str) -> str:
         return f"plan of {name}"
 
-    def refresh(self, name: str | None = None) -> list[dict[str, Any]]:
+    def refresh(self, name: str | None = None, *, full: bool = False) -> list[dict[str, Any]]:
+        self.full = full
         self.on_progress("refresh_started", {"table": "shop.by_region"})
         self.on_progress("refresh_finished", {"table": "shop.by_region"})
         return self.history()[:1]

@@ -58,7 +58,9 @@ def test_explain_refresh_maintain(ab: FakeAnabranch, capsys: Capture) -> None:
     assert run(["explain", "shop.by_region"]) == 0
     assert capsys.readouterr().out == "plan of shop.by_region\n"
     assert run(["refresh"]) == 0
-    assert "DIFFERENTIAL" in capsys.readouterr().out
+    assert "DIFFERENTIAL" in capsys.readouterr().out and not ab.full
+    assert run(["refresh", "--full", "shop.by_region"]) == 0 and ab.full
+    capsys.readouterr()
     assert run(["maintain"]) == 0
     assert "files removed: 2" in capsys.readouterr().out
 
