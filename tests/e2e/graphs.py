@@ -126,10 +126,10 @@ def failing(monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[None]:
     """The refresh of the tables fails inside, as if their storage were out of reach."""
     real = members.refresh_table
 
-    def refresh(runtime: Any, tx: Any, seen: Any, stream: Any, done: Any) -> Any:
+    def refresh(runtime: Any, tx: Any, seen: Any, stream: Any, done: Any, **options: Any) -> Any:
         if str(stream.name) in names:
             raise Unreachable("the disk is gone")
-        return real(runtime, tx, seen, stream, done)
+        return real(runtime, tx, seen, stream, done, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(members, "refresh_table", refresh)

@@ -40,8 +40,8 @@ def between(
     """Once, after a refresh of the table was computed and before it is published."""
     real, done = members.refresh_table, []
 
-    def refresh_table(*given: Any) -> Any:
-        outcome = real(*given)
+    def refresh_table(*given: Any, **options: Any) -> Any:
+        outcome = real(*given, **options)
         if not done and outcome.table == table:
             done.append(outcome)
             act()
