@@ -142,10 +142,14 @@ class Anabranch:
 
     @contextmanager
     def at(self, cut: int | None = None) -> Iterator[World]:
-        """One cut to read many tables from: the current one, or an old one by number."""
+        """One cut to read many tables from: the current one, or an old one by number.
+
+        It stays readable until the end of the block, also if `maintain` runs.
+        """
         if cut is not None and (isinstance(cut, bool) or not isinstance(cut, int)):
             raise InvalidValue(f"{cut!r} is not the number of a cut", hint="see cuts()")
-        yield self._runtime.world(cut)
+        with self._runtime.held(cut) as world:
+            yield world
 
     def _world(self) -> World:
         transaction = self._runtime.transaction

@@ -1,30 +1,28 @@
-"""Leases held by this process, kept alive while the work goes on."""
+"""Leases held by this process, of tables and of cuts, kept alive while the work goes on."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from anabranch.catalog import leases
+from anabranch.catalog import leases, read_leases
+from anabranch.catalog.heartbeat import Beat
 from anabranch.catalog.leases import Lease
+from anabranch.catalog.read_leases import ReadLease
 from anabranch.catalog.store import Store
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, Refused
 from anabranch.names import TableName
 
 POLL_SECONDS = 0.1
 
 
 class Leases:
-    """Takes and renews leases; one renewing thread runs while any is held."""
+    """Takes leases of tables and of cuts; the heartbeat renews them while they are held."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
-        self._held: dict[str, float] = {}
-        self._thread: threading.Thread | None = None
 
     @contextmanager
     def hold(
@@ -39,37 +37,48 @@ class Leases:
         if isinstance(taken, TableName):
             yield taken
             return
-        try:
-            yield taken
-        finally:
-            with self._lock:
-                self._held.pop(taken.token, None)
-            with suppress(AnabranchError), self._store.writing() as c:  # it ends by itself
-                leases.give_back(c, taken)
+        token = taken.token
+        with self._kept(token, seconds, lambda c: leases.renew(c, [token], seconds)):
+            try:
+                yield taken
+            finally:
+                with suppress(AnabranchError), self._store.writing() as c:  # it ends by itself
+                    leases.give_back(c, taken)
 
     def _take(self, names: Collection[TableName], seconds: float) -> Lease | TableName:
         with self._store.writing() as c:
-            taken = leases.take(c, names, seconds)
-        if isinstance(taken, Lease):
-            with self._lock:
-                self._held[taken.token] = seconds
-                if self._thread is None or not self._thread.is_alive():
-                    self._thread = threading.Thread(
-                        target=self._renew, name="anabranch-leases", daemon=True
-                    )
-                    self._thread.start()
-        return taken
+            return leases.take(c, names, seconds)
 
-    def _renew(self) -> None:
-        while True:
-            with self._lock:
-                if not self._held:
-                    self._thread = None
-                    return
-                pause = min(self._held.values()) / 3
-            time.sleep(pause)
-            with self._lock:
-                held = dict(self._held)
-            if held:
-                with suppress(AnabranchError), self._store.writing() as c:
-                    leases.renew(c, list(held), max(held.values()))
+    @contextmanager
+    def hold_cut(self, cut_id: int, seconds: float) -> Iterator[ReadLease | None]:
+        """A read lease of a cut; None when the cut is not recorded any more."""
+        with self._store.writing() as c:
+            lease = read_leases.take(c, cut_id, seconds)
+        if lease is None:
+            yield None
+            return
+        with self._kept(lease.token, seconds, lambda c: read_leases.renew(c, lease.token, seconds)):
+            try:
+                yield lease
+            finally:
+                with suppress(AnabranchError), self._store.writing() as c:  # it ends by itself
+                    read_leases.give_back(c, lease)
+
+    def check_cut(self, lease: ReadLease) -> None:
+        """Refuse to read a cut that upkeep was free to remove."""
+        with self._store.reading() as c:
+            held = read_leases.holds(c, lease)
+        if not held:
+            raise Refused(
+                f"cut {lease.cut_id} is not held any more: this process was silent for longer than "
+                "lease_time, and maintain has run",
+                hint="open a cut again with at(); a longer lease_time survives longer pauses",
+            )
+
+    @contextmanager
+    def _kept(self, token: str, seconds: float, beat: Beat) -> Iterator[None]:
+        self._store.heartbeat.keep(token, max(seconds, 0.0) / 3, beat)
+        try:
+            yield
+        finally:
+            self._store.heartbeat.drop(token)

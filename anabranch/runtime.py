@@ -47,7 +47,7 @@ class Transaction:
     """Changes that become visible together, as one cut, or not at all."""
 
     def __init__(self, world: World) -> None:
-        self.stage = Stage(world.lake, world.pointers)
+        self.stage = Stage(world.lake, world.pointers, world.cut_id)
         self.world = replace(world, stage=self.stage)
         self.used = ReadSet()  # what the publish has to compare, besides pointers
         self._rows: list[Rows] = []
@@ -167,6 +167,17 @@ class Runtime:
             indexes = all_indexes(c)
         world = World(self.lake, self.spark, pointers, views, None, shown, self.system)
         return replace(world, indexes=indexes)
+
+    @contextmanager
+    def held(self, cut: int | None = None) -> Iterator[World]:
+        """The same, under a read lease: upkeep leaves the cut readable until the end."""
+        while True:
+            world = self.world(cut)
+            with self.leases.hold_cut(world.cut_id or 0, self.settings.lease_time) as lease:
+                if lease is None:
+                    continue  # upkeep was faster: a numbered cut is now said to have expired
+                yield replace(world, check_held=lambda: self.leases.check_cut(lease))
+                return
 
     @property
     def transaction(self) -> Transaction | None:

@@ -50,6 +50,7 @@ class World:
     system: SystemRows | None = None
     at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
     indexes: Mapping[TableName, tuple[Index, ...]] = field(default_factory=dict)
+    check_held: Callable[[], None] | None = None  # refuses when a held cut is held no more
 
     @property
     def moment(self) -> Moment:
@@ -101,6 +102,7 @@ class World:
         if where is not None:
             parse_expression(where)
             return self.sql(filtered(parsed, where))
+        self._check_held()
         if parsed.is_system:
             return self._system(parsed)
         found = self.resolve(parsed)
@@ -117,8 +119,13 @@ class World:
         """The columns of a query, for which no file is looked at."""
         return self._analysed(query, self._no_rows).schema
 
+    def _check_held(self) -> None:
+        if self.check_held is not None:
+            self.check_held()
+
     def _analysed(self, query: str, rows: RowsOf) -> DataFrame:
         check_query(Passage.of(query))
+        self._check_held()
         for name in tables_of(query):  # a wrong name is said before Spark has to start
             if not name.is_system:
                 self.resolve(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Table,
     and_,
     bindparam,
     delete,
@@ -140,7 +141,7 @@ def pointers(c: Connection, catalog: str) -> dict[TableName, str]:
 
 def pointers_at(c: Connection, cut_id: int) -> dict[TableName, str]:
     """The tables that a recorded cut shows."""
-    if not c.execute(select(tables.cuts.c.cut_id).where(tables.cuts.c.cut_id == cut_id)).first():
+    if not is_recorded(c, cut_id):
         newest = current(c)
         if 0 < cut_id <= newest:
             raise InvalidValue(f"cut {cut_id} has expired", hint="see cuts() for those kept")
@@ -176,17 +177,30 @@ def listing(c: Connection, limit: int | None = None) -> list[dict[str, Any]]:
     return [{**cut, "tables": sorted(changed.get(cut["cut_id"], []))} for cut in found]
 
 
-def forget(c: Connection, keep_from: int) -> int:
-    """Forget the cuts before `keep_from` (never the newest) and the versions only they show."""
+def forget(c: Connection, keep_from: int, held: Collection[int] = ()) -> int:
+    """Forget the cuts before `keep_from` (never the newest, nor a held one) and what only they show."""
     oldest = min(keep_from, current(c))
-    c.execute(delete(tables.versions).where(tables.versions.c.until_cut <= oldest))
+    kept = sorted(each for each in held if each < oldest)
+    gone = tables.versions.c.until_cut <= oldest
+    c.execute(delete(tables.versions).where(gone, *_not_shown(tables.versions, kept)))
     c.execute(
         delete(tables.versions).where(
             tables.versions.c.metadata_location.is_(None), tables.versions.c.cut_id < oldest
         )
     )
-    views.forget(c, oldest)
-    return c.execute(delete(tables.cuts).where(tables.cuts.c.cut_id < oldest)).rowcount
+    views.forget(c, oldest, _not_shown(tables.view_versions, kept))
+    old = tables.cuts.c.cut_id < oldest
+    return c.execute(delete(tables.cuts).where(old, tables.cuts.c.cut_id.not_in(kept))).rowcount
+
+
+def _not_shown(table: Table, kept: Sequence[int]) -> list[ColumnElement[bool]]:
+    """Versions that none of the cuts show."""
+    return [or_(table.c.cut_id > cut_id, table.c.until_cut <= cut_id) for cut_id in kept]
+
+
+def is_recorded(c: Connection, cut_id: int) -> bool:
+    found = select(tables.cuts.c.cut_id).where(tables.cuts.c.cut_id == cut_id)
+    return c.execute(found).first() is not None
 
 
 def first_since(c: Connection, moment: datetime) -> int:

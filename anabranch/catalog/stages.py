@@ -25,6 +25,7 @@ class StageRow:
     process_start: str
     heartbeat_at: datetime
     tables: tuple[str, ...] = ()
+    cut_id: int | None = None
 
 
 def mine(stage_id: str) -> StageRow:

@@ -19,6 +19,7 @@ from sqlalchemy.exc import DatabaseError as SqlDatabaseError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from anabranch.catalog import tables
+from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.errors import InvalidValue, Unreachable
 
 __all__ = ["Connection", "Store", "parse_url"]  # Connection: for those above, who run no SQL
@@ -42,6 +43,7 @@ class Store:
         self.engine = engine
         self.url = url
         self.catalog_uuid = ""
+        self.heartbeat = Heartbeat(self.writing)
 
     @classmethod
     def open(cls, url: str | os.PathLike[str]) -> Store:

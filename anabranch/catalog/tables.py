@@ -153,6 +153,17 @@ leases = Table(
     Column("process_start", Text, nullable=False),
     Column("expires_at", Moment, nullable=False),
 )
+# Who reads which cut right now: upkeep leaves such a cut readable.
+read_leases = Table(
+    "ab_read_leases",
+    metadata,
+    Column("token", String(32), primary_key=True),
+    Column("cut_id", BigInteger, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("process_start", Text, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+)
 views = Table(
     "ab_views",
     metadata,
@@ -261,6 +272,7 @@ stages = Table(
     Column("process_start", Text, nullable=False),
     Column("heartbeat_at", Moment, nullable=False),
     Column("tables", JSON, nullable=False),
+    Column("cut_id", BigInteger),  # the cut that it reads, which stays readable until it is over
 )
 
 # A staged set of objects on its way into production, or back out of it.

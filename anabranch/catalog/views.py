@@ -6,7 +6,9 @@ the cut before it had, so that a cut shows each view as it was when the cut ende
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
 
 from anabranch.catalog import tables
 from anabranch.names import TableName
@@ -68,8 +70,8 @@ def _changed(c: Connection) -> dict[str, str | None]:
     return changed | dict.fromkeys(c.execute(gone).scalars())
 
 
-def forget(c: Connection, oldest: int) -> None:
-    """Forget the texts that only cuts before `oldest` show."""
+def forget(c: Connection, oldest: int, not_shown: Sequence[ColumnElement[bool]] = ()) -> None:
+    """Forget the texts that only cuts before `oldest` show, if they are `not_shown` by a held one."""
     table = tables.view_versions
-    c.execute(delete(table).where(table.c.until_cut <= oldest))
+    c.execute(delete(table).where(table.c.until_cut <= oldest, *not_shown))
     c.execute(delete(table).where(table.c.query.is_(None), table.c.cut_id < oldest))

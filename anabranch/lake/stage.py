@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
@@ -24,6 +24,7 @@ from pyiceberg.table.update import (
 )
 
 from anabranch.catalog import stages
+from anabranch.catalog.store import Connection
 from anabranch.errors import AlreadyExists, AnabranchError, InternalError, InvalidValue
 from anabranch.lake.comments import Comments, commented
 from anabranch.lake.commit import committed
@@ -57,11 +58,17 @@ class Staged:
 class Stage:
     """Changes to tables, invisible until published.
 
-    `pointers` are the versions the work starts from (now, unless a cut is given).  Different tables
-    may be worked on by different threads.
+    `pointers` are the versions the work starts from (now, unless others are given), and `cut_id` the
+    cut that shows them, which upkeep leaves readable.  Different tables may be worked on by different
+    threads.
     """
 
-    def __init__(self, lake: Lake, pointers: Mapping[TableName, str] | None = None) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        pointers: Mapping[TableName, str] | None = None,
+        cut_id: int | None = None,
+    ) -> None:
         self.lake = lake
         self.id = uuid.uuid4().hex
         self.changes: dict[TableName, Staged] = {}
@@ -69,13 +76,12 @@ class Stage:
         self.open = True
         lake.claim_warehouse()
         with lake.store.writing() as c:
-            stages.add(c, stages.mine(self.id))
+            stages.add(c, replace(stages.mine(self.id), cut_id=cut_id))
             self.base = dict(pointers if pointers is not None else lake.pointers(c))
         self._lock = threading.RLock()
         self._roots: set[str] = set()
         self._fresh_roots: set[str] = set()
-        self._done = threading.Event()
-        threading.Thread(target=self._beat, name="anabranch-stage", daemon=True).start()
+        lake.store.heartbeat.keep(self.id, BEAT_SECONDS, self._beat)
 
     def __enter__(self) -> Stage:
         return self
@@ -235,7 +241,7 @@ class Stage:
 
     def close(self) -> None:
         self.open = False
-        self._done.set()
+        self.lake.store.heartbeat.drop(self.id)
 
     def remove_files(self) -> None:
         """Remove the files of this stage; the collector would find them later anyway."""
@@ -263,10 +269,8 @@ class Stage:
             self.changes[name] = Staged(base, version)
             return version
 
-    def _beat(self) -> None:
-        while not self._done.wait(BEAT_SECONDS):
-            with suppress(AnabranchError), self.lake.store.writing() as c:
-                stages.beat(c, self.id, [str(name) for name in list(self.changes)])
+    def _beat(self, c: Connection) -> None:
+        stages.beat(c, self.id, [str(name) for name in list(self.changes)])
 
 
 def _same_table(stage: Stage, name: TableName, base: str, metadata: TableMetadata) -> bool:

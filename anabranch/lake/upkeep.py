@@ -11,7 +11,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import RemoveSnapshotsUpdate, update_table_metadata
 
-from anabranch.catalog import cuts, deployments, stages, streams, tables
+from anabranch.catalog import cuts, deployments, read_leases, stages, streams, tables
+from anabranch.catalog.store import Connection
 from anabranch.errors import PublishConflict
 from anabranch.lake.changes import DELTA, NetDelta
 from anabranch.lake.collect import FOREIGN_GRACE, collect, is_our_root
@@ -63,20 +64,30 @@ def maintain(
     foreign_grace: timedelta = FOREIGN_GRACE,
     now: datetime | None = None,
 ) -> Report:
-    """Cuts younger than `retention` stay readable; `needed` snapshots stay as long as named.
+    """Cuts younger than `retention`, and those that somebody holds, stay readable; `needed` snapshots
+    stay as long as named.
 
     Without `needed`, those that stream tables stand on are taken from the catalog.
     """
     now = now or tables.now()
     with lake.store.writing() as c:
-        forgotten = cuts.forget(c, cuts.first_since(c, now - retention))
-        deployments.forget_undos(c)
-        dead = [each for each in stages.all_stages(c) if not stages.alive(each, now)]
+        cuts.hold(c)  # whoever takes a read lease waits, or is seen here
+        living, dead = _stages(c, now)
         for each in dead:  # should such a stage live after all, its publish will now fail
             stages.remove(c, each.id)
+        held = {*read_leases.held_cuts(c, now), *(each.cut_id or 0 for each in living)}
+        forgotten = cuts.forget(c, cuts.first_since(c, now - retention), held)
+        deployments.forget_undos(c)
     expired, merged, cut_id = _expire_patiently(lake, needed)
     deleted, size = collect(lake, foreign_grace, now)
     return Report(forgotten, expired, merged, len(dead), deleted, size, cut_id)
+
+
+def _stages(c: Connection, now: datetime) -> tuple[list[stages.StageRow], list[stages.StageRow]]:
+    """Those whose owners live, and the others."""
+    found = stages.all_stages(c)
+    living = [each for each in found if stages.alive(each, now)]
+    return living, [each for each in found if each not in living]
 
 
 def _expire_patiently(

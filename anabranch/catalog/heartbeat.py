@@ -1,0 +1,69 @@
+"""One thread per catalog says that this process lives: for its leases, read leases and stages."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from anabranch.errors import AnabranchError
+
+Beat = Callable[[Connection], None]
+Writing = Callable[[], AbstractContextManager[Connection]]
+
+
+@dataclass
+class _Kept:
+    beat: Beat
+    every: float
+    due: float
+
+
+class Heartbeat:
+    """Runs what it is given, each in its own time, as long as anything is given."""
+
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+        self._wake = threading.Condition()
+        self._kept: dict[str, _Kept] = {}
+        self._thread: threading.Thread | None = None
+
+    def keep(self, key: str, every: float, beat: Beat) -> None:
+        """Run `beat` in a writing transaction every so many seconds, until `drop`."""
+        with self._wake:
+            self._kept[key] = _Kept(beat, every, time.monotonic() + every)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="anabranch-heartbeat", daemon=True
+                )
+                self._thread.start()
+            self._wake.notify()
+
+    def drop(self, key: str) -> None:
+        with self._wake:
+            self._kept.pop(key, None)
+            self._wake.notify()
+
+    def _run(self) -> None:
+        while (due := self._next()) is not None:
+            with suppress(AnabranchError), self._writing() as c:  # it is tried again in time
+                for each in due:
+                    each.beat(c)
+
+    def _next(self) -> list[_Kept] | None:
+        """What is due, once anything is; None when nothing is kept any more."""
+        with self._wake:
+            while self._kept:
+                now = time.monotonic()
+                due = [each for each in self._kept.values() if each.due <= now]
+                for each in due:
+                    each.due = now + each.every
+                if due:
+                    return due
+                self._wake.wait(min(each.due for each in self._kept.values()) - now)
+            self._thread = None
+            return None

@@ -1,0 +1,73 @@
+"""Read leases: cuts that somebody holds, which upkeep must leave readable.
+
+A lease lives while its owner says so; once it is over and upkeep has run, its row is gone, and so may
+be what the cut showed.  So a reader whose row is there can read everything.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from anabranch.catalog import cuts, stages, tables
+
+
+@dataclass(frozen=True)
+class ReadLease:
+    token: str
+    cut_id: int
+
+
+def take(c: Connection, cut_id: int, seconds: float) -> ReadLease | None:
+    """Hold a cut; None when it is not recorded any more."""
+    cuts.hold(c)  # upkeep must not forget the cut between the question and the answer
+    if cut_id and not cuts.is_recorded(c, cut_id):
+        return None
+    me = stages.mine(uuid.uuid4().hex)
+    c.execute(
+        insert(tables.read_leases).values(
+            token=me.id,
+            cut_id=cut_id,
+            host=me.host,
+            pid=me.pid,
+            process_start=me.process_start,
+            expires_at=_until(seconds),
+        )
+    )
+    return ReadLease(me.id, cut_id)
+
+
+def renew(c: Connection, token: str, seconds: float) -> None:
+    table = tables.read_leases
+    c.execute(update(table).where(table.c.token == token).values(expires_at=_until(seconds)))
+
+
+def holds(c: Connection, lease: ReadLease) -> bool:
+    table = tables.read_leases
+    return c.execute(select(table.c.token).where(table.c.token == lease.token)).first() is not None
+
+
+def give_back(c: Connection, lease: ReadLease) -> None:
+    c.execute(delete(tables.read_leases).where(tables.read_leases.c.token == lease.token))
+
+
+def held_cuts(c: Connection, now: datetime) -> Collection[int]:
+    """The cuts that somebody holds; leases whose time or owner is gone end with the question."""
+    held, over = set(), []
+    for row in c.execute(select(tables.read_leases)):
+        owner = stages.StageRow("", row.host, row.pid, row.process_start, now)
+        if row.expires_at > now and stages.alive(owner, now):
+            held.add(row.cut_id)
+        else:
+            over.append(row.token)
+    for token in over:
+        c.execute(delete(tables.read_leases).where(tables.read_leases.c.token == token))
+    return held
+
+
+def _until(seconds: float) -> datetime:
+    return tables.now() + timedelta(seconds=seconds)
