@@ -75,7 +75,7 @@ def update(
     rows = target.alias(alias)
     with translated():
         chosen = rows if condition is None else rows.filter(F.expr(condition))
-        new = new_values(chosen, columns, assignments, table, alias)
+        new = new_values(chosen, columns, assignments, table)
         values = [new.get(column.name, of(alias, column.name)) for column in columns]
         both = chosen.select(*old_values(columns, alias), *new_names(values, columns))
         changed = exchanged(both, columns, rewrite)
@@ -206,7 +206,7 @@ class Merging:
         for number, clause in enumerate(clauses):
             if clause.action == "delete":
                 continue
-            new = new_values(rows, self.columns, self.assignments(clause), self.table, self.alias)
+            new = new_values(rows, self.columns, self.assignments(clause), self.table)
             for at, column in enumerate(self.columns):
                 value = new.get(column.name)
                 if value is None:
@@ -279,15 +279,14 @@ def new_values(
     columns: Columns,
     assignments: Assignments,
     table: str,
-    alias: str,
 ) -> dict[str, SparkColumn]:
-    """The assigned columns, each cast to what its column takes."""
+    """The assigned columns, each cast to what its column takes; names are as they are, unquoted."""
     by_lower = {column.name.lower(): column for column in columns}
     exprs = [F.expr(sql) for _, sql in assignments]
     types = rows.select(*(expr.alias(f"e{at}") for at, expr in enumerate(exprs))).schema
     found: dict[str, SparkColumn] = {}
     for (name, _), expr, field in zip(assignments, exprs, types, strict=True):
-        column = by_lower.get(plain_name(name, alias).lower())
+        column = by_lower.get(name.lower())
         if column is None:
             raise UnknownName(
                 f'table {table} has no column "{name}"', name=name, known=names(columns)
@@ -296,15 +295,6 @@ def new_values(
             raise UserError(f'column "{column.name}" of {table} is set twice')
         found[column.name] = assigned(expr, field.dataType, column, table)
     return found
-
-
-def plain_name(name: str, alias: str) -> str:
-    """`t.x` and `` `x` `` name the column x."""
-    bare = name.strip()
-    for prefix in (f"{alias}.", f"{quote(alias)}."):
-        if bare.lower().startswith(prefix.lower()):
-            bare = bare[len(prefix) :]
-    return bare[1:-1].replace("``", "`") if bare.startswith("`") else bare
 
 
 def removed(rows: DataFrame, columns: Columns) -> DataFrame:

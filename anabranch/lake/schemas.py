@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
@@ -52,7 +52,8 @@ class RenameColumn:
 
 @dataclass(frozen=True)
 class WidenColumn:
-    """int to bigint, float to double, or a decimal of more digits."""
+    """int to bigint, float to double, a decimal of more digits; also inside arrays, maps and structs,
+    where a struct may have more fields too."""
 
     name: str
     type: str
@@ -115,7 +116,7 @@ def altered(
             fields.append(_added(table, fields, change, ids, empty))
         else:
             at = find_field(table, fields, change.name)
-            fields[at : at + 1] = _changed(table, fields, fields[at], change)
+            fields[at : at + 1] = _changed(table, fields, fields[at], change, ids)
     if fields == list(metadata.schema().fields):
         return metadata
     check_names([each.name for each in fields])
@@ -142,13 +143,12 @@ def with_columns(metadata: TableMetadata, columns: Columns) -> TableMetadata:
     fields = []
     for column in columns:
         old = known.get(column.name.lower())
-        wide = to_iceberg(column.type)
-        same = old is not None and to_text(old.field_type) == to_text(wide)
-        if old is not None and (same or _widens(old.field_type, wide)):
+        wide = widened(old.field_type, to_iceberg(column.type), ids) if old is not None else None
+        if old is not None and wide is not None:
             changed = {
                 "name": column.name,
                 "required": not column.nullable,
-                "field_type": old.field_type if same else wide,
+                "field_type": wide,
             }
             fields.append(old.model_copy(update=changed))
         else:
@@ -184,7 +184,11 @@ def _added(
 
 
 def _changed(
-    table: TableName, fields: Sequence[NestedField], field: NestedField, change: SchemaChange
+    table: TableName,
+    fields: Sequence[NestedField],
+    field: NestedField,
+    change: SchemaChange,
+    ids: Iterator[int],
 ) -> list[NestedField]:
     if isinstance(change, DropColumn):
         if len(fields) == 1:
@@ -196,23 +200,58 @@ def _changed(
             raise AlreadyExists(f"table {table} already has a column {shown(change.to)}")
         return [field.model_copy(update={"name": change.to})]
     if isinstance(change, WidenColumn):
-        wide = to_iceberg(change.type, field.name)
-        if not _widens(field.field_type, wide):
+        wide = widened(field.field_type, to_iceberg(change.type, field.name), ids)
+        if wide is None:
             raise Unsupported(
                 f"column {shown(field.name)} of {table} cannot change from "
                 f"{to_text(field.field_type)} to {change.type}",
-                hint="int may become bigint, float double, a decimal more digits; "
-                "otherwise add a column",
+                hint="int may become bigint, float double, a decimal more digits, also inside of "
+                "arrays, maps and structs; otherwise add a column",
             )
         return [field.model_copy(update={"field_type": wide})]
     return [field.model_copy(update={"required": False})]
 
 
-def _widens(old: IcebergType, new: IcebergType) -> bool:
+def widened(old: IcebergType, new: IcebergType, ids: Iterator[int]) -> IcebergType | None:
+    """The new type with the ids of the old one, if files of the old one can be read as it.
+
+    Fields that a struct has not had get ids from `ids`; in the key of a map there may be none.
+    """
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
-        return old.scale == new.scale and old.precision <= new.precision
+        return new if old.scale == new.scale and old.precision <= new.precision else None
+    if isinstance(old, ListType) and isinstance(new, ListType):
+        element = widened(old.element_type, new.element_type, ids)
+        return element and ListType(old.element_id, element, element_required=old.element_required)
+    if isinstance(old, MapType) and isinstance(new, MapType):
+        key = widened(old.key_type, new.key_type, iter(()))
+        value = widened(old.value_type, new.value_type, ids)
+        if key is None or value is None:
+            return None
+        return MapType(old.key_id, key, old.value_id, value, value_required=old.value_required)
+    if isinstance(old, StructType) and isinstance(new, StructType):
+        return _widened_struct(old, new, ids)
     pairs = ((IntegerType, LongType), (FloatType, DoubleType))
-    return old == new or any(isinstance(old, a) and isinstance(new, b) for a, b in pairs)
+    wider = any(isinstance(old, a) and isinstance(new, b) for a, b in pairs)
+    return new if wider or to_text(old) == to_text(new) else None
+
+
+def _widened_struct(old: StructType, new: StructType, ids: Iterator[int]) -> StructType | None:
+    known = {each.name.lower(): each for each in old.fields}
+    fields: list[NestedField] = []
+    for each in new.fields:
+        before = known.pop(each.name.lower(), None)
+        if before is None:
+            field_id = next(ids, None)
+            if field_id is None:
+                return None
+            kind = to_iceberg(to_text(each.field_type), each.name, ids)
+            fields.append(NestedField(field_id, each.name, kind, required=False))
+            continue
+        wide = widened(before.field_type, each.field_type, ids)
+        if wide is None:
+            return None
+        fields.append(before.model_copy(update={"name": each.name, "field_type": wide}))
+    return None if known else StructType(*fields)
 
 
 def find_field(table: TableName, fields: Sequence[NestedField], name: str) -> int:

@@ -70,6 +70,7 @@ _TEXT: dict[type[IcebergType], str] = {
     BinaryType: "binary",
     FixedType: "binary",
 }
+_WIDER = {(IntegerType, LongType), (FloatType, DoubleType)}
 _CURES = {
     "interval": "store the number of seconds, days or months instead",
     "variant": "store the text: CAST(... AS STRING) or to_json(...)",
@@ -107,6 +108,29 @@ def to_text(kind: IcebergType, column: str = "") -> str:
             hint="drop the column or store it as string",
         )
     return _TEXT[type(kind)]
+
+
+def holds(old: str, new: str) -> bool:
+    """Whether every value of one type is a value of the other; a struct may have more fields."""
+    return old == new or _holds(to_iceberg(old), to_iceberg(new))
+
+
+def _holds(old: IcebergType, new: IcebergType) -> bool:
+    match old, new:
+        case DecimalType(), DecimalType():
+            whole = (kind.precision - kind.scale for kind in (new, old))
+            return new.scale >= old.scale and next(whole) >= next(whole)
+        case ListType(), ListType():
+            return _holds(old.element_type, new.element_type)
+        case MapType(), MapType():
+            return _holds(old.key_type, new.key_type) and _holds(old.value_type, new.value_type)
+        case StructType(), StructType():
+            fields = {each.name: each.field_type for each in new.fields}
+            return all(
+                each.name in fields and _holds(each.field_type, fields[each.name])
+                for each in old.fields
+            )
+    return (type(old), type(new)) in _WIDER or to_text(old) == to_text(new)
 
 
 def columns_of(struct: StructType) -> Columns:

@@ -118,8 +118,9 @@ class Expr:
     def rename(self, names: Mapping[str, str]) -> Expr:
         return self.substitute({old: column(new) for old, new in names.items()})
 
-    def __str__(self) -> str:
-        """As people read it: without the quotes around names."""
+    @property
+    def readable(self) -> str:
+        """For people: without the quotes around names, and so no SQL."""
         return self.text.replace("`", "")
 
 

@@ -504,4 +504,6 @@ def _unique(names: Iterable[str]) -> None:
 def _known(expr: Expr, *inputs: Node) -> None:
     missing = expr.columns.difference(*(node.columns for node in inputs))
     if missing:
-        raise InternalError(f"{expr} names {sorted(missing)}, which its input does not have")
+        raise InternalError(
+            f"{expr.readable} names {sorted(missing)}, which its input does not have"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import (
     Again,
     Aggregate,
@@ -47,12 +48,14 @@ def line_of(node: Node) -> str:
         case Given():
             return f"Given {node.name} ({', '.join(node.names)})"
         case Filter():
-            return f"Filter {node.condition}"
+            return f"Filter {node.condition.readable}"
         case Project():
             return f"Project {', '.join(map(_item, node.items))}"
         case Join():
             small = " [first input small]" if node.broadcast else ""
-            return (f"Join on {node.condition}" if node.condition else "Join (all pairs)") + small
+            return (
+                f"Join on {node.condition.readable}" if node.condition else "Join (all pairs)"
+            ) + small
         case Aggregate() if not node.calls:
             return f"Distinct {', '.join(map(_item, node.keys))}"
         case Aggregate():
@@ -79,16 +82,16 @@ def line_of(node: Node) -> str:
             return f"Again {node.name} ({', '.join(node.columns)})"
         case Generate():
             outer = "outer " if node.outer else ""
-            return f"Generate {outer}{node.generator} as {', '.join(node.names)}"
+            return f"Generate {outer}{node.generator.readable} as {', '.join(node.names)}"
     return type(node).__name__
 
 
 def _among(on: On) -> str:
-    return " and ".join(f"{expr} is {key}" for expr, key in on)
+    return " and ".join(f"{expr.readable} is {key}" for expr, key in on)
 
 
-def _on(condition: object) -> str:
-    return f" on {condition}" if condition is not None else " (all pairs)"
+def _on(condition: Expr | None) -> str:
+    return f" on {condition.readable}" if condition is not None else " (all pairs)"
 
 
 def _top(node: Top) -> str:
@@ -96,14 +99,16 @@ def _top(node: Top) -> str:
     parts += [] if node.limit is None else [str(node.limit)]
     parts += [f"after {node.offset}"] if node.offset else []
     parts += [f"by {', '.join(map(_order, node.order))}"] if node.order else []
-    parts += [f"per {', '.join(map(str, node.partition))}"] if node.partition else []
+    parts += (
+        [f"per {', '.join(each.readable for each in node.partition)}"] if node.partition else []
+    )
     return " ".join(parts)
 
 
 def _order(order: Order) -> str:
-    return f"{order.expr} desc" if order.descending else str(order.expr)
+    return f"{order.expr.readable} desc" if order.descending else order.expr.readable
 
 
 def _item(item: Item | Call) -> str:
-    text = str(item.expr)
+    text = item.expr.readable
     return text if text == item.name else f"{text} as {item.name}"

@@ -6,15 +6,12 @@ refused: whoever reads the table counts on it.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from anabranch.errors import SchemaError
+from anabranch.lake.types import holds
 from anabranch.model import Column, Columns
 from anabranch.names import TableName, shown
-
-_WIDER = {("int", "bigint"), ("float", "double")}
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def same_columns(stored: Columns, wanted: Columns) -> bool:
@@ -52,17 +49,6 @@ def carried(stored: Columns, wanted: Columns) -> bool:
     """Whether every stored column is still there and holds at least what it held."""
     new = {column.name: column.type for column in wanted}
     return all(column.name in new and holds(column.type, new[column.name]) for column in stored)
-
-
-def holds(old: str, new: str) -> bool:
-    """Whether every value of one type is a value of the other."""
-    if old == new or (old, new) in _WIDER:
-        return True
-    narrow, wide = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
-    if narrow is None or wide is None:
-        return False
-    (p, s), (q, t) = map(int, narrow.groups()), map(int, wide.groups())
-    return t >= s and q - t >= p - s
 
 
 def differences(old: Columns, new: Columns) -> list[str]:

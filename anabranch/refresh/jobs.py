@@ -201,7 +201,7 @@ class Job:
         groups = Groups(
             keys=keys,
             state=tuple(State(s.name, s.type, s.combine, s.deleted) for s in kept.state),
-            outputs=tuple((item.name, str(item.expr)) for item in kept.outputs),
+            outputs=tuple((item.name, item.expr.text) for item in kept.outputs),
         )
         rescan: Callable[[DataFrame], DataFrame] | None = None
         if rescan_needed(self.definition, self.scans.sources):

@@ -10,6 +10,7 @@ from sqlglot import exp
 from anabranch.names import TableName
 from anabranch.plan.exprs import Tree, unwrapped
 from anabranch.plan.monotone import Operator
+from anabranch.sql.ctes import cte_of, mentions, tables_in
 from anabranch.sql.obstacles import is_aggregate, mark_window_calls
 from anabranch.sql.reach import Reach
 from anabranch.sql.source_text import SourceText
@@ -62,9 +63,7 @@ def _views_that_read(reach: Reach, table: TableName) -> set[TableName]:
             source.view
             for source in reach.texts
             if source.view is not None
-            and any(
-                _reads(each, reach, {table, *found}) for each in source.tree.find_all(exp.Table)
-            )
+            and any(_reads(each, reach, {table, *found}) for each in tables_in(source.tree))
         }
         if more <= found:
             return found
@@ -72,8 +71,6 @@ def _views_that_read(reach: Reach, table: TableName) -> set[TableName]:
 
 
 def _reads(table: exp.Table, reach: Reach, wanted: set[TableName]) -> bool:
-    if not isinstance(table.this, exp.Identifier):
-        return False
     asked = TableName.of(*(part.name for part in table.parts))
     parts = tuple(part.lower() for part in asked.parts)
     return reach.names.get(parts) in wanted
@@ -81,19 +78,13 @@ def _reads(table: exp.Table, reach: Reach, wanted: set[TableName]) -> bool:
 
 def _references(source: SourceText, reach: Reach, wanted: set[TableName]) -> Iterator[exp.Table]:
     """The table by its name or through a view, then the CTEs that read it."""
-    every = [
-        each for each in source.tree.find_all(exp.Table) if isinstance(each.this, exp.Identifier)
-    ]
-    direct = [each for each in every if _reads(each, reach, wanted)]
+    direct = [each for each in tables_in(source.tree) if _reads(each, reach, wanted)]
     yield from direct
-    inside = {cte.alias.lower() for each in direct if (cte := each.find_ancestor(exp.CTE))}
+    every = [(each, cte) for each in mentions(source.tree) if (cte := cte_of(each)) is not None]
+    inside = {id(each.find_ancestor(exp.CTE)) for each in direct}
     for _ in every:  # a CTE may be read by another
-        uses = [each for each in every if not each.args.get("db") and each.name.lower() in inside]
-        more = {cte.alias.lower() for each in uses if (cte := each.find_ancestor(exp.CTE))}
-        if more <= inside:
-            break
-        inside |= more
-    yield from (each for each in every if not each.args.get("db") and each.name.lower() in inside)
+        inside |= {id(each.find_ancestor(exp.CTE)) for each, cte in every if id(cte) in inside}
+    yield from (each for each, cte in every if id(cte) in inside)
 
 
 def _operator(

@@ -6,12 +6,13 @@ SELECT … FROM edges UNION SELECT … FROM edges JOIN reach …      without re
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from anabranch.names import TableName
 from anabranch.plan.exprs import VERBATIM, Tree
+from anabranch.sql.ctes import cte_of, mentions
 from anabranch.sql.source_text import SourceText
 
 
@@ -27,7 +28,8 @@ class Branches:
 def branches_without(query: str, is_unknown: Callable[[TableName], bool]) -> Branches | None:
     """None when every branch reads an unknown table."""
     tree = SourceText(query).tree
-    found = _Reduction(is_unknown).query(tree.copy(), frozenset())
+    copy = tree.copy()
+    found = _Reduction.of(copy, is_unknown).query(copy)
     return None if found is None else Branches(found.sql(dialect=VERBATIM), _names(tree))
 
 
@@ -40,55 +42,65 @@ def _names(tree: Tree) -> tuple[str, ...]:
     return names if all(names) else ()
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Reduction:
-    is_unknown: Callable[[TableName], bool]
+    """`means` tells of every name that is one of a CTE which: found before the tree is changed."""
 
-    def query(self, tree: Tree, hidden: frozenset[str]) -> Tree | None:
-        """The query without its unknown branches; `hidden` are CTEs that have none left."""
+    is_unknown: Callable[[TableName], bool]
+    means: dict[int, exp.CTE]
+    hidden: set[int] = field(default_factory=set)  # CTEs that have no branch left
+
+    @classmethod
+    def of(cls, tree: Tree, is_unknown: Callable[[TableName], bool]) -> _Reduction:
+        found = ((id(table), cte_of(table)) for table in mentions(tree))
+        return cls(is_unknown, {table: cte for table, cte in found if cte is not None})
+
+    def query(self, tree: Tree) -> Tree | None:
+        """The query without its unknown branches."""
         clause = tree.args.get("with_")
         if clause is not None:
-            hidden = self.ctes(clause, hidden)
-        kept = self.body(tree, hidden)
+            self.ctes(clause)
+        kept = self.body(tree)
         if kept is not None and kept is not tree and clause is not None and clause.expressions:
-            kept.set("with_", clause.copy())
+            kept.set("with_", clause)
         return kept
 
-    def ctes(self, clause: exp.With, hidden: frozenset[str]) -> frozenset[str]:
+    def ctes(self, clause: exp.With) -> None:
         for cte in list(clause.expressions):
-            kept = self.query(cte.this, hidden)
+            kept = self.query(cte.this)
             if kept is None:
-                hidden |= {cte.alias.lower()}
+                self.hidden.add(id(cte))
                 cte.pop()
             elif kept is not cte.this:
                 cte.set("this", kept)
-        return hidden
+        if not clause.expressions:
+            clause.pop()
 
-    def body(self, tree: Tree, hidden: frozenset[str]) -> Tree | None:
+    def body(self, tree: Tree) -> Tree | None:
         match tree:
             case exp.Subquery():
-                kept = self.query(tree.this, hidden)
+                kept = self.query(tree.this)
                 if kept is not None and kept is not tree.this:
                     tree.set("this", kept)
                 return None if kept is None else tree
             case exp.SetOperation():
-                left, right = (self.query(each, hidden) for each in (tree.this, tree.expression))
+                left, right = (self.query(each) for each in (tree.this, tree.expression))
                 if left is not None and right is not None:
                     tree.set("this", left)
                     tree.set("expression", right)
                     return tree
                 return left if left is not None or not isinstance(tree, exp.Union) else right
-        if self.reads_unknown(tree, hidden) and isinstance(tree, exp.Select):
+        if self.reads_unknown(tree) and isinstance(tree, exp.Select):
             for condition in ("where", "having", "qualify"):  # they have no say in the columns
                 tree.set(condition, None)
-        return None if self.reads_unknown(tree, hidden) else tree
+        return None if self.reads_unknown(tree) else tree
 
-    def reads_unknown(self, tree: Tree, hidden: frozenset[str]) -> bool:
-        for table in tree.find_all(exp.Table):
-            if not isinstance(table.this, exp.Identifier):
-                continue
-            if not table.args.get("db") and table.name.lower() in hidden:
-                return True
-            if self.is_unknown(TableName.of(*(part.name for part in table.parts))):
+    def reads_unknown(self, tree: Tree) -> bool:
+        for table in mentions(tree):
+            cte = self.means.get(id(table))
+            if cte is not None:
+                if id(cte) in self.hidden:
+                    return True
+            elif self.is_unknown(TableName.of(*(part.name for part in table.parts))):
                 return True
         return False

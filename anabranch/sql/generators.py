@@ -3,11 +3,9 @@ LATERAL VIEW and after LATERAL."""
 
 from __future__ import annotations
 
-import re
-
 from sqlglot import exp
 
-from anabranch.plan.exprs import Expr, Tree
+from anabranch.plan.exprs import VERBATIM, Expr, Tree
 from anabranch.plan.nodes import Generate, Node
 from anabranch.sql import functions
 from anabranch.sql.correlation import Lowering
@@ -101,13 +99,6 @@ def column_names(call: Tree, node: Node, lowering: Lowering, place: Place) -> li
 
 
 def _fields(type_: str) -> list[str]:
-    """The field names of array<struct<a:int,b:array<int>>>, commas inside brackets aside."""
-    inner = re.sub(r"^\s*array<\s*struct<(.*)>\s*>\s*$", r"\1", type_, flags=re.IGNORECASE)
-    depth, parts = 0, [""]
-    for letter in inner:
-        depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(letter, 0)
-        if letter == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part.split(":")[0].strip().strip("`") for part in parts]
+    """The names of the fields of array<struct<a:int,`b c`:array<int>>>"""
+    array = exp.DataType.build(type_, dialect=VERBATIM)
+    return [field.name for field in array.expressions[0].expressions]

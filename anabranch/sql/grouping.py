@@ -44,7 +44,9 @@ class Grouping:
         tree = unwrapped(tree)
         if meaning(tree) not in self.keys:
             expr = Expr.of(tree)
-            name = self.names.fresh(expr.column or _short(str(expr), f"key{len(self.keys) + 1}"))
+            name = self.names.fresh(
+                expr.column or _short(expr.readable, f"key{len(self.keys) + 1}")
+            )
             self.keys[meaning(tree)] = Item(name, expr)
 
     def lift(self, tree: Tree) -> Tree:
@@ -65,7 +67,7 @@ class Grouping:
         known = self.calls.get(meaning(node))
         if known is None:
             expr = Expr.of(node)
-            name = self.names.fresh(_short(str(expr), f"call{len(self.calls) + 1}"))
+            name = self.names.fresh(_short(expr.readable, f"call{len(self.calls) + 1}"))
             known = self.calls[meaning(node)] = (_described(name, expr, node), node.copy())
         return known[0]
 

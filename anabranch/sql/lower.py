@@ -33,6 +33,7 @@ from anabranch.plan.nodes import (
 from anabranch.plan.rewrites import simplify
 from anabranch.plan.walk import transform, walk
 from anabranch.sql.correlation import Around, for_each, lowered, sees_around, with_lateral
+from anabranch.sql.ctes import reads_itself
 from anabranch.sql.generators import generated
 from anabranch.sql.joins import joined
 from anabranch.sql.known_types import known_type
@@ -40,7 +41,7 @@ from anabranch.sql.obstacles import find_obstacles
 from anabranch.sql.ordering import ordered
 from anabranch.sql.pivot import pivoted
 from anabranch.sql.reach import Reach
-from anabranch.sql.recursion import names_itself, recursion
+from anabranch.sql.recursion import recursion
 from anabranch.sql.relation import (
     Cte,
     Names,
@@ -389,7 +390,7 @@ def _with_ctes(tree: Tree, place: Place) -> Place:
     """A CTE sees those before it, and a table of its own name."""
     clause = tree.args.get("with_") or exp.With(expressions=[])
     for cte in clause.expressions:
-        found = Cte(cte, place.alone, bool(clause.args.get("recursive")) and names_itself(cte))
+        found = Cte(cte, place.alone, bool(clause.args.get("recursive")) and reads_itself(cte))
         place = replace(place, ctes={**place.ctes, cte.alias.lower(): found})
     return place
 

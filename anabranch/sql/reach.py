@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -10,7 +10,7 @@ from sqlglot import exp
 from anabranch.errors import UnknownName, UserError
 from anabranch.model import Columns
 from anabranch.names import TableName
-from anabranch.plan.exprs import Tree
+from anabranch.sql.ctes import tables_in
 from anabranch.sql.source_text import SourceText
 
 
@@ -35,7 +35,7 @@ class Reach:
         sources: set[TableName] = set()
 
         def visit(source: SourceText, path: tuple[TableName, ...]) -> None:
-            for reference in table_references(source.tree):
+            for reference in tables_in(source.tree):
                 name = _named(reference, names)
                 if name in path:
                     circle = " → ".join(str(each) for each in (*path[path.index(name) :], name))
@@ -54,32 +54,6 @@ class Reach:
 
     def view(self, name: TableName) -> SourceText | None:
         return next((text for text in self.texts if text.view == name), None)
-
-
-def table_references(tree: Tree) -> Iterator[exp.Table]:
-    """Every table that a query names, except where a CTE of that name is in scope."""
-    for table in tree.find_all(exp.Table):
-        if isinstance(table.this, exp.Identifier) and not _is_cte(table):
-            yield table
-
-
-def _is_cte(table: exp.Table) -> bool:
-    if table.args.get("db"):
-        return False
-    child: Tree = table
-    inside: Tree | None = None  # the CTE that the table stands in, below the WITH being looked at
-    while (parent := child.parent) is not None:
-        if isinstance(child, exp.CTE):
-            inside = child
-        clause = parent.args.get("with_")
-        if clause is not None:
-            visible = clause.expressions
-            if child is clause and not clause.args.get("recursive"):
-                visible = visible[: next(i for i, cte in enumerate(visible) if cte is inside)]
-            if any(cte.alias.lower() == table.name.lower() for cte in visible):
-                return True
-        child = parent
-    return False
 
 
 def _lower(name: TableName) -> tuple[str, ...]:

@@ -11,22 +11,16 @@ from anabranch.delta.recursive import not_linear
 from anabranch.plan.exprs import Tree, cast, column
 from anabranch.plan.nodes import Again, Item, Node, Project, Recursive, UnionAll
 from anabranch.sql.correlation import Lowering
+from anabranch.sql.ctes import mentions_cte
 from anabranch.sql.relation import Cte, Output, Relation, Stop, column_aliases
-
-
-def names_itself(cte: exp.CTE) -> bool:
-    return any(
-        table.name.lower() == cte.alias.lower() and not table.args.get("db")
-        for table in cte.this.find_all(exp.Table)
-    )
 
 
 def recursion(lowering: Lowering, cte: Cte) -> Relation:
     """The relation that a recursive CTE stands for."""
     source, tree = cte.place.source, cte.tree
     branches = list(_branches(tree.this, cte))
-    seeds = [each for each in branches if not _names(each, tree.alias)]
-    steps = [each for each in branches if _names(each, tree.alias)]
+    seeds = [each for each in branches if not mentions_cte(each, tree)]
+    steps = [each for each in branches if mentions_cte(each, tree)]
     if not seeds:
         raise Stop(source.obstacle("RECURSION", tree, what="there is no branch to start from"))
     first = [lowering.query(each, cte.place) for each in seeds]
@@ -60,10 +54,6 @@ def _branches(tree: Tree, cte: Cte) -> Iterator[Tree]:
     else:
         yield from _branches(tree.this, cte)
         yield from _branches(tree.expression, cte)
-
-
-def _names(tree: Tree, name: str) -> bool:
-    return any(table.name.lower() == name.lower() for table in tree.find_all(exp.Table))
 
 
 def _united(parts: list[Node]) -> Node:

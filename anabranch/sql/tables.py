@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from anabranch.errors import InternalError, Unsupported
 from anabranch.names import TableName, quote
+from anabranch.sql.ctes import cte_of
 from anabranch.sql.parse import parse_expression, parse_query
 from anabranch.sql.tokens import Place, Token, place, syntax_error, tokenize
 
@@ -136,19 +137,17 @@ def _qualifier(
 
 
 def _walk(text: str, expression: bool, outer: Mapping[TableName, str] | None = None) -> _Walk:
-    """All tables and long column names, with CTEs and scopes as Spark sees them.
-
-    A CTE hides a table of its name in what follows it, not in its own body (unless RECURSIVE).
-    """
+    """All tables and long column names, with the SELECTs around them; `ctes` tells which names are
+    those of tables."""
     scope = _Scope(None, [_Source(name, alias) for name, alias in (outer or {}).items()])
     walk = _Walk([], [])
     words = tokenize(text)
     if not outer and not any(word.says("FROM") or word.says("TABLE") for word in words):
         return walk  # nothing is read; long VALUES lists come this way
     tree: exp.Expr = parse_expression(text) if expression else parse_query(text)
-    todo: list[tuple[exp.Expr, frozenset[str], _Scope]] = [(tree, frozenset(), scope)]
+    todo: list[tuple[exp.Expr, _Scope]] = [(tree, scope)]
     while todo:
-        node, ctes, scope = todo.pop()
+        node, scope = todo.pop()
         if isinstance(node, exp.Hint):
             continue  # hints mention aliases, not tables
         if isinstance(node, exp.Select):
@@ -159,17 +158,14 @@ def _walk(text: str, expression: bool, outer: Mapping[TableName, str] | None = N
                 walk.columns.append((parts, scope))
             continue
         if isinstance(node, exp.Table):
-            _see_table(text, node, ctes, scope, walk)
+            _see_table(text, node, scope, walk)
         elif isinstance(node.parent, (exp.From, exp.Join)) or isinstance(node, exp.Lateral):
             scope.taken.append(node.alias)
         _refuse_hidden_table(node)
-        with_ = node.args.get("with_")
-        if isinstance(with_, exp.With):
-            for cte in with_.expressions:
-                visible = ctes | {cte.alias.lower()}
-                todo.append((cte.this, visible if with_.recursive else ctes, scope))
-                ctes = visible
-        todo.extend((child, ctes, scope) for child in node.iter_expressions() if child is not with_)
+        if isinstance(node, exp.CTE):
+            todo.append((node.this, scope))
+        else:
+            todo.extend((child, scope) for child in node.iter_expressions())
     return walk
 
 
@@ -182,11 +178,9 @@ def _refuse_hidden_table(node: exp.Expr) -> None:
         raise Unsupported(f"{function}(…) in FROM is not supported", hint="write the table's name")
 
 
-def _see_table(
-    text: str, table: exp.Table, ctes: frozenset[str], scope: _Scope, walk: _Walk
-) -> None:
+def _see_table(text: str, table: exp.Table, scope: _Scope, walk: _Walk) -> None:
     parts = [part for piece in table.parts for part in _identifiers(piece)]
-    if not parts or (len(parts) == 1 and parts[0].this.lower() in ctes):
+    if not parts or cte_of(table) is not None:
         scope.taken.append(table.alias_or_name)  # a table function or a CTE
         return
     name = TableName.of(*(part.this for part in parts))

@@ -438,3 +438,20 @@ def test_a_script_creates_a_cycle(ab: Anabranch, outside: Outside) -> None:
             "CREATE STREAM TABLE h.up AS SELECT n FROM h.down; "
             "CREATE STREAM TABLE h.down AS SELECT 1 AS n UNION SELECT n FROM h.up"
         )
+
+
+def test_a_cte_may_be_called_like_a_member(ab: Anabranch) -> None:
+    """Inside its scope the name means the CTE, elsewhere (also in its own body) the member."""
+    ab.sql("CREATE TABLE seed (id INT)")
+    ab.sql("INSERT INTO seed VALUES (1), (2)")
+    queries = {
+        "one": "WITH two AS (SELECT id FROM seed) SELECT id FROM Two UNION SELECT id FROM other",
+        "two": "SELECT id FROM one UNION SELECT 7 AS id",
+        "other": "WITH two AS (SELECT id + 1 AS id FROM two WHERE id < 5) "
+        "SELECT id FROM two UNION SELECT 0",
+    }
+    ab.create_stream_tables(queries, schedule=None)
+    assert bag(ab.table("two")) == rows(*((n,) for n in (0, 1, 2, 3, 4, 5, 7)))
+    ab.sql("DELETE FROM seed WHERE id = 1")
+    ab.refresh("two")
+    assert all(ab.verify(name)["equal"] for name in queries)

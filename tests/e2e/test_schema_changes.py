@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.types import IntegerType, LongType, StringType
+from pyiceberg.types import DoubleType, IntegerType, LongType, StringType
 from pyspark.sql import DataFrame
 
 import anabranch
 from anabranch import Anabranch
 from anabranch.engine.session import Spark
-from anabranch.errors import AnabranchError, NotIncremental, Refused, SchemaError
+from anabranch.errors import AnabranchError, NotIncremental, Refused, SchemaError, Unsupported
 from anabranch.names import TableName, quote
 from anabranch.refresh import run
 from anabranch.refresh.members import Staging
@@ -285,6 +285,52 @@ def test_wider_types(ab: Anabranch, outside: Outside) -> None:
     assert bag(ab.table("wide.sums")) == rows((3000000005, Decimal("1234567894.12"), big, 0.25))
     assert bag(ab.sql("SELECT id FROM wide.t WHERE i > 3000000000")) == rows((5,))
     assert bag(ab.sql("SELECT id FROM wide.t WHERE i < 3000000000")) == rows((4,))
+
+
+def test_wider_types_inside_of_others(ab: Anabranch, outside: Outside) -> None:
+    """By our own ALTER and by another writer's; a struct may get a field in this way."""
+    ab.sql("""
+        CREATE TABLE deep.t (id INT, l ARRAY<INT>, s STRUCT<a: INT, `b c`: DECIMAL(5,2)>,
+            m MAP<STRING, FLOAT>, n ARRAY<STRUCT<x: INT>>)
+    """)
+    values = "array({0}), named_struct('a', {0}, 'b c', 1.25), map('k', 0.5f), array(struct({0}))"
+    ab.sql(f"INSERT INTO deep.t VALUES (1, {values.format(1)}), (2, NULL, NULL, NULL, NULL)")
+    ab.create_stream_tables(
+        {
+            "deep.whole": "SELECT * FROM deep.t",
+            "deep.parts": "SELECT s.a, sum(e) AS e, max(n[0].x) AS x FROM deep.t "
+            "LATERAL VIEW explode(l) AS e GROUP BY s.a",
+            "deep.below": "SELECT id, l, s, m FROM deep.whole",
+        }
+    )
+    ab.sql(f"INSERT INTO deep.t VALUES (3, {values.format(3)})")
+    ab.sql("ALTER TABLE deep.t ALTER COLUMN l TYPE ARRAY<BIGINT>")
+    ab.sql("ALTER TABLE deep.t ALTER COLUMN s TYPE STRUCT<a: BIGINT, `b c`: DECIMAL(12,2), d: INT>")
+    with outside.table("deep.t").update_schema() as change:
+        change.update_column(("m", "value"), field_type=DoubleType())
+        change.update_column(("n", "element", "x"), field_type=LongType())
+    big = "(4, array(3000000000), named_struct('a', 3000000000, 'b c', 1234567890.25, 'd', 4), "
+    ab.sql(f"INSERT INTO deep.t VALUES {big} map('k', 1e300), array(struct(3000000000)))")
+    assert set(refreshed(ab, "deep").values()) == {"REINITIALIZE"}
+    assert dict(ab.table("deep.below").dtypes) == {
+        "id": "int",
+        "l": "array<bigint>",
+        "s": "struct<a:bigint,b c:decimal(12,2),d:int>",
+        "m": "map<string,double>",
+    }
+    assert [each.field_id for each in outside.table("deep.whole").schema().fields] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
+    ab.sql("DELETE FROM deep.t WHERE id = 1; UPDATE deep.t SET l = array(7) WHERE id = 4")
+    assert set(refreshed(ab, "deep").values()) == {"DIFFERENTIAL"}
+    assert all(ab.verify(f"deep.{name}")["equal"] for name in ("whole", "parts", "below"))
+    assert bag(ab.table("deep.parts")) == rows((3, 3, 3), (3000000000, 7, 3000000000))
+    with pytest.raises(Unsupported, match="cannot change from array<bigint> to array<int>"):
+        ab.sql("ALTER TABLE deep.t ALTER COLUMN l TYPE ARRAY<INT>")
 
 
 def test_a_view_that_is_replaced(ab: Anabranch) -> None:

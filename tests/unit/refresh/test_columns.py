@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from anabranch.errors import SchemaError
+from anabranch.lake.types import holds
 from anabranch.model import Column, Columns
 from anabranch.names import TableName
-from anabranch.refresh.columns import differences, exactly, fitted, holds
+from anabranch.refresh.columns import differences, exactly, fitted
 
 T = TableName.of("t")
 
@@ -32,7 +33,17 @@ def columns(*named: str) -> Columns:
         ("decimal(5,2)", "decimal(6,4)", False),
         ("decimal(5,2)", "decimal(12,1)", False),
         ("decimal(5,2)", "bigint", False),
-        ("array<int>", "array<bigint>", False),
+        ("array<int>", "array<bigint>", True),
+        ("array<bigint>", "array<int>", False),
+        ("array<array<float>>", "array<array<double>>", True),
+        ("map<int,int>", "map<bigint,decimal(5,2)>", False),
+        ("map<int,decimal(5,2)>", "map<bigint,decimal(7,2)>", True),
+        ("struct<a:int,`b c`:string>", "struct<a:bigint,`b c`:string>", True),
+        ("struct<a:int>", "struct<b:string,a:int>", True),
+        ("struct<a:int,b:int>", "struct<a:int>", False),
+        ("struct<a:array<struct<b:int>>>", "struct<a:array<struct<b:bigint>>>", True),
+        ("struct<a:array<struct<b:int>>>", "struct<a:array<struct<b:string>>>", False),
+        ("array<int>", "int", False),
     ],
 )
 def test_a_wider_type_holds_every_value(old: str, new: str, expected: bool) -> None:
