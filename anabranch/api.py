@@ -396,13 +396,19 @@ class Anabranch:
         profile: str | None = None,
         select: Sequence[str] = (),
         drop_tables: bool = False,
+        suspend_readers: bool = False,
     ) -> str | None:
         """Build what is dirty beside production; the deployment's id, None if nothing is."""
         from anabranch.deploy import verbs
         from anabranch.project import load
 
-        loaded = load(project, profile)
-        return verbs.stage_project(self._runtime, loaded, select=select, drop_tables=drop_tables)
+        return verbs.stage_project(
+            self._runtime,
+            load(project, profile),
+            select=select,
+            drop_tables=drop_tables,
+            suspend_readers=suspend_readers,
+        )
 
     def wait(self, deployment_id: str, timeout: float | None = None) -> dict[str, Any]:
         """Wait until a deployment is staged; how far each of its objects is."""
@@ -410,17 +416,23 @@ class Anabranch:
 
         return wait(self._store, self._runtime.lake, deployment_id, timeout=timeout)
 
-    def promote(self, deployment_id: str) -> dict[str, Any]:
-        """Put a staged deployment in place, all of it in one publish."""
+    def promote(self, deployment_id: str, *, suspend_readers: bool = False) -> dict[str, Any]:
+        """Put a staged deployment in place, all of it in one publish.
+
+        Stream tables outside of the project that read it are refreshed along; one that cannot follow
+        is a reason to refuse, unless it may be suspended.
+        """
         from anabranch.deploy.promote import promote
 
-        return promote(self._runtime, deployment_id)
+        return promote(self._runtime, deployment_id, suspend_readers=suspend_readers)
 
-    def rollback(self, deployment_id: str | None = None) -> dict[str, Any]:
+    def rollback(
+        self, deployment_id: str | None = None, *, suspend_readers: bool = False
+    ) -> dict[str, Any]:
         """Return to the state before a deployment, the newest if none is named, in one publish."""
         from anabranch.deploy.rollback import rollback
 
-        return rollback(self._runtime, deployment_id)
+        return rollback(self._runtime, deployment_id, suspend_readers=suspend_readers)
 
     def abort(self, deployment_id: str) -> dict[str, Any]:
         """Remove a deployment that was not promoted."""

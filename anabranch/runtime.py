@@ -22,7 +22,7 @@ from anabranch.errors import AlreadyExists, PublishConflict, Refused
 from anabranch.indexes.keep import keep
 from anabranch.lake.lake import Lake
 from anabranch.lake.observe import observed
-from anabranch.lake.publish import publish
+from anabranch.lake.publish import publish, rehearse
 from anabranch.lake.stage import Stage
 from anabranch.leases import Leases
 from anabranch.names import TableName
@@ -93,6 +93,10 @@ class Transaction:
             self.abandon()
             raise
         return publish(self.stage, kind, self._write_rows)
+
+    def rehearse(self, kind: str, look: Callable[[Connection], T]) -> T:
+        """What a look would show after the publish, of all that is staged so far."""
+        return rehearse(self.stage, kind, self._write_rows, look)
 
     def _keep_indexes(self) -> None:
         """Sorted copies become visible with the tables they are copies of."""

@@ -63,7 +63,7 @@ class World:
         """Everything that can stand in a FROM clause here."""
         staged = self.stage.changes if self.stage else {}
         dropped = {name for name, each in staged.items() if each.version is None}
-        return (set(self.pointers) | set(self.views) | set(staged)) - dropped
+        return ((set(self.pointers) | set(staged)) - dropped) | set(self.views)
 
     def find(self, name: TableName) -> TableName | None:
         """The name as it is kept: the same letters, else the only one that differs in case."""

@@ -70,15 +70,23 @@ def take(c: Connection, names: Iterable[TableName]) -> Taken:
     }
 
 
-def put(c: Connection, names: Iterable[TableName], taken: Mapping[str, Any]) -> None:
-    """The rows of the given tables and views become these; each definition gets another token."""
+def put(
+    c: Connection,
+    names: Iterable[TableName],
+    taken: Mapping[str, Any],
+    tokens: Mapping[str, str] | None = None,
+) -> None:
+    """The rows of the given tables and views become these; each definition gets another token.
+
+    `tokens` are those to give, by name: whoever looks at what will be must see what then is.
+    """
     shown = sorted({str(name) for name in names})
     for kind, (table, owner) in KINDS.items():
         for at in range(0, len(shown), CHUNK):
             c.execute(delete(table).where(table.c[owner].in_(shown[at : at + CHUNK])))
         rows = [_typed(table, row) for row in taken.get(kind, ())]
         if kind == "streams":
-            rows = [renewed(row) for row in rows]
+            rows = [renewed(row, tokens[row["name"]] if tokens else None) for row in rows]
         if rows:
             c.execute(insert(table), rows)
 

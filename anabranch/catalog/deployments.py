@@ -106,6 +106,11 @@ def move(
     return c.execute(statement).rowcount == 1
 
 
+def note(c: Connection, deployment_id: str, notes: Mapping[str, Any]) -> None:
+    table = tables.deployments
+    c.execute(update(table).where(table.c.id == deployment_id).values(notes=dict(notes)))
+
+
 def own(c: Connection, deployment_id: str, owner: stages.StageRow) -> None:
     """Another process goes on with it."""
     values = {"host": owner.host, "pid": owner.pid, "process_start": owner.process_start}

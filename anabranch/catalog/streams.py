@@ -91,9 +91,9 @@ def carried(known: str | None, before: str | None, after: str) -> str | None:
     return f"{after}/{rest}" if slash and own == (before or "") else known
 
 
-def renewed(row: dict[str, Any]) -> dict[str, Any]:
+def renewed(row: dict[str, Any], token: str | None = None) -> dict[str, Any]:
     """The row of a stream table with another token."""
-    token = new_token()
+    token = token or new_token()
     follows = carried(row["computed_from"], row["definition"], token)
     return row | {"definition": token, "computed_from": follows}
 

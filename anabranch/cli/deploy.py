@@ -33,6 +33,11 @@ select = click.option(
 drop_tables = click.option(
     "--drop-tables", is_flag=True, help="Let source tables that were deleted go, with their rows."
 )
+suspend_readers = click.option(
+    "--suspend-readers",
+    is_flag=True,
+    help="Suspend stream tables outside of the project that cannot follow.",
+)
 dry_run = click.option("--dry-run", is_flag=True, help="Check and show, but do nothing.")
 
 
@@ -83,6 +88,7 @@ def plan(
 @profile
 @select
 @drop_tables
+@suspend_readers
 @dry_run
 @command
 def stage(
@@ -92,13 +98,18 @@ def stage(
     profile: str | None,
     select: Sequence[str],
     drop_tables: bool,
+    suspend_readers: bool,
     dry_run: bool,
 ) -> None:
     """Build what is dirty beside production, and print the deployment's id."""
     from anabranch.deploy import verbs
 
     loaded = opened(session, project, profile)
-    chosen: dict[str, Any] = {"select": select, "drop_tables": drop_tables}
+    chosen: dict[str, Any] = {
+        "select": select,
+        "drop_tables": drop_tables,
+        "suspend_readers": suspend_readers,
+    }
     if dry_run:
         found = verbs.stage_dry(session.ab._runtime, loaded, **chosen)
         out.answer(plan_text(found), found.as_dict())
@@ -156,10 +167,16 @@ def _newest(session: CliSession) -> str:
 @click.option(
     "--no-refresh", is_flag=True, help="Do not bring the staged tables up to date before."
 )
+@suspend_readers
 @dry_run
 @command
 def promote(
-    session: CliSession, out: Output, deployment: str | None, no_refresh: bool, dry_run: bool
+    session: CliSession,
+    out: Output,
+    deployment: str | None,
+    no_refresh: bool,
+    suspend_readers: bool,
+    dry_run: bool,
 ) -> None:
     """Put a staged deployment in place: all of it becomes visible in one publish."""
     from anabranch.deploy import verbs
@@ -172,16 +189,32 @@ def promote(
         out.answer(steps_text(found), found)
         return
     with session.progress.task("promoting …"):
-        done = put(runtime, chosen, catch_up=not no_refresh)
+        done = put(runtime, chosen, catch_up=not no_refresh, suspend_readers=suspend_readers)
     out.answer(f"promoted {done['id']} as cut {done['cut_id']}", done)
+    tell_suspended(out, done)
+
+
+def tell_suspended(out: Output, done: dict[str, Any]) -> None:
+    for name in done["suspended"]:
+        out.note(f"suspended {name}, which cannot follow: `anabranch events {name}` says why")
 
 
 @click.command()
 @click.argument("deployment", required=False)
+@suspend_readers
 @dry_run
 @command
-def rollback(session: CliSession, out: Output, deployment: str | None, dry_run: bool) -> None:
-    """Return to the state before a deployment, in one publish and without recomputing."""
+def rollback(
+    session: CliSession,
+    out: Output,
+    deployment: str | None,
+    suspend_readers: bool,
+    dry_run: bool,
+) -> None:
+    """Return to the state before a deployment, in one publish.
+
+    Nothing is computed but what has to fit the tables that return.
+    """
     from anabranch.deploy import verbs
     from anabranch.deploy.rollback import rollback as take_back
 
@@ -191,8 +224,9 @@ def rollback(session: CliSession, out: Output, deployment: str | None, dry_run: 
         out.answer(steps_text(found), found)
         return
     with session.progress.task("rolling back …"):
-        done = take_back(runtime, deployment)
+        done = take_back(runtime, deployment, suspend_readers=suspend_readers)
     out.answer(f"rolled {done['id']} back as cut {done['cut_id']}", done)
+    tell_suspended(out, done)
 
 
 @click.command()

@@ -7,6 +7,7 @@ from typing import Any
 
 from anabranch.cli.output import coloured
 from anabranch.deploy.plan import Plan
+from anabranch.deploy.readers import WORDS
 
 COLOURS = {"+": "green", "-": "red", "@": "cyan", "~": "yellow"}
 
@@ -23,6 +24,11 @@ def _coloured(line: str) -> str:
 def steps_text(found: Mapping[str, Any]) -> str:
     """What a command that was only tried would do."""
     lines = [f"  {step['action']:<8} {step['object']}" for step in found["steps"]]
+    lines += [
+        f"  reader   {row['reader']}  {WORDS[row['outcome']]}"
+        + (f": {row['error']}" if row["error"] else "")
+        for row in found.get("readers", ())
+    ]
     return "\n".join([f"deployment {found['id']}, nothing was done:", *lines])
 
 

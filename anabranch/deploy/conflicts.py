@@ -46,13 +46,18 @@ def _moved(deployment: Deployment, place: SchemaKey, now: SchemaVersion | None) 
     )
 
 
-def check_readers(c: Connection, deployment: Deployment, gone: Collection[TableName]) -> None:
-    """What goes may not be read by anything that stays; other deployments see to themselves."""
+def check_readers(
+    c: Connection,
+    deployment: Deployment,
+    gone: Collection[TableName],
+    suspended: Collection[TableName] = (),
+) -> None:
+    """What goes may not be read by anything that goes on; other deployments see to themselves."""
     missing = set(gone)
     suffixes = [f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN]
     for reader, reads in sorted(streams.dependencies(c).items()):
         staged = any(reader.namespace[-1].endswith(suffix) for suffix in suffixes)
-        if reader in missing or staged or not missing.intersection(reads):
+        if reader in missing or staged or reader in suspended or not missing.intersection(reads):
             continue
         read = sorted(missing.intersection(reads))[0]
         if not _replaced(deployment, reader):

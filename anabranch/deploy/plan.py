@@ -9,6 +9,7 @@ from typing import Any
 
 from anabranch.deploy.changeset import ChangeSet, change_set, what_if
 from anabranch.deploy.facts import Change
+from anabranch.deploy.readers import Reader
 from anabranch.deploy.select import chosen, merged
 from anabranch.deploy.show import plan_text
 from anabranch.deploy.snapshot import ObjectKey, Snapshot
@@ -36,6 +37,7 @@ class Plan:
     changed: tuple[Changed, ...]
     steps: tuple[Step, ...]
     clusters_changed: tuple[str, ...] = field(default=())
+    readers: tuple[Reader, ...] = field(default=())  # outside of the project
 
     @property
     def empty(self) -> bool:
@@ -77,6 +79,7 @@ class Plan:
             "metadata_only": [str(key) for key in sorted(found.metadata)],
             "clusters_changed": list(self.clusters_changed),
             "steps": [step.as_dict() for step in self.steps],
+            "readers": [reader.as_dict() for reader in self.readers],
             "rows": self.rows,
         }
 

@@ -1,7 +1,7 @@
 """promote: all objects of a deployment take their places in one publish.
 
-Nothing is computed and nothing is written but rows of the catalog: the pointer of a staged table
-becomes the pointer of the table in production.
+The pointer of a staged table becomes the pointer of the table in production.  Nothing is computed,
+unless tables that stay would not fit those that move: these are refreshed along, in the same publish.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from typing import Any
 
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.indexes import all_indexes
+from anabranch.catalog.leases import Lease
+from anabranch.deploy.along import Consent, Flip
 from anabranch.deploy.conflicts import check_base
 from anabranch.deploy.production import Fingerprints, fingerprints, renaming
 from anabranch.deploy.record import snapshot_of
 from anabranch.deploy.staging import Staging
-from anabranch.deploy.state import find, refuse_in_transaction, staging_of, wrong_status
+from anabranch.deploy.state import find, keys_of, refuse_in_transaction, staging_of, wrong_status
+from anabranch.deploy.steps import Action
 from anabranch.deploy.swap import Swap
 from anabranch.errors import PublishConflict
 from anabranch.lake.observe import observed
@@ -25,38 +28,48 @@ from anabranch.refresh.run import refresh
 from anabranch.refresh.unit import world_of
 from anabranch.runtime import Runtime, Transaction
 
-ATTEMPTS = 10  # times the staged tables are brought up to date when production moves meanwhile
+KIND = "promote"
 
 
-def promote(runtime: Runtime, deployment_id: str, *, catch_up: bool = True) -> dict[str, Any]:
-    """Bring the staged tables up to date, then swap; both anew when somebody came between."""
+def promote(
+    runtime: Runtime, deployment_id: str, *, catch_up: bool = True, suspend_readers: bool = False
+) -> dict[str, Any]:
+    """Bring the staged tables up to date, then swap; both again when somebody came between.
+
+    `suspend_readers`: stream tables outside of the project that cannot follow are suspended.
+    """
     refuse_in_transaction(runtime)
     with runtime.store.reading() as c:
         deployment = find(c, deployment_id)
     if deployment.status is not DeploymentStatus.STAGED:
         raise wrong_status(deployment, "promoted")
-    for attempt in range(ATTEMPTS):
-        try:
-            cut_id = _attempt(runtime, deployment, catch_up)
-        except PublishConflict:
-            if attempt == ATTEMPTS - 1:
-                raise
-            continue
-        runtime.progress("published", {"cut_id": cut_id})
-        with runtime.store.reading() as c:
-            done = find(c, deployment_id)
-        return {"id": done.id, "status": "PROMOTED", "cut_id": done.cut_id}
-    raise AssertionError("unreachable")
+    agreed = {TableName.parse(name) for name in deployment.notes.get("suspend", ())}
+    consent = Consent(suspend_readers, agreed)
+    staging = staging_of(deployment)
+    staged = [staging.name(key) for key in sorted(staging.keys)]
+
+    def prepare() -> None:
+        check_now(runtime, deployment)
+        known = look_now(runtime).streams
+        if catch_up and (wanted := [name for name in staged if name in known]):
+            refresh(runtime, wanted, KIND)
+
+    flip = Flip(runtime, [*staged, *moved_by(deployment)], consent, prepare)
+    cut_id = flip.run(lambda lease: _attempt(runtime, deployment, flip, lease))
+    runtime.progress("published", {"cut_id": cut_id})
+    with runtime.store.reading() as c:
+        done = find(c, deployment_id)
+    return {
+        "id": done.id,
+        "status": "PROMOTED",
+        "cut_id": done.cut_id,
+        "suspended": sorted(map(str, flip.suspended)),
+    }
 
 
-def _attempt(runtime: Runtime, deployment: Deployment, catch_up: bool) -> int | None:
-    check_now(runtime, deployment)
+def _attempt(runtime: Runtime, deployment: Deployment, flip: Flip, lease: Lease) -> int | None:
     snapshot, staging = snapshot_of(deployment.wanted), staging_of(deployment)
     staged = [staging.name(key) for key in sorted(staging.keys)]
-    if catch_up:
-        known = look_now(runtime).streams
-        if wanted := [name for name in staged if name in known]:
-            refresh(runtime, wanted, "promote")
     prints = fingerprints(runtime, staging, snapshot, deployment.notes.get("fingerprints"))
     with observed(runtime.lake) as c:
         seen, indexed = look(c, runtime.lake), all_indexes(c)
@@ -64,6 +77,7 @@ def _attempt(runtime: Runtime, deployment: Deployment, catch_up: bool) -> int | 
     check_prints(seen, staging, prints)
     tx = Transaction(world_of(runtime, seen))
     try:
+        along = flip.along(tx, KIND, seen, deployment.project, moved_by(deployment))
         swap = Swap(
             runtime.settings,
             deployment,
@@ -72,14 +86,23 @@ def _attempt(runtime: Runtime, deployment: Deployment, catch_up: bool) -> int | 
             seen,
             indexed,
             renaming(runtime, seen, staging, snapshot, prints),
+            along,
         )
+        tx.used.hold(lease)
         swap.stage(tx)
         tx.used.add(seen.used([*staged, *swap.replaced]))
         tx.later(swap.rows)
-        return tx.publish("promote")
+        along.stage()
+        flip.check_leased(lease, along.written)
+        return tx.publish(KIND)
     except BaseException:
         tx.abandon()
         raise
+
+
+def moved_by(deployment: Deployment) -> list[TableName]:
+    """The names of production that become something else."""
+    return [key.table for key in keys_of(deployment, Action.SWAP, Action.DROP)]
 
 
 def check_now(runtime: Runtime, deployment: Deployment) -> None:

@@ -1,7 +1,9 @@
-"""rollback: the state before a deployment comes back in one publish; nothing is computed.
+"""rollback: the state before a deployment comes back in one publish.
 
 Pointers return to the versions that older cuts still show, and with them definitions, inputs and
-frontiers: the next refresh goes on from there.  Source tables that the deployment made stay.
+frontiers: the next refresh goes on from there.  Nothing is computed, unless tables that stay would not
+fit those that return: these are refreshed along, in the same publish.  Source tables that the
+deployment made stay.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from typing import Any
 
 from anabranch.catalog import cuts, definitions, deployments, streams, tables
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
+from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.deploy import clusters, refresh_groups
+from anabranch.deploy.along import Along, Consent, Flip, take_in
 from anabranch.deploy.conflicts import check_readers
 from anabranch.deploy.indexes import indexes_of
 from anabranch.deploy.snapshot import SchemaKey
@@ -22,21 +26,28 @@ from anabranch.lake.comments import TABLE, exactly
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
 from anabranch.refresh.look import look_now
+from anabranch.refresh.unit import world_of
 from anabranch.runtime import Runtime, Transaction
 from anabranch.sources.indexes import set_indexes
 
+KIND = "rollback"
 PROMOTED = (DeploymentStatus.PROMOTED,)
 
 
-def rollback(runtime: Runtime, deployment_id: str | None = None) -> dict[str, Any]:
-    """Take the newest deployment back, or the given one if nothing was deployed over it."""
+def rollback(
+    runtime: Runtime, deployment_id: str | None = None, *, suspend_readers: bool = False
+) -> dict[str, Any]:
+    """Take the newest deployment back, or the given one if nothing was deployed over it.
+
+    `suspend_readers`: stream tables outside of the project that cannot follow are suspended.
+    """
     refuse_in_transaction(runtime)
     deployment = to_roll_back(runtime, deployment_id)
     undo: Mapping[str, Any] = deployment.undo or {}
     before = {TableName.parse(name): at for name, at in undo["pointers"].items()}
+    flip = Flip(runtime, before, Consent(suspend_readers))
 
-    def act(tx: Transaction) -> None:
-        tx.used.add(look_now(runtime).used(before))
+    def stage(tx: Transaction, along: Along) -> None:
         for name, location in before.items():
             if location is not None:
                 tx.stage.adopt(name, location)
@@ -48,12 +59,33 @@ def rollback(runtime: Runtime, deployment_id: str | None = None) -> dict[str, An
                 set_indexes(tx, table, indexes_of(table, recorded))
         for shown, said in undo.get("comments", {}).items():
             recomment(tx, TableName.parse(shown), said)
-        tx.later(lambda c, cut_id: _rows(c, cut_id, deployment, before))
+        tx.later(lambda c, cut_id: _rows(c, cut_id, deployment, before, along))
 
-    runtime.write("rollback", act)
+    def attempt(lease: Lease) -> int | None:
+        seen = look_now(runtime)
+        tx = Transaction(world_of(runtime, seen))
+        try:
+            tx.used.hold(lease)
+            tx.used.add(seen.used(before))
+            along = flip.along(tx, KIND, seen, deployment.project, before)
+            stage(tx, along)
+            along.stage()
+            flip.check_leased(lease, along.written)
+            return tx.publish(KIND)
+        except BaseException:
+            tx.abandon()
+            raise
+
+    cut_id = flip.run(attempt)
+    runtime.progress("published", {"cut_id": cut_id})
     with runtime.store.reading() as c:
-        cut_id = cuts.current(c)
-    return {"id": deployment.id, "status": "ROLLED_BACK", "cut_id": cut_id}
+        shown = cuts.current(c)
+    return {
+        "id": deployment.id,
+        "status": "ROLLED_BACK",
+        "cut_id": cut_id or shown,
+        "suspended": sorted(map(str, flip.suspended)),
+    }
 
 
 def recomment(tx: Transaction, table: TableName, said: Mapping[str, str]) -> None:
@@ -105,6 +137,7 @@ def _rows(
     cut_id: int | None,
     deployment: Deployment,
     before: Mapping[TableName, str | None],
+    along: Along,
 ) -> None:
     undo: Mapping[str, Any] = deployment.undo or {}
     check_newest(c, deployment)
@@ -113,18 +146,20 @@ def _rows(
     if not deployments.move(c, deployment.id, PROMOTED, DeploymentStatus.ROLLED_BACK, **facts):
         raise wrong_status(find(c, deployment.id), "rolled back")
     epochs = {name: each.epoch or 0 for name, each in streams.all_streams(c).items()}
-    definitions.put(c, before, undo["rows"])
+    definitions.put(c, before, undo["rows"], along.tokens)
     back = {name: each.epoch or 0 for name, each in streams.all_streams(c).items()}
     streams.set_epochs(
         c, {n: max(back[n], epochs.get(n, 0)) + 1 for n in before if n in back}
     )  # the roll-back is a publish too
     gone = [name for name, at in before.items() if at is None and not _is_view(undo, name)]
-    check_readers(c, deployment, gone)
+    check_readers(c, deployment, gone, along.suspended)
+    take_in(c, undo.get("readers", ()), along)
     refresh_groups.leave(c, [name for name in epochs if name not in back])
     refresh_groups.rejoin(c, undo.get("groups", ()))
     for shown, values in undo["metadata"].items():
         mode = RefreshMode(values["refresh_mode"])
-        streams.change(c, TableName.parse(shown), **{**values, "refresh_mode": mode})
+        named = {**values, "refresh_mode": mode, "definition": along.tokens[shown]}
+        streams.change(c, TableName.parse(shown), **named)
     clusters.restore(c, undo["clusters"])
     own = {"project": find(c, deployment.id).project, "named": True}
     records = [{**row, **own} for row in undo["deployed"]]

@@ -21,7 +21,9 @@ def plan_text(plan: Plan) -> str:
         return NOTHING
     builds = len(plan.keys(Action.BUILD))
     last = f"{builds} to build, about {plan.rows:,} rows to process"
-    blocks = ["\n".join(lines) for lines in (_changed(plan), _dirty(plan), _steps(plan))]
+    blocks = [
+        "\n".join(lines) for lines in (_changed(plan), _dirty(plan), _steps(plan), _readers(plan))
+    ]
     return "\n\n".join([*filter(None, blocks), last])
 
 
@@ -41,6 +43,14 @@ def _dirty(plan: Plan) -> Iterator[str]:
     for key in others:
         only = "" if key in found.propagating else " (its index only)"
         yield f"  {key!s:<{width}}  {found.why(key)[-1]}{only}"
+
+
+def _readers(plan: Plan) -> Iterator[str]:
+    if plan.readers:
+        yield "readers outside of the project"
+    width = max((len(str(reader.name)) for reader in plan.readers), default=0)
+    for reader in plan.readers:
+        yield f"  {reader.name!s:<{width}}  {reader}"
 
 
 def _steps(plan: Plan) -> Iterator[str]:

@@ -15,9 +15,11 @@ from anabranch.catalog import deployments, stages, tables
 from anabranch.catalog.deployments import OPEN, Deployment, DeploymentStatus
 from anabranch.deploy import clusters
 from anabranch.deploy.abort import remove_left_overs
+from anabranch.deploy.along import breaks
 from anabranch.deploy.build import build, parts
 from anabranch.deploy.plan import Plan
 from anabranch.deploy.production import fingerprints
+from anabranch.deploy.readers import FAILS, Reader
 from anabranch.deploy.record import snapshot_of, snapshot_record
 from anabranch.deploy.snapshot import ObjectKey, Snapshot
 from anabranch.deploy.source_tables import changes
@@ -39,30 +41,54 @@ from anabranch.deploy.steps import Action
 from anabranch.errors import Refused
 from anabranch.lake.schemas import altered
 from anabranch.lake.steps import BEGUN, at_step
+from anabranch.names import TableName
 from anabranch.refresh.parallel import side_by_side
 from anabranch.runtime import Runtime
 from anabranch.sources.tables import alter_table
 
 
 def stage(
-    runtime: Runtime, wanted: Wanted, *, select: Sequence[str] = (), drop_tables: bool = False
+    runtime: Runtime,
+    wanted: Wanted,
+    *,
+    select: Sequence[str] = (),
+    drop_tables: bool = False,
+    suspend_readers: bool = False,
 ) -> str | None:
-    """Build a deployment and return its id; None when there is nothing to deploy."""
+    """Build a deployment and return its id; None when there is nothing to deploy.
+
+    `suspend_readers`: its promote suspends stream tables outside of the project that cannot follow.
+    """
     refuse_in_transaction(runtime)
     found = plan_now(runtime, wanted, select)
     if found.plan.empty:
         return None
-    check(runtime, found, drop_tables)
+    check(runtime, found, drop_tables, suspend_readers)
     begun = begin(runtime, wanted, found)
     at_step(BEGUN)
     if begun.status is DeploymentStatus.STAGING:
         finish(runtime, begun.id)
+    agree(runtime, begun.id, [reader.name for reader in broken(found.plan)])
     return begun.id
 
 
-def check(runtime: Runtime, found: Found, drop_tables: bool) -> None:
+def agree(runtime: Runtime, deployment_id: str, readers: Sequence[TableName]) -> None:
+    """Note for promote which readers may be suspended: those, and no others."""
+    with runtime.store.writing() as c:
+        notes = dict(find(c, deployment_id).notes) | {"suspend": [str(name) for name in readers]}
+        deployments.note(c, deployment_id, notes)
+
+
+def broken(plan: Plan) -> list[Reader]:
+    return [reader for reader in plan.readers if reader.outcome == FAILS]
+
+
+def check(runtime: Runtime, found: Found, drop_tables: bool, suspend_readers: bool = False) -> None:
     """What must not be done is refused before anything is."""
     plan = found.plan
+    failing = {reader.name: reader.error or "" for reader in broken(plan)}
+    if failing and not suspend_readers:
+        raise breaks(failing)
     for key in plan.keys(Action.DROP, Action.SWAP):
         before, after = plan.old.objects.get(key), plan.new.objects.get(key)
         goes = (

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.catalog import deployments
-from anabranch.catalog.deployments import Deployment, DeploymentStatus
+from anabranch.catalog.deployments import OPEN, Deployment, DeploymentStatus
 from anabranch.catalog.store import Connection
 from anabranch.deploy.build import view_query
 from anabranch.deploy.canonical import canonical_query, object_hash
+from anabranch.deploy.outside import outside_readers
 from anabranch.deploy.owners import owned, without_others
 from anabranch.deploy.plan import Plan, make_plan, what_if_plan
 from anabranch.deploy.select import chosen
@@ -91,11 +92,16 @@ def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Fo
         mine = owned(c, wanted.name, wanted.snapshot)
         seen = look(c, runtime.lake)
         versions = {SchemaKey(*p): v.version for p, v in deployments.schema_versions(c).items()}
+        staged = tuple(f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN)
     new = without_others(runtime, seen, wanted.snapshot, mine.others)
     old = with_existing(runtime, seen, as_found(seen, mine.snapshot), new)
     found = make_plan(old, new, select=select)
     rows = row_counts(runtime, seen, tables_read(found))
-    return Found(make_plan(old, found.new, rows=rows), seen, versions)
+    plan = make_plan(old, found.new, rows=rows)
+    moved = plan.keys(Action.SWAP, Action.DROP)
+    inside = {*old.objects, *new.objects}
+    readers = outside_readers(runtime, seen, plan.new, moved, inside, staged)
+    return Found(replace(plan, readers=readers), seen, versions)
 
 
 def what_if_now(runtime: Runtime, snapshot: Snapshot, names: Sequence[str]) -> Plan:

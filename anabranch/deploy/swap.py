@@ -12,6 +12,7 @@ from anabranch.catalog.definitions import Renaming
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.store import Connection
 from anabranch.deploy import clusters, indexes, refresh_groups
+from anabranch.deploy.along import Along, taken_out
 from anabranch.deploy.build import declaration
 from anabranch.deploy.conflicts import check_base, check_readers
 from anabranch.deploy.owners import check_owner
@@ -39,6 +40,7 @@ class Swap:
     seen: Look
     indexed: indexes.Indexes
     renaming: Renaming
+    along: Along
     reindexed: set[TableName] = field(default_factory=set)
     commented: dict[str, Mapping[str, str]] = field(default_factory=dict)  # as it was before
     catalog: str = ""
@@ -107,11 +109,11 @@ class Swap:
         """In the transaction of the publish: the last checks, and everything else that flips."""
         check_base(c, self.seen, self.deployment)
         check_owner(c, self.deployment.project, self._keys())
-        check_readers(c, self.deployment, [key.table for key in self.dropped])
+        check_readers(c, self.deployment, self._going(), self.along.suspended)
         changed = self.deployment.plan["clusters_changed"]
         undo = self._undo(c) | {
             "clusters": clusters.swap(c, changed, self.snapshot),
-            "groups": refresh_groups.leave(c, self._leaving()),
+            "groups": refresh_groups.leave(c, [*self._leaving(), *self.along.suspended]),
         }
         places = [SchemaKey(*parts) for parts in self.deployment.base["touched"]]
         shown = cut_id or cuts.current(c)  # options alone make no cut
@@ -122,15 +124,19 @@ class Swap:
         taken = definitions.take(c, self.staging.names)
         definitions.put(c, self.staging.names, {})
         refresh_groups.leave(c, self.staging.names)
-        definitions.put(c, self.replaced, self.renaming(taken))
+        definitions.put(c, self.replaced, self.renaming(taken), self.along.tokens)
         definitions.rename_history(c, self.staging.names)
         self._advance_epochs(c, undo["rows"]["streams"])
         for key in keys_of(self.deployment, Action.METADATA):
             if values := self._declared(key):
-                streams.change(c, key.table, **values)
+                token = self.along.tokens[str(key.table)]
+                streams.change(c, key.table, **values, definition=token)
         self._put_records(c)
         deployments.raise_versions(c, places, self.deployment.id, who())
         self._end_namespaces(c)
+
+    def _going(self) -> list[TableName]:
+        return [key.table for key in self.dropped]
 
     def _leaving(self) -> list[TableName]:
         """What is no stream table any more."""
@@ -163,6 +169,7 @@ class Swap:
             "rows": definitions.take(c, names),
             "metadata": self._before(c),
             "comments": self.commented,
+            "readers": taken_out(c, self.along.suspended),
             "keys": [list(key) for key in keys],
             "deployed": deployments.take_deployed(c, keys),
             "schemas": [

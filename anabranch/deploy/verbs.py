@@ -10,7 +10,9 @@ from anabranch.deploy import abort as aborting
 from anabranch.deploy import owners
 from anabranch.deploy import promote as promoting
 from anabranch.deploy import rollback as rolling_back
+from anabranch.deploy.along import look_after
 from anabranch.deploy.listing import summary
+from anabranch.deploy.outside import readers_after_rollback
 from anabranch.deploy.plan import Plan
 from anabranch.deploy.select import matches
 from anabranch.deploy.snapshot import ObjectKey
@@ -42,17 +44,33 @@ def plan(
 
 
 def stage_project(
-    runtime: Runtime, project: Project, *, select: Sequence[str] = (), drop_tables: bool = False
+    runtime: Runtime,
+    project: Project,
+    *,
+    select: Sequence[str] = (),
+    drop_tables: bool = False,
+    suspend_readers: bool = False,
 ) -> str | None:
-    return stage(runtime, wanted(project), select=select, drop_tables=drop_tables)
+    return stage(
+        runtime,
+        wanted(project),
+        select=select,
+        drop_tables=drop_tables,
+        suspend_readers=suspend_readers,
+    )
 
 
 def stage_dry(
-    runtime: Runtime, project: Project, *, select: Sequence[str] = (), drop_tables: bool = False
+    runtime: Runtime,
+    project: Project,
+    *,
+    select: Sequence[str] = (),
+    drop_tables: bool = False,
+    suspend_readers: bool = False,
 ) -> Plan:
     """The plan, after the checks that stage makes."""
     found = plan_now(runtime, wanted(project), select)
-    check(runtime, found, drop_tables)
+    check(runtime, found, drop_tables, suspend_readers)
     return found.plan
 
 
@@ -78,7 +96,7 @@ def promote_dry(runtime: Runtime, deployment_id: str) -> dict[str, Any]:
     promoting.check_now(runtime, deployment)
     staged = [action.value for action in STAGED]
     steps = [step for step in deployment.plan["steps"] if step["action"] not in staged]
-    return {**summary(deployment), "steps": steps}
+    return {**summary(deployment), "steps": steps, "readers": deployment.plan.get("readers", [])}
 
 
 def rollback_dry(runtime: Runtime, deployment_id: str | None) -> dict[str, Any]:
@@ -92,7 +110,10 @@ def rollback_dry(runtime: Runtime, deployment_id: str | None) -> dict[str, Any]:
     ]
     steps += [{"action": "restore", "object": row["name"]} for row in undo["rows"]["views"]]
     steps += [{"action": "metadata", "object": name} for name in sorted(undo["metadata"])]
-    return {**summary(deployment), "steps": steps}
+    with runtime.store.reading() as c:
+        after = look_after(c, runtime, deployment.project)
+    found = readers_after_rollback(runtime, after.seen, undo, after.own, after.staged)
+    return {**summary(deployment), "steps": steps, "readers": [each.as_dict() for each in found]}
 
 
 def abort_dry(runtime: Runtime, deployment_id: str) -> dict[str, Any]:

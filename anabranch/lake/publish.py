@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table.snapshots import MetadataLogEntry
@@ -32,6 +33,7 @@ PREVIOUS_METADATA = 100  # Iceberg's default length of the metadata log
 FIND_OUT_SECONDS = 60.0  # how long a catalog that was lost during a commit is waited for
 FIND_OUT_PAUSE = 0.5
 Rows = Callable[[Connection, int | None], None]
+T = TypeVar("T")
 
 
 def publish(stage: Stage, kind: str, rows: Rows | None = None) -> int | None:
@@ -60,9 +62,7 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None) -> int | None:
             committing = True
     except IntegrityError as error:  # somebody wrote the same row of ours first
         stage.abort()
-        raise PublishConflict(
-            "another process made the same thing at the same time", hint="run it again"
-        ) from error
+        raise _made_twice() from error
     except BaseException as error:
         if committing and isinstance(error, Exception):
             cut_id = _find_out(stage, bool(changes), error)
@@ -115,6 +115,30 @@ def _unknown(stage: Stage) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"the catalog was lost during a commit, and whether it took place is unknown: {tables}",
         hint="look at cuts() before you do it again; no file was removed",
+    )
+
+
+def rehearse(stage: Stage, kind: str, rows: Rows, look: Callable[[Connection], T]) -> T:
+    """What a look would show if the stage were published now; nothing is, and the stage stays open."""
+    found: list[T] = []
+    try:
+        with stage.lake.store.writing() as c:
+            rows(c, _in_transaction(c, stage, dict(stage.changes), kind))
+            found.append(look(c))
+            raise _Rehearsed
+    except _Rehearsed:
+        return found[0]
+    except IntegrityError as error:
+        raise _made_twice() from error
+
+
+class _Rehearsed(Exception):
+    """Ends the transaction of a rehearsal without a commit."""
+
+
+def _made_twice() -> PublishConflict:
+    return PublishConflict(
+        "another process made the same thing at the same time", hint="run it again"
     )
 
 

@@ -38,6 +38,7 @@ class Look:
     declared: Mapping[str, RefreshGroup] = field(default_factory=dict)
     cut_id: int = 0
     stored: Mapping[TableName, StreamTable | None] = field(default_factory=dict)  # see `declaring`
+    had_read: Mapping[TableName, Mapping[TableName, Input]] = field(default_factory=dict)
 
     def declaring(self, made: Mapping[TableName, StreamTable], reads: Reads) -> Look:
         """As it will be once the given tables are declared; `stored` is what the catalog has."""
@@ -47,6 +48,16 @@ class Look:
             streams={**self.streams, **made},
             reads={**self.reads, **reads},
             stored={**stored, **self.stored},
+        )
+
+    def upon(self, before: Look) -> Look:
+        """A look at what will be: a publish finds the catalog as it was before."""
+        changed = [n for n, each in self.streams.items() if each != before.streams.get(n)]
+        moved = [n for n, read in self.inputs.items() if read != before.inputs.get(n)]
+        return replace(
+            self,
+            stored={name: before.streams.get(name) for name in changed},
+            had_read={name: before.inputs.get(name, {}) for name in moved},
         )
 
     @property
@@ -82,7 +93,7 @@ class Look:
         involved = [*members, *(name for name in above if name in self.streams)]
         return ReadSet(
             definitions=tokens_of({**self.streams, **self.stored}, involved),
-            inputs={name: self.inputs.get(name, {}) for name in members},
+            inputs={name: {**self.inputs, **self.had_read}.get(name, {}) for name in members},
         )
 
     def stale(self, order: Iterable[TableName]) -> list[TableName]:

@@ -1,0 +1,400 @@
+"""What hangs on a swap is published with it: a cut is never torn, whoever publishes it.
+
+A promote or a roll-back moves some tables and keeps others.  Where a moved table is in a consistency
+group with one that stays, or is read by a stream table outside of the project, those are refreshed over
+the moved tables in the same transaction, as ALTER STREAM TABLE … AS does.  A group that moves
+as a whole and has no other readers needs no computing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.catalog import deployments, events, streams
+from anabranch.catalog.deployments import OPEN
+from anabranch.catalog.events import Event
+from anabranch.catalog.leases import Lease
+from anabranch.catalog.store import Connection
+from anabranch.deploy.refresh_groups import leave
+from anabranch.errors import (
+    AnabranchError,
+    NotIncremental,
+    PublishConflict,
+    Refused,
+    SchemaError,
+    UserError,
+)
+from anabranch.graph.components import Component
+from anabranch.graph.order import closure, dependants
+from anabranch.graph.policies import DiamondConsistency
+from anabranch.model import Status
+from anabranch.names import TableName
+from anabranch.refresh.definition import check_mode, understood
+from anabranch.refresh.fit import fit_columns, fit_readers
+from anabranch.refresh.lines import Occasion, write_lines
+from anabranch.refresh.look import Look, look
+from anabranch.refresh.members import Staging
+from anabranch.refresh.run import refuse_suspended
+from anabranch.refresh.unit import asked_for
+from anabranch.runtime import Runtime, Transaction
+
+ATTEMPTS = 20  # times a swap is tried when production moves meanwhile
+HELD_BACK = (Status.SUSPENDED, Status.ERROR)  # a refresh has to wait for somebody to act
+
+
+@dataclass(frozen=True)
+class After:
+    """The catalog as it will be, and whose objects are whose then."""
+
+    seen: Look
+    own: frozenset[TableName]  # of some project, or staged by one: not outside
+    staged: tuple[str, ...]  # endings of the staging schemas of open deployments
+
+    def outside(self, name: TableName) -> bool:
+        return name not in self.own and not self.is_staged(name)
+
+    def is_staged(self, name: TableName) -> bool:
+        return bool(name.namespace) and name.namespace[-1].endswith(self.staged)
+
+
+def look_after(c: Connection, runtime: Runtime, project: str) -> After:
+    keys = [key for key, owner in deployments.owners(c).items() if owner.project == project]
+    own = frozenset(TableName((key[0], key[1]), key[2]) for key in keys if key[0])
+    staged = tuple(f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN)
+    return After(look(c, runtime.lake), own, staged)
+
+
+@dataclass(frozen=True)
+class Consent:
+    """Which readers outside of the project may be suspended if they cannot follow."""
+
+    all: bool = False
+    names: Collection[TableName] = ()
+
+    def __contains__(self, name: TableName) -> bool:
+        return self.all or name in self.names
+
+
+class Unleased(PublishConflict):
+    """More tables have to move along than leases are held of."""
+
+
+@dataclass
+class Flip:
+    """A swap that is tried until nobody comes between; everything that it writes is leased."""
+
+    runtime: Runtime
+    names: Iterable[TableName]
+    consent: Consent = Consent()
+    prepare: Callable[[], None] = lambda: None
+    suspended: dict[TableName, str] = field(default_factory=dict)  # readers outside, and why
+
+    def run(self, act: Callable[[Lease], int | None]) -> int | None:
+        self.names = set(self.names)
+        for attempt in range(ATTEMPTS):
+            try:
+                self.prepare()
+                seconds = self.runtime.settings.lease_time
+                with self.runtime.leases.hold(sorted(self.names), seconds, wait=True) as lease:
+                    assert isinstance(lease, Lease)
+                    return act(lease)
+            except Broken as broken:
+                if broken.table not in self.consent:
+                    raise breaks({broken.table: broken.error.message}) from broken.error
+                self.suspended[broken.table] = broken.error.message
+            except PublishConflict:
+                if attempt == ATTEMPTS - 1:
+                    raise
+        raise PublishConflict("production moves all the time", hint="run it again")
+
+    def along(
+        self, tx: Transaction, kind: str, seen: Look, project: str, moved: Iterable[TableName]
+    ) -> Along:
+        self.suspended = dict(self.suspended)
+        return Along(
+            self.runtime, tx, kind, seen, project, frozenset(moved), self.consent, self.suspended
+        )
+
+    def check_leased(self, lease: Lease, written: Iterable[TableName]) -> None:
+        more = set(written) - set(lease.tables)
+        if more:
+            self.names = {*self.names, *more}
+            raise Unleased(f"{sorted(more)[0]} moves along", hint="run it again")
+
+
+@dataclass
+class Along:
+    """One attempt: `moved` are the tables and views of the swap; `suspended` the readers outside of the
+    project that cannot follow, and why."""
+
+    runtime: Runtime
+    tx: Transaction
+    kind: str
+    before: Look
+    project: str
+    moved: frozenset[TableName]
+    consent: Consent
+    suspended: dict[TableName, str]
+    tokens: dict[str, str] = field(default_factory=lambda: defaultdict(streams.new_token))
+    written: tuple[TableName, ...] = ()
+
+    def stage(self) -> None:
+        """Refresh what must move along; the rows of the swap are in the transaction already."""
+        self.tx.later(self._suspend)
+        while True:
+            after = self.tx.rehearse(self.kind, lambda c: look_after(c, self.runtime, self.project))
+            self._check_world(after.seen)
+            needed = needing(after, self.moved)
+            broken = self._fit(after, needed | unfilled(after, self.moved))
+            if not broken:
+                break
+            self._take_out(broken)
+        if needed:
+            self._refresh(after, needed)
+        self.tx.later(self._check_whole)
+
+    def _check_whole(self, c: Connection, cut_id: int | None) -> None:
+        """In the publish, after everything: nobody may have made a reader meanwhile."""
+        left = needing(look_after(c, self.runtime, self.project), self.moved, settled=True)
+        if left:
+            raise PublishConflict(f"{sorted(left)[0]} would not fit", hint="run it again")
+
+    def _check_world(self, after: Look) -> None:
+        """What is read must be what the rehearsal has seen: nobody may have come between."""
+        changed, known = self.tx.stage.changes, self.tx.world.pointers
+        for name in {*known, *after.pointers} - changed.keys():
+            if known.get(name) != after.pointers.get(name):
+                raise PublishConflict(f"{name} moved meanwhile", hint="run it again")
+        self.tx.world.views = after.views
+
+    def _take_out(self, broken: Mapping[TableName, str]) -> None:
+        """Readers that cannot follow are suspended, if somebody agreed to it."""
+        refused = {name: why for name, why in broken.items() if name not in self.consent}
+        if refused:
+            raise breaks(refused)
+        self.suspended |= broken
+
+    def _fit(self, after: After, needed: Collection[TableName]) -> dict[TableName, str]:
+        """Give readers the columns of their queries; those that have none any more, and why."""
+        broken: dict[TableName, str] = {}
+        seen = after.seen
+        for part in seen.components(needed):
+            outside = [
+                name
+                for name in part.members
+                if name in needed and after.outside(name) and name not in self.moved
+            ]
+            if not outside:
+                continue
+            try:
+                self._fit_part(seen, part)
+            except (UserError, SchemaError, NotIncremental) as error:
+                broken |= dict.fromkeys(outside, error.message)
+        held = [
+            name
+            for name in sorted(needed)
+            if after.outside(name) and name not in self.moved and held_back(seen, name)
+        ]
+        return {**{name: f"it is {_status(seen, name)}" for name in held}, **broken}
+
+    def _fit_part(self, seen: Look, part: Component[TableName]) -> None:
+        world = self.tx.world
+        for name in part.members:
+            stream = seen.streams[name]
+            check_mode(name, stream.refresh_mode, understood(world, name, stream.query))
+        if part.cyclic:
+            queries = {name: seen.streams[name].query for name in part.members}
+            fit_readers(self.tx, queries, frozenset(part.members))
+        else:
+            (name,) = part.members
+            fit_columns(self.tx, name, understood(world, name, seen.streams[name].query))
+
+    def _refresh(self, after: After, needed: Collection[TableName]) -> None:
+        seen = after.seen.upon(self.before)
+        order = asked_for(seen, needed).members
+        stale = [name for name in seen.stale(order) if seen.streams[name].populated]
+        refuse_suspended(seen, stale)
+        staging = Staging(self.runtime, self.tx, seen)
+        staging.run(stale)
+        if staging.failure is not None:
+            self._give_up(after, staging.failure.table, staging.failure.error)
+        used = self.tx.used
+        used.views |= {name: self.before.views.get(name) for name in self.moved & used.views.keys()}
+        for name in self.tx.stage.changes:  # moved here: the publish compares its pointer anyway
+            self.tx.stage.expected.pop(name, None)
+        done = list(staging.done.values())
+        self.written = tuple(stale)
+
+        def rows(c: Connection, cut_id: int | None) -> None:
+            write_lines(c, cut_id, done, Occasion(self.kind), seen.groups)
+
+        self.tx.later(rows)
+
+    def _give_up(self, after: After, name: TableName, error: AnabranchError) -> None:
+        if after.outside(name) and name not in self.moved:
+            raise Broken(name, error) from error
+        raise error
+
+    def _suspend(self, c: Connection, cut_id: int | None) -> None:
+        suspend(c, self.suspended)
+
+
+class Broken(Exception):
+    """A reader outside the project failed while it was refreshed over what moved."""
+
+    def __init__(self, table: TableName, error: AnabranchError) -> None:
+        super().__init__(str(error))
+        self.table, self.error = table, error
+
+
+def needing(after: After, moved: frozenset[TableName], *, settled: bool = False) -> set[TableName]:
+    """Stream tables that must be refreshed with a swap, group by group, upstreams first.
+
+    `settled`: after that refresh, when members that had nothing to do stand where they stood.
+    """
+    seen = after.seen
+    found: set[TableName] = set()
+    for group in seen.groups:
+        members = [name for name in group.members if _counts(after, name)]
+        alone = len(group.members) == 1
+        if alone and members and held_back(seen, members[0]) and members[0] not in moved:
+            continue  # it moves nobody and nobody waits for it
+        if any(_has_not_seen(seen, name, moved, found) for name in members) or (
+            not moved.isdisjoint(members) and torn(seen, members, settled=settled)
+        ):
+            found |= set(members)
+    return found
+
+
+def unfilled(after: After, moved: Collection[TableName]) -> set[TableName]:
+    """Readers outside that wait for their first refresh: their queries must still work."""
+    return {
+        name
+        for name in downstream(after.seen, moved)
+        if after.outside(name) and not after.seen.streams[name].populated
+    }
+
+
+def _counts(after: After, name: TableName) -> bool:
+    stream = after.seen.streams.get(name)
+    return stream is not None and stream.populated and not after.is_staged(name)
+
+
+def _has_not_seen(
+    seen: Look, name: TableName, moved: Collection[TableName], found: Collection[TableName]
+) -> bool:
+    """Does it read something else than it has read, because of the swap?"""
+    known = seen.inputs.get(name, {})
+    for source in seen.reads.get(name, ()):
+        if source == name:
+            continue
+        if source in found:
+            return True
+        plain = source not in seen.streams and source not in seen.views
+        if source in moved and not (
+            plain and name in moved
+        ):  # a source may be ahead of its readers
+            read = known.get(source)
+            if read is None or read.metadata_location != seen.mark(source):
+                return True
+    return False
+
+
+def torn(seen: Look, members: Iterable[TableName], *, settled: bool = False) -> bool:
+    """Do members of a group stand on different versions of a source, or of each other?"""
+    names = list(members)
+    versions: dict[TableName, int | None] = {}
+    for name in names:
+        for source, snapshot in seen.frontiers.get(name, {}).items():
+            if not settled and versions.setdefault(source, snapshot) != snapshot:
+                return True
+        for source, read in seen.inputs.get(name, {}).items():
+            if source in names and source != name and read.metadata_location != seen.mark(source):
+                return True
+    return False
+
+
+def held_back(seen: Look, name: TableName) -> bool:
+    return seen.streams[name].status in HELD_BACK
+
+
+def _status(seen: Look, name: TableName) -> str:
+    stream = seen.streams[name]
+    if stream.status is Status.SUSPENDED:
+        return "suspended"
+    return f"in error: {stream.last_error}"
+
+
+def breaks(broken: Mapping[TableName, str]) -> Refused:
+    first, why = next(iter(sorted(broken.items())))
+    others = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+    return Refused(
+        f"{first} is outside of the project and cannot follow: {why}{others}",
+        hint="change or drop it first, or let it be suspended with --suspend-readers",
+    )
+
+
+def suspend(c: Connection, readers: Mapping[TableName, str]) -> None:
+    """Readers stop, visibly; they leave their groups, so as not to hold back what moved on."""
+    for name, why in sorted(readers.items()):
+        streams.change(
+            c,
+            name,
+            status=Status.SUSPENDED,
+            last_error=why,
+            diamond_consistency=DiamondConsistency.NONE.value,
+        )
+    leave(c, list(readers))
+    events.add(
+        c,
+        [
+            Event(
+                name,
+                events.SUSPENDED,
+                f"suspended by a deployment that it cannot follow: {why}; it has left its "
+                f"consistency group. ALTER STREAM TABLE {name} AS … gives it another query",
+            )
+            for name, why in sorted(readers.items())
+        ],
+    )
+
+
+def taken_out(c: Connection, names: Iterable[TableName]) -> list[dict[str, Any]]:
+    """What a roll-back needs to take suspended readers in again; their groups are noted apart."""
+    known = [(name, streams.get(c, name)) for name in sorted(names)]
+    return [
+        {
+            "name": str(name),
+            "status": stream.status.value,
+            "last_error": stream.last_error,
+            "diamond_consistency": stream.diamond_consistency,
+        }
+        for name, stream in known
+        if stream is not None
+    ]
+
+
+def take_in(c: Connection, readers: Iterable[Mapping[str, Any]], along: Along) -> None:
+    """Readers that a deployment suspended go on, unless somebody has seen to them since."""
+    for row in readers:
+        name = TableName.parse(row["name"])
+        stream = streams.get(c, name)
+        if name in along.suspended or stream is None:
+            continue
+        if stream.status is Status.SUSPENDED:
+            streams.change(
+                c,
+                name,
+                status=Status(row["status"]),
+                last_error=row["last_error"],
+                diamond_consistency=row["diamond_consistency"],
+                definition=along.tokens[str(name)],
+            )
+
+
+def downstream(seen: Look, moved: Collection[TableName]) -> set[TableName]:
+    """Stream tables that read what moves, directly or not."""
+    return {name for name in closure(moved, dependants(seen.reads)) if name in seen.streams}

@@ -1,0 +1,43 @@
+"""What becomes of a stream table outside of a project that reads what a deployment moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.names import TableName
+
+REBUILT = "rebuilt"  # it reads what is built: all its rows are computed again
+REFRESHED = "refreshed"  # it reads what is rebuilt or refreshed outside
+FAILS = "fails"  # its query does not fit any more
+WAITS = "waits"  # it reads one that fails
+STOPPED = "suspended"  # it was so before, or in error: it stays as it is
+WORDS = {
+    REBUILT: "rebuilt along",
+    REFRESHED: "refreshed along",
+    FAILS: "would fail",
+    WAITS: "would wait",
+    STOPPED: "stays suspended or in error",
+}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """`reads` is what it reads that moves, or that moves along."""
+
+    name: TableName
+    reads: tuple[TableName, ...]
+    outcome: str
+    error: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "reader": str(self.name),
+            "reads": [str(each) for each in self.reads],
+            "outcome": self.outcome,
+            "error": self.error,
+        }
+
+    def __str__(self) -> str:
+        why = f": {self.error}" if self.error else f", reads {', '.join(map(str, self.reads))}"
+        return f"{WORDS[self.outcome]}{why}"

@@ -1,0 +1,270 @@
+"""Promote and roll-back publish whole groups: no cut is torn, inside or outside of the project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch import Anabranch
+from anabranch.deploy.verbs import rollback_dry
+from anabranch.errors import Refused
+from anabranch.refresh import jobs
+from tests.standin.engine import connect, installed
+
+FILES = {
+    "anabranch.toml": 'name = "shop"',
+    "models/db/raw/s.sql": "CREATE TABLE s (k BIGINT, v BIGINT)",
+    "models/db/b/b.sql": "CREATE STREAM TABLE b AS SELECT k, SUM(v) AS v FROM raw.s GROUP BY k",
+    "models/db/c/c.sql": "CREATE STREAM TABLE c AS SELECT k, SUM(v) AS v FROM raw.s GROUP BY k",
+    "models/db/d/d.sql": (
+        "CREATE STREAM TABLE d AS SELECT b.k, b.v AS bv, c.v AS cv"
+        " FROM b.b AS b JOIN c.c AS c ON b.k = c.k"
+    ),
+}
+TWICE = "CREATE STREAM TABLE b AS SELECT k, 2 * SUM(v) AS v FROM raw.s GROUP BY k"
+RENAMED = "CREATE STREAM TABLE b AS SELECT k, SUM(v) AS w FROM raw.s GROUP BY k"
+
+
+class Shop:
+    def __init__(self, folder: Path, ab: Anabranch) -> None:
+        self.folder, self.ab = folder, ab
+        for name, text in FILES.items():
+            self.write(name, text)
+        self.deploy()
+        ab.sql("INSERT INTO db.raw.s VALUES (1, 5)")
+        ab.refresh()
+
+    def write(self, name: str, text: str) -> None:
+        place = self.folder / "shop" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+    def edit(self, query: str) -> None:
+        self.write("models/db/b/b.sql", query)
+        if query == RENAMED:
+            text = FILES["models/db/d/d.sql"].replace("b.v", "b.w")
+            self.write("models/db/d/d.sql", text)
+
+    def plan(self) -> Any:
+        return self.ab.plan(str(self.folder / "shop"))
+
+    def stage(self, **options: Any) -> str:
+        made = self.ab.stage(str(self.folder / "shop"), **options)
+        assert made is not None
+        return made
+
+    def deploy(self, **options: Any) -> dict[str, Any]:
+        return self.ab.promote(self.stage(), **options)
+
+    def rows(self, name: str, cut: int | None = None) -> list[Any]:
+        with self.ab.at(cut) as world:
+            return sorted(world.table(name).collect())
+
+    def check(self, factor: int, *others: str) -> None:
+        """In the newest cut all tables tell of the same rows, and each equals its query."""
+        with self.ab.at() as world:
+            tables = {name: world.table(f"db.{name}.{name}").collect() for name in "bcd"}
+        (b,), (c,), (d,) = tables["b"], tables["c"], tables["d"]
+        assert b[1] == factor * c[1], "b and c stand on different rows"
+        assert d == (b[0], b[1], c[1]), "d joins something else than b and c"
+        for name in ("db.b.b", "db.c.c", "db.d.d", *others):
+            assert self.ab.verify(name)["equal"], name
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    with installed(), connect(tmp_path / "home") as ab:
+        yield Shop(tmp_path, ab)
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch, shop: Shop) -> list[str]:
+    """The tables whose rows are computed from here on."""
+    from anabranch.refresh import apply
+
+    found: list[str] = []
+    for job in ("full_job", "incremental_job"):
+        real = getattr(apply, job)
+
+        def noted(runtime: Any, tx: Any, stream: Any, *rest: Any, _real: Any = real) -> Any:
+            found.append(str(stream.name))
+            return _real(runtime, tx, stream, *rest)
+
+        monkeypatch.setattr(apply, job, noted)
+    assert jobs is not None
+    return found
+
+
+def states(ab: Anabranch) -> dict[str, str]:
+    return {row["name"]: row["status"] for row in ab.status()}
+
+
+def test_a_roll_back_does_not_tear_a_diamond(shop: Shop) -> None:
+    shop.edit(TWICE)
+    shop.deploy()
+    shop.check(2)
+    shop.ab.sql("UPDATE db.raw.s SET v = 101")
+    shop.ab.refresh()
+    shop.ab.rollback()
+    shop.check(1)
+    assert shop.rows("db.d.d") == [(1, 101, 101)]
+    assert {row["action"] for row in shop.ab.refresh()} == {"NO_DATA"}
+
+
+def test_a_roll_back_computes_nothing_where_nothing_has_to_be(
+    shop: Shop, computed: list[str]
+) -> None:
+    shop.edit(TWICE)
+    shop.deploy()
+    computed.clear()
+    shop.ab.rollback()
+    assert computed == []
+    shop.check(1)
+
+
+def test_a_group_that_returns_as_a_whole_is_not_computed(shop: Shop, computed: list[str]) -> None:
+    shop.edit(TWICE)
+    shop.write("models/db/c/c.sql", FILES["models/db/c/c.sql"].replace("SUM(v)", "3 * SUM(v)"))
+    shop.deploy()
+    shop.ab.sql("UPDATE db.raw.s SET v = 101")
+    shop.ab.refresh()
+    assert shop.rows("db.d.d") == [(1, 202, 303)]
+    computed.clear()
+    shop.ab.rollback()
+    assert computed == []
+    assert shop.rows("db.d.d") == [(1, 5, 5)]
+    shop.ab.refresh()
+    shop.check(1)
+
+
+def test_a_promote_computes_nothing_when_all_is_up_to_date(shop: Shop, computed: list[str]) -> None:
+    shop.edit(TWICE)
+    made = shop.stage()
+    computed.clear()
+    shop.ab.promote(made)
+    assert computed == []
+    shop.check(2)
+
+
+OUTSIDE = "SELECT b.k, b.v AS bv, c.v AS cv FROM db.b.b AS b JOIN db.c.c AS c ON b.k = c.k"
+
+
+def test_a_promote_brings_readers_outside_of_the_project_along(shop: Shop) -> None:
+    ab = shop.ab
+    ab.create_stream_table("mine.own", OUTSIDE)
+    ab.create_stream_table("mine.top", "SELECT SUM(bv) AS total FROM mine.own")
+    shop.edit(TWICE)
+    readers = {row["reader"]: row["outcome"] for row in shop.plan().as_dict()["readers"]}
+    assert readers == {"mine.own": "rebuilt", "mine.top": "refreshed"}
+    cut = shop.deploy()["cut_id"]
+    assert shop.rows("mine.own", cut) == [(1, 10, 5)]
+    assert shop.rows("mine.top", cut) == [(10,)]
+    shop.check(2, "mine.own", "mine.top")
+    assert {row["action"] for row in ab.refresh()} == {"NO_DATA"}
+    ab.sql("UPDATE db.raw.s SET v = 7")
+    ab.refresh()
+    cut = ab.rollback()["cut_id"]
+    assert shop.rows("mine.own", cut) == [(1, 7, 7)]
+    assert shop.rows("mine.top", cut) == [(7,)]
+    shop.check(1, "mine.own", "mine.top")
+
+
+def test_a_deployment_that_breaks_a_reader_is_refused(shop: Shop) -> None:
+    ab = shop.ab
+    ab.create_stream_table("mine.own", OUTSIDE)
+    ab.create_stream_table("mine.top", "SELECT SUM(bv) AS total FROM mine.own")
+    shop.edit(RENAMED)
+    plan = shop.plan()
+    (own, top) = plan.as_dict()["readers"]
+    assert own["outcome"] == "fails" and "v" in own["error"]
+    assert top["outcome"] == "waits"
+    assert "mine.own" in str(plan) and "would fail" in str(plan)
+    with pytest.raises(Refused, match=r"mine\.own is outside of the project and cannot follow"):
+        shop.stage()
+    assert ab.deployments()[0]["status"] == "PROMOTED", "nothing was begun"
+    made = shop.stage(suspend_readers=True)
+    assert states(ab)["mine.own"] == "ACTIVE", "staging changes nothing"
+    assert ab.promote(made)["suspended"] == ["mine.own"]
+    assert states(ab)["mine.own"] == "SUSPENDED"
+    assert [row["table"] for row in ab.events() if row["kind"] == "SUSPENDED"] == ["mine.own"]
+    ab.sql("UPDATE db.raw.s SET v = 7")
+    ab.refresh()  # the suspended reader holds nobody back
+    assert shop.rows("db.b.b") == [(1, 7)]
+    assert shop.rows("mine.own") == [(1, 5, 5)]
+    ab.rollback()
+    assert states(ab)["mine.own"] == "ACTIVE"
+    shop.check(1, "mine.own", "mine.top")
+    assert shop.rows("mine.top") == [(7,)]
+
+
+def test_a_reader_that_came_after_staging_is_seen_by_promote(shop: Shop) -> None:
+    ab = shop.ab
+    shop.edit(RENAMED)
+    made = shop.stage()
+    ab.create_stream_table("mine.own", OUTSIDE)
+    before = shop.rows("db.b.b")
+    with pytest.raises(Refused, match=r"mine\.own is outside of the project"):
+        ab.promote(made)
+    assert shop.rows("db.b.b") == before and states(ab)["mine.own"] == "ACTIVE"
+    assert ab.promote(made, suspend_readers=True)["suspended"] == ["mine.own"]
+    shop_states = states(ab)
+    assert shop_states["mine.own"] == "SUSPENDED" and "ERROR" not in shop_states.values()
+
+
+def test_a_roll_back_that_breaks_a_reader_is_refused(shop: Shop) -> None:
+    ab = shop.ab
+    shop.edit(RENAMED)
+    shop.deploy()
+    ab.create_stream_table("mine.own", OUTSIDE.replace("b.v", "b.w"))
+    (found,) = rollback_dry(ab._runtime, None)["readers"]
+    assert found["reader"] == "mine.own" and found["outcome"] == "fails"
+    with pytest.raises(Refused, match=r"mine\.own is outside of the project"):
+        ab.rollback()
+    assert ab.deployments()[0]["status"] == "PROMOTED"
+    assert ab.rollback(suspend_readers=True)["suspended"] == ["mine.own"]
+    shop.check(1)
+
+
+def test_a_reader_whose_rows_break_is_refused_or_suspended(shop: Shop) -> None:
+    """Its query fits the new columns, but not the new rows."""
+    ab = shop.ab
+    shop.write("models/db/x/x.sql", "CREATE STREAM TABLE x AS SELECT '1' AS t FROM raw.s")
+    shop.deploy()
+    ab.create_stream_table("mine.own", "SELECT CAST(t AS INT) AS n FROM db.x.x")
+    shop.write("models/db/x/x.sql", "CREATE STREAM TABLE x AS SELECT 'one' AS t FROM raw.s")
+    made = shop.stage()
+    with pytest.raises(Refused, match=r"mine\.own is outside of the project"):
+        ab.promote(made)
+    assert states(ab)["mine.own"] == "ACTIVE"
+    assert ab.promote(made, suspend_readers=True)["suspended"] == ["mine.own"]
+    assert shop.rows("db.x.x") == [("one",)]
+
+
+def test_a_reader_of_everything_gets_the_new_columns(shop: Shop) -> None:
+    ab = shop.ab
+    ab.create_stream_table("mine.all", "SELECT * FROM db.b.b")
+    shop.edit(RENAMED)
+    shop.deploy()
+    assert [each.name for each in ab.table("mine.all").schema] == ["k", "w"]
+    assert ab.verify("mine.all")["equal"]
+    shop.ab.rollback()
+    assert [each.name for each in ab.table("mine.all").schema] == ["k", "v"]
+    assert ab.verify("mine.all")["equal"]
+
+
+def test_a_declared_group_moves_as_one(shop: Shop) -> None:
+    """A kept table that only a declared group ties to the one that moves."""
+    ab = shop.ab
+    shop.write("models/db/e/e.sql", "CREATE STREAM TABLE e AS SELECT COUNT(*) AS n FROM raw.s")
+    shop.deploy()
+    ab.create_refresh_group("pair", ["db.e.e", "db.b.b"])
+    shop.edit(TWICE)
+    shop.deploy()
+    ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
+    ab.refresh()
+    ab.rollback()
+    assert shop.rows("db.e.e") == [(2,)] and shop.rows("db.b.b") == [(1, 6)]
+    shop.check(1, "db.e.e")
