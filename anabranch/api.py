@@ -364,9 +364,13 @@ class Anabranch:
     def refresh_groups(self) -> list[dict[str, Any]]:
         return listing.refresh_groups(self._store)
 
+    def groups(self) -> list[dict[str, Any]]:
+        """Every consistency group: why it is one, when it is due, and what holds it up."""
+        return listing.groups(self._store, self._settings)
+
     def diamond_groups(self) -> list[dict[str, Any]]:
         """The members of every consistency group of more than one table."""
-        return listing.diamond_groups(self._store)
+        return listing.diamond_groups(self._store, self._settings)
 
     def scc_status(self) -> list[dict[str, Any]]:
         """Circles of stream tables, and how they last reached their fixed point."""
@@ -458,7 +462,7 @@ class Anabranch:
     # -- looking -------------------------------------------------------------------------------
 
     def status(self) -> list[dict[str, Any]]:
-        return listing.status(self._store)
+        return listing.status(self._store, self._settings)
 
     def history(self, name: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
         """Refreshes, newest first; a dropped table keeps its history."""

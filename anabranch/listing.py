@@ -20,14 +20,19 @@ from anabranch.catalog.streams import StreamTable
 from anabranch.errors import UnknownName
 from anabranch.graph.components import Component
 from anabranch.graph.picture import Facts, Picture, picture
-from anabranch.graph.policies import SchedulePolicy, group_policy
+from anabranch.graph.policies import DEFAULT, SchedulePolicy, group_policy, said_policy
 from anabranch.names import TableName
+from anabranch.settings import Settings
 
 Rows = list[dict[str, Any]]
 
 
-def status(store: Store) -> Rows:
-    """Every stream table and where it stands."""
+def status(store: Store, settings: Settings | None = None) -> Rows:
+    """Every stream table, where it stands, and what holds it up."""
+    from anabranch.scheduler.listing import overview  # only who asks pays for loading the rules
+
+    given = settings or Settings()
+    held = overview(store, given)
     now = datetime.now(timezone.utc)
     with store.reading() as c:
         frontiers = streams.frontiers(c)
@@ -41,6 +46,9 @@ def status(store: Store) -> Rows:
     for row, name in zip(rows, found, strict=True):
         last = rounds.get(name) if row["scc_id"] is not None else None
         row["last_fixpoint_iterations"] = last["fixpoint_iterations"] if last else None
+        if row["diamond_schedule_policy"] == DEFAULT:
+            row["diamond_schedule_policy"] = given.diamond_schedule_policy
+        row |= held.table(name) if name in held.seen.streams else {}
     return rows
 
 
@@ -67,6 +75,8 @@ def _status(
         "diamond_consistency": stream.diamond_consistency,
         "diamond_schedule_policy": stream.diamond_schedule_policy,
         "query": stream.query,
+        "cut_id": stream.cut_id,
+        "mixed_cuts": list(stream.options.get(streams.MIXED_CUTS, ())),
     }
 
 
@@ -104,8 +114,16 @@ def _ended(line: Mapping[str, Any]) -> datetime:
     return ended
 
 
-def diamond_groups(store: Store) -> Rows:
+def groups(store: Store, settings: Settings | None = None) -> Rows:
+    """Every consistency group: why it is one, when it is due, and what holds it up."""
+    from anabranch.scheduler.listing import groups as found
+
+    return found(store, settings or Settings())
+
+
+def diamond_groups(store: Store, settings: Settings | None = None) -> Rows:
     """The members of every consistency group of more than one table, upstreams first."""
+    default = SchedulePolicy((settings or Settings()).diamond_schedule_policy)
     with store.reading() as c:
         found = streams.all_streams(c)
         groups = all_groups(c, found)
@@ -115,7 +133,7 @@ def diamond_groups(store: Store) -> Rows:
             "member": str(name),
             "is_convergence": name in group.convergence_points,
             "epoch": group.epoch,
-            "schedule_policy": _policy(group, found).value,
+            "schedule_policy": _policy(group, found, default).value,
         }
         for group in groups
         if not group.is_singleton
@@ -123,12 +141,11 @@ def diamond_groups(store: Store) -> Rows:
     ]
 
 
-def _policy(group: Group, found: Mapping[TableName, StreamTable]) -> SchedulePolicy:
-    said = {
-        name: SchedulePolicy(found[name].diamond_schedule_policy)
-        for name in group.convergence_points
-    }
-    return group_policy(group, said)
+def _policy(
+    group: Group, found: Mapping[TableName, StreamTable], default: SchedulePolicy
+) -> SchedulePolicy:
+    said = {name: said_policy(found[name].diamond_schedule_policy) for name in group.members}
+    return group_policy(group, said, default)
 
 
 def refresh_groups(store: Store) -> Rows:
@@ -287,17 +304,18 @@ def _facts(stream: StreamTable, now: datetime) -> Facts:
     )
 
 
-SYSTEM_VIEWS: dict[str, Callable[[Store], Rows]] = {
+SYSTEM_VIEWS: dict[str, Callable[[Store, Settings], Rows]] = {
     "stream_tables": status,
-    "refresh_history": lambda store: history(store, None),
-    "dependencies": dependencies,
+    "refresh_history": lambda store, _: history(store, None),
+    "dependencies": lambda store, _: dependencies(store),
+    "groups": groups,
     "diamond_groups": diamond_groups,
-    "scc_status": scc_status,
-    "refresh_groups": refresh_groups,
-    "cuts": cuts,
-    "events": events,
-    "clusters": clusters,
-    "indexes": indexes,
+    "scc_status": lambda store, _: scc_status(store),
+    "refresh_groups": lambda store, _: refresh_groups(store),
+    "cuts": lambda store, _: cuts(store),
+    "events": lambda store, _: events(store),
+    "clusters": lambda store, _: clusters(store),
+    "indexes": lambda store, _: indexes(store),
 }
 
 _TIME, _INT, _TEXT, _TEXTS = "timestamp", "bigint", "string", "array<string>"
@@ -336,6 +354,13 @@ COLUMNS: dict[str, dict[str, str]] = {
         "diamond_consistency": _TEXT,
         "diamond_schedule_policy": _TEXT,
         "query": _TEXT,
+        "cut_id": _INT,
+        "mixed_cuts": "array<bigint>",
+        "boundary": "boolean",
+        "boundaries": _TEXTS,
+        "blocked_by": _TEXT,
+        "blocked_reason": _TEXT,
+        "blocked_since": _TIME,
     },
     "refresh_history": {
         "refresh_id": _INT,
@@ -359,8 +384,25 @@ COLUMNS: dict[str, dict[str, str]] = {
         "predicted_ms": _INT,
         "alternative_ms": _INT,
         "rounds": _TEXT,
+        "stands_at": _INT,
     },
     "dependencies": {"table": _TEXT, "upstream": _TEXT},
+    "groups": {
+        "group_id": _TEXT,
+        "kind": _TEXT,
+        "why": _TEXT,
+        "members": _TEXTS,
+        "policy": _TEXT,
+        "isolation": _TEXT,
+        "next_due": _TIME,
+        "epoch": _INT,
+        "last_cut": _INT,
+        "cut_id": _INT,
+        "blocked_by": _TEXT,
+        "blocked_reason": _TEXT,
+        "blocked_since": _TIME,
+        "lag_seconds": "double",
+    },
     "diamond_groups": {
         "group_id": _TEXT,
         "member": _TEXT,

@@ -36,7 +36,9 @@ def open_runtime(
         if view not in columns:
             raise UnknownName(f"there is no view system.{name}", name=name, known=columns)
         made = listing.SYSTEM_VIEWS.get(view)
-        rows: Sequence[Mapping[str, Any]] = made(store) if made else runtime.settings.rows()
+        rows: Sequence[Mapping[str, Any]] = (
+            made(store, runtime.settings) if made else runtime.settings.rows()
+        )
         return rows_frame(spark.session, rows, columns[view])
 
     runtime.system = system

@@ -66,10 +66,11 @@ class Transaction:
             del self._rows[count:]
             raise
 
-    def reading(self, pointers: Mapping[TableName, str]) -> Transaction:
-        """The same work, with the tables it does not change read as given."""
+    def reading(self, pointers: Mapping[TableName, str], cut_id: int) -> Transaction:
+        """The same work, with the tables it does not change read as a newer cut shows them."""
         other = copy(self)
-        other.world = replace(self.world, pointers={**self.world.pointers, **pointers})
+        shown = {**self.world.pointers, **pointers}
+        other.world = replace(self.world, pointers=shown, cut_id=cut_id)
         return other
 
     def on(self, spark: Spark) -> Transaction:

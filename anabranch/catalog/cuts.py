@@ -147,12 +147,51 @@ def pointers_at(c: Connection, cut_id: int) -> dict[TableName, str]:
             raise InvalidValue(f"cut {cut_id} has expired", hint="see cuts() for those kept")
         raise UnknownName(f"there is no cut {cut_id}; the newest is {newest}")
     table = tables.versions
-    statement = select(table.c.namespace, table.c.name, table.c.metadata_location).where(
+    columns = (table.c.namespace, table.c.name, table.c.metadata_location)
+    statement = select(*columns).where(*_shown_at(cut_id))
+    return _named(c.execute(statement))
+
+
+def versions_at(c: Connection, cut_id: int) -> dict[TableName, Version]:
+    """The versions that a recorded cut shows."""
+    table = tables.versions
+    columns = (table.c.namespace, table.c.name, table.c.metadata_location, table.c.snapshot_id)
+    found = {}
+    for space, name, location, snapshot in c.execute(select(*columns).where(*_shown_at(cut_id))):
+        if named := table_name(space, name):
+            found[named] = Version(named, location, snapshot)
+    return found
+
+
+def commit_times(c: Connection, cut_id: int | None = None) -> dict[TableName, datetime]:
+    """When each table was last committed to, as of a cut or now; if that cut is still recorded."""
+    table, made = tables.versions, tables.cuts
+    shown = (table.c.until_cut.is_(None),) if cut_id is None else _shown_at(cut_id)
+    statement = (
+        select(table.c.namespace, table.c.name, made.c.published_at)
+        .select_from(table.join(made, made.c.cut_id == table.c.cut_id))
+        .where(*shown)
+    )
+    found = {table_name(space, name): at for space, name, at in c.execute(statement)}
+    return {name: at for name, at in found.items() if name is not None}
+
+
+def last_changes(c: Connection) -> dict[TableName, int]:
+    """The newest cut that changed each table."""
+    table = tables.versions
+    statement = select(table.c.namespace, table.c.name, table.c.cut_id)
+    rows = c.execute(statement.where(table.c.until_cut.is_(None)))
+    found = {table_name(space, name): cut_id for space, name, cut_id in rows}
+    return {name: cut_id for name, cut_id in found.items() if name is not None}
+
+
+def _shown_at(cut_id: int) -> tuple[ColumnElement[bool], ...]:
+    table = tables.versions
+    return (
         table.c.metadata_location.is_not(None),
         table.c.cut_id <= cut_id,
         or_(table.c.until_cut.is_(None), table.c.until_cut > cut_id),
     )
-    return _named(c.execute(statement))
 
 
 def listing(c: Connection, limit: int | None = None) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ DIAMOND = "DIAMOND"  # a table that closes one
 LEFT_OUT = "LEFT_OUT"  # a table that joins members of a refresh group without being in it
 GROUP_ENDED = "GROUP_ENDED"
 FOREIGN_WRITE = "FOREIGN_WRITE"  # another program wrote to a stream table
+WAITING = "WAITING"  # a table that cannot be refreshed because one that it reads cannot be
 UNBOUNDED = "UNBOUNDED"  # a circle in which counts may grow for ever
 LOUD = {
     SUSPENDED,
@@ -31,6 +32,7 @@ LOUD = {
     LEFT_OUT,
     GROUP_ENDED,
     FOREIGN_WRITE,
+    WAITING,
     UNBOUNDED,
 }  # shown unasked
 

@@ -39,6 +39,7 @@ class Refresh:
     scanned_rows: int | None = None  # rows that were read besides the delta
     predicted_ms: int | None = None
     alternative_ms: int | None = None  # of the way not taken, where there was a choice
+    stands_at: int | None = None  # the cut whose sources the table equals its query over
     rounds: str | None = None  # of a fixed point, as JSON: rows that each took away and added
 
 
@@ -101,6 +102,28 @@ def last_fixed_points(c: Connection) -> dict[TableName, dict[str, Any]]:
     last = last.group_by(tables.history.c.table_name)
     rows = c.execute(select(tables.history).where(tables.history.c.refresh_id.in_(last)))
     return {TableName.parse(row["table_name"]): _shown(dict(row)) for row in rows.mappings()}
+
+
+def stuck_since(c: Connection, names: Iterable[TableName]) -> dict[TableName, datetime]:
+    """Since when the tables have failed or been skipped, if that is what they did last."""
+    found, table = tables.history.c, tables.history.alias()
+    wanted = found.table_name.in_([str(name) for name in names])
+    done = (
+        select(func.coalesce(func.max(table.c.refresh_id), 0))
+        .where(table.c.table_name == found.table_name, table.c.status == COMPLETED)
+        .correlate(tables.history)
+        .scalar_subquery()
+    )
+    first = (
+        select(found.table_name, func.min(found.refresh_id).label("first"))
+        .where(wanted, found.status != COMPLETED, found.refresh_id > done)
+        .group_by(found.table_name)
+        .subquery()
+    )
+    rows = c.execute(
+        select(found.table_name, found.started_at).join(first, first.c.first == found.refresh_id)
+    )
+    return {TableName.parse(row.table_name): row.started_at for row in rows}
 
 
 def forget(c: Connection, before: datetime) -> int:

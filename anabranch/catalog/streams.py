@@ -14,8 +14,22 @@ from anabranch.catalog import tables
 from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
 
+MIXED_CUTS = (
+    "mixed_cuts"  # an option: the cuts that a table mixes which opted out of standing at one
+)
 CHUNK = 500  # databases limit the length of IN
 DECLARED = frozenset({"query", "refresh_mode", "diamond_consistency", "cluster"})
+
+
+FORMAT = 2  # of fingerprints
+
+
+def computed_from(definition: str | None) -> str:
+    """Stands for what rows are computed from: the token of the definition, and how it is read.
+
+    Another format gives other fingerprints to the same queries, so tables are looked at once more.
+    """
+    return f"{definition or ''}/{FORMAT}"
 
 
 def new_token() -> str:
@@ -32,7 +46,7 @@ class StreamTable:
     refresh_mode: RefreshMode = RefreshMode.AUTO
     schedule: str | None = None
     diamond_consistency: str = "atomic"
-    diamond_schedule_policy: str = "fastest"
+    diamond_schedule_policy: str = "default"
     status: Status = Status.INITIALIZING
     populated: bool = False
     consecutive_errors: int = 0
@@ -46,11 +60,17 @@ class StreamTable:
     cluster: str | None = None  # where it is refreshed
     definition: str | None = field(default_factory=new_token)  # another one with each redefinition
     computed_from: str | None = None  # the definition that the rows follow: refresh.fingerprint
+    cut_id: int | None = None  # the cut it stands at: it equals its query over all sources there
 
     @property
     def token(self) -> str:
         """The definition; catalogs made before there were tokens have an empty one."""
         return self.definition or ""
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """The cut it stands at, or those that it mixes; none if that is not known."""
+        return tuple(self.options.get(MIXED_CUTS, ())) or tuple(filter(None, [self.cut_id]))
 
 
 @dataclass(frozen=True)
@@ -110,6 +130,24 @@ def touch(c: Connection, names: Iterable[TableName], moment: datetime) -> None:
     for start in range(0, len(shown), CHUNK):
         chosen = tables.stream_tables.c.name.in_(shown[start : start + CHUNK])
         c.execute(update(tables.stream_tables).where(chosen).values(last_refresh_at=moment))
+
+
+def note_cut(
+    c: Connection, cut_id: int, frontiers: Mapping[TableName, Mapping[TableName, int | None]]
+) -> None:
+    """The tables, unchanged, stand at another cut, on these snapshots."""
+    shown = [str(name) for name in frontiers]
+    for start in range(0, len(shown), CHUNK):
+        chosen = tables.stream_tables.c.name.in_(shown[start : start + CHUNK])
+        c.execute(update(tables.stream_tables).where(chosen).values(cut_id=cut_id))
+    set_frontiers(c, frontiers)
+
+
+def standing(c: Connection) -> dict[TableName, tuple[int | None, str]]:
+    """The cut and the definition of every table."""
+    found = tables.stream_tables.c
+    rows = c.execute(select(found.name, found.cut_id, found.definition))
+    return {TableName.parse(row.name): (row.cut_id, row.definition or "") for row in rows}
 
 
 def epochs(c: Connection) -> dict[TableName, int | None]:

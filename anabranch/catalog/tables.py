@@ -111,6 +111,7 @@ stream_tables = Table(
     Column("cluster", Text),
     Column("definition", String(32)),  # a token, new whenever something else is declared
     Column("computed_from", Text),  # the token, and the format of fingerprints, that rows follow
+    Column("cut_id", BigInteger),  # where it stands; NULL: at no single cut, or not known
 )
 # Named Spark resources: a scheduler pool of the session, or the address of a Connect server.
 clusters = Table(
@@ -248,6 +249,7 @@ history = Table(
     Column("predicted_ms", BigInteger),
     Column("alternative_ms", BigInteger),
     Column("rounds", Text),
+    Column("stands_at", BigInteger),
     Index("ab_history_table", "table_name", "refresh_id"),
     Index("ab_history_action", "table_name", "action", "refresh_id"),
 )

@@ -19,13 +19,17 @@ class ClosedDiamond(Generic[T]):
     shared_source: T
     branches: tuple[T, ...]
 
-    def __str__(self) -> str:
+    @property
+    def ways(self) -> str:
         ways = [f"through {each}" for each in self.branches if each != self.shared_source]
         if self.shared_source in self.branches:
             ways.insert(0, "directly")
+        return " and ".join(ways)
+
+    def __str__(self) -> str:
         return (
             f"stream table {self.convergence} closes a diamond: "
-            f"{self.shared_source} reaches it {' and '.join(ways)}"
+            f"{self.shared_source} reaches it {self.ways}"
         )
 
 
@@ -53,12 +57,13 @@ def closed_diamonds(
     Of shared sources that come through the same branches only the nearest are named.
     """
     below = sorted(closure([table], dependants(after)), key=str)
-    found = [each for name in below for each in _closed(name, after)]
-    known = {each for name in below for each in _closed(name, before)}
+    found = [each for name in below for each in diamonds_into(name, after)]
+    known = {each for name in below for each in diamonds_into(name, before)}
     return [each for each in found if each not in known]
 
 
-def _closed(table: T, reads: Mapping[T, Iterable[T]]) -> list[ClosedDiamond[T]]:
+def diamonds_into(table: T, reads: Mapping[T, Iterable[T]]) -> list[ClosedDiamond[T]]:
+    """The diamonds that meet in a table, by the sources they share."""
     diamond = diamond_at(table, reads)
     if diamond is None:
         return []

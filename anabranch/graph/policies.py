@@ -20,7 +20,10 @@ class DiamondConsistency(str, Enum):
 
 
 class SchedulePolicy(str, Enum):
-    """A group is due when any member is due (fastest), or when all are (slowest)."""
+    """A group is due when any member is due (fastest), or when all are (slowest).
+
+    What it reads and is behind is brought along (fastest), or waited for until it is due (slowest).
+    """
 
     FASTEST = "fastest"
     SLOWEST = "slowest"
@@ -45,6 +48,14 @@ class Isolation(str, Enum):
         return max(self, other, key=list(Isolation).index)
 
 
+DEFAULT = "default"  # of a table that says nothing: whatever the setting says at run time
+
+
+def said_policy(text: str) -> SchedulePolicy | None:
+    """The policy that a table declares for itself."""
+    return None if text == DEFAULT else SchedulePolicy(text)
+
+
 def group_policy(
     group: ConsistencyGroup[T],
     policies: Mapping[T, SchedulePolicy | None],
@@ -52,9 +63,11 @@ def group_policy(
 ) -> SchedulePolicy:
     """The strictest policy of the convergence points; other members have no say.
 
-    A convergence point that says nothing means the default, as does a group without any.
+    A table that is a group of its own speaks for itself.  Who says nothing means the default, as does
+    a group without a convergence point.
     """
-    said = [policies.get(point) or default for point in group.convergence_points]
+    voters = group.members if group.is_singleton else group.convergence_points
+    said = [policies.get(each) or default for each in voters]
     return _strictest(said) if said else default
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from anabranch.catalog.events import Event
 from anabranch.catalog.history import COMPLETED, Refresh, began
-from anabranch.catalog.streams import Input, StreamTable
+from anabranch.catalog.streams import MIXED_CUTS, Input, StreamTable
 from anabranch.errors import DataError
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
@@ -58,6 +58,11 @@ class Outcome:
     event: Event | None = None
     fixpoint_iterations: int | None = None  # for the members of a component
     rounds: str | None = None
+    cuts: tuple[int, ...] = ()  # where the table stands: one cut, unless it opted out of that
+
+    @property
+    def stands_at(self) -> int | None:
+        return self.cuts[0] if len(self.cuts) == 1 else None
 
     @property
     def action(self) -> Action:
@@ -80,6 +85,7 @@ class Outcome:
             initiated_by=initiated_by,
             fixpoint_iterations=self.fixpoint_iterations,
             rounds=self.rounds,
+            stands_at=self.stands_at,
             source_rows=self.source_rows if measured else None,
             scanned_rows=self.scanned_rows if measured else None,
             predicted_ms=self.choice.predicted_ms if measured else None,
@@ -107,7 +113,7 @@ def refresh_table(
     choice = choose(now)
     outcome = planned(tx, seen, stream, definition, sources, choice, done)
     before = tx.world.version(stream.name)
-    after, choice = run(runtime, tx, stream, definition, sources, choice, now.full_ms)
+    after, choice = run(runtime, tx, stream, definition, sources, choice, now.full_ms, outcome.cuts)
     same = after.snapshot_id == before.snapshot_id
     choice = without_effect(choice, sources) if same else choice
     outcome = replace(
@@ -141,7 +147,7 @@ def recompute(
         event=rebuilt_event(name, why),
     )
     before = tx.world.version(name)
-    told = summary(definition, sources, choice)
+    told = summary(definition, sources, choice, outcome.cuts)
     after = full_job(runtime, tx, stream, definition, sources, told, compare=False)
     return staged(tx, seen, outcome, before, after)
 
@@ -156,6 +162,7 @@ def planned(
     done: Mapping[TableName, Outcome],
 ) -> Outcome:
     """What the table will stand on."""
+    cuts = cuts_read(tx, seen, done, sources)
     return Outcome(
         table=stream.name,
         choice=choice,
@@ -163,9 +170,10 @@ def planned(
         reads=tuple(sorted(definition.sources | definition.views)),
         inputs=inputs_now(tx, stream.name, definition, sources),
         frontier=frontier_now(seen, done, sources),
-        options={**definition.options, **mixed(seen, done, sources)},
+        options={**definition.options, **mixed(seen, done, sources), **marked(cuts)},
         delta_rows=sources.delta_rows,
         source_rows=sources.rows,
+        cuts=cuts,
     )
 
 
@@ -198,6 +206,7 @@ def run(
     sources: Sources,
     choice: Choice,
     full_ms: int,
+    stands_at: tuple[int, ...],
 ) -> tuple[TableVersion, Choice]:
     """The table after the chosen job, and the choice that held in the end.
 
@@ -209,7 +218,7 @@ def run(
     if choice.action is Action.NO_DATA:
         return tx.world.version(stream.name), choice
     if choice.action is Action.DIFFERENTIAL:
-        told = summary(definition, sources, choice)
+        told = summary(definition, sources, choice, stands_at)
         try:
             return incremental_job(runtime, tx, stream, definition, sources, told), choice
         except DataError as error:
@@ -220,7 +229,7 @@ def run(
                 return incremental_job(runtime, tx, stream, definition, net, told), choice
             reason = f"the changes cannot be computed: {error.message}"
             choice = Choice(Action.FULL, reason, full_ms)
-    told = summary(definition, sources, choice)
+    told = summary(definition, sources, choice, stands_at)
     return full_job(runtime, tx, stream, definition, sources, told), choice
 
 
@@ -282,16 +291,45 @@ def inputs_now(
 def frontiers_read(
     seen: Look, done: Mapping[TableName, Outcome], sources: Sources
 ) -> list[Mapping[TableName, int | None]]:
-    """Base sources stand for themselves, stream tables for what they stand on."""
+    """Sources stand for themselves, stream tables for what they stand on.
+
+    A boundary is a source, unless it is refreshed here too: its new snapshot is in no cut yet, but it
+    stands at the cut that all others are read at.
+    """
     found: list[Mapping[TableName, int | None]] = []
     for name, version in sources.versions.items():
         if name in done:
             found.append(done[name].frontier)
-        elif name in seen.streams:
-            found.append(seen.frontiers.get(name, {}))
-        else:
+        elif is_source(seen, name):
             found.append({name: version.snapshot_id})
+        else:
+            found.append(seen.frontiers.get(name, {}))
     return found
+
+
+def is_source(seen: Look, name: TableName) -> bool:
+    return name not in seen.streams or name in seen.boundaries
+
+
+def cuts_read(
+    tx: Transaction, seen: Look, done: Mapping[TableName, Outcome], sources: Sources
+) -> tuple[int, ...]:
+    """The cuts of all that is read: one, but for tables that opted out.  0: a cut not known."""
+    found: set[int] = set()
+    for name in sources.versions:
+        if name in done:
+            found.update(done[name].cuts)
+        elif not is_source(seen, name):
+            found.update(seen.streams[name].cuts or (0,))
+        elif tx.world.pointers.get(name) == seen.pointers.get(name):
+            found.add(seen.cut_id)
+        else:
+            found.add(tx.world.cut_id or 0)
+    return tuple(sorted(found)) or (seen.cut_id,)
+
+
+def marked(cuts: tuple[int, ...]) -> Mapping[str, Any]:
+    return {MIXED_CUTS: list(cuts)} if len(cuts) > 1 else {}
 
 
 def frontier_now(
@@ -324,9 +362,12 @@ def mixed(seen: Look, done: Mapping[TableName, Outcome], sources: Sources) -> Ma
     return {"mixed": True} if two or above else {}
 
 
-def summary(definition: Definition, sources: Sources, choice: Choice) -> dict[str, str]:
+def summary(
+    definition: Definition, sources: Sources, choice: Choice, stands_at: tuple[int, ...]
+) -> dict[str, str]:
     snapshots = {str(name): version.snapshot_id for name, version in sources.versions.items()}
     return {
+        "anabranch.cut": ",".join(map(str, stands_at)),
         "anabranch.fingerprint": definition.fingerprint,
         "anabranch.sources": json.dumps(snapshots, sort_keys=True),
         "anabranch.mode": choice.action.value,

@@ -30,7 +30,7 @@ from anabranch.refresh.declared_groups import leave_groups, notices
 from anabranch.refresh.definition import Definition, check_mode, define
 from anabranch.refresh.failures import FORGIVEN
 from anabranch.refresh.fit import fit_columns, fit_readers
-from anabranch.refresh.lines import Occasion, write_lines
+from anabranch.refresh.lines import Occasion, note_cuts, write_lines
 from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.members import stage_part
 from anabranch.refresh.run import refuse_suspended, resolve
@@ -51,7 +51,7 @@ class Declaration:
     schedule: str | None = "calculated"
     refresh_mode: RefreshMode = RefreshMode.AUTO
     diamond_consistency: str = "atomic"
-    diamond_schedule_policy: str = "fastest"
+    diamond_schedule_policy: str = "default"
     initialize: bool = True
     cluster: str | None = None
 
@@ -196,9 +196,13 @@ def fill(
     initiated_by: str,
 ) -> None:
     """Refresh tables in the same stage, with their groups and all they read that is out of date."""
-    now = replace(look_now(runtime), pointers=tx.world.pointers, views=tx.world.views)
-    seen = now.declaring(made, reads)
-    unit = asked_for(seen, wanted)
+    world = tx.world
+    now = replace(
+        look_now(runtime), pointers=world.pointers, views=world.views, cut_id=world.cut_id or 0
+    )
+    found = now.declaring(made, reads)
+    unit = asked_for(found, wanted)
+    seen = found.noting([name for name in unit.members if name not in made])
     order = unit.members
     refuse_suspended(seen, [name for name in order if name not in wanted])
     stale = set(seen.stale(order)).union(wanted)
@@ -217,6 +221,7 @@ def fill(
 
     def rows(c: Connection, cut_id: int | None) -> None:
         write_lines(c, cut_id, done, Occasion(initiated_by), seen.groups)
+        note_cuts(c, found, seen)
 
     tx.later(rows)
 

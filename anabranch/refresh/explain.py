@@ -40,6 +40,7 @@ def explain(runtime: Runtime, name: TableName) -> str:
         f"refresh mode: {stream.refresh_mode.value}",
         f"reads: {', '.join(str(source) for source in sorted(definition.sources))}",
         *_together(seen, name),
+        *_cut(seen, name),
         f"query:\n{_indented(stream.query)}",
     ]
     circle = circle_of(seen.reads, name)
@@ -75,6 +76,24 @@ def _together(seen: Look, name: TableName) -> list[str]:
     part = next(part for part in group.components if name in part.members)
     if part.cyclic:
         lines.append(f"component: {', '.join(str(each) for each in part.members)}")
+    return lines
+
+
+def _cut(seen: Look, name: TableName) -> list[str]:
+    """Where the table stands, and where the chain of tables that share a cut ends."""
+    stream, lines = seen.streams[name], []
+    if stream.cut_id is not None:
+        lines.append(f"stands at cut {stream.cut_id}")
+    elif stream.cuts:
+        lines.append(f"mixes the cuts {', '.join(map(str, stream.cuts))}")
+    if name in seen.opted_out:
+        lines.append("opted out of standing at one cut: reads what is there when it is refreshed")
+    if name in seen.boundaries:
+        lines.append("boundary: refreshed by hand only, a source for the tables that read it")
+    read = sorted(seen.boundaries.intersection(seen.reads.get(name, ())))
+    if read:
+        shown = ", ".join(str(each) for each in read)
+        lines.append(f"reads as sources, because they are refreshed by hand only: {shown}")
     return lines
 
 

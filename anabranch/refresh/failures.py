@@ -15,7 +15,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.catalog import events, streams, tables
 from anabranch.catalog.events import Event
@@ -25,7 +25,9 @@ from anabranch.catalog.streams import StreamTable
 from anabranch.errors import AnabranchError, DataError, InternalError, SystemFault
 from anabranch.model import Status
 from anabranch.names import TableName
-from anabranch.refresh.look import Look
+
+if TYPE_CHECKING:
+    from anabranch.refresh.look import Look
 
 FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
 JITTER = 0.2

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from anabranch.catalog import streams
 from anabranch.model import Column, Columns
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
@@ -30,16 +31,7 @@ from anabranch.plan.nodes import (
     Scan,
 )
 
-FORMAT = 2
 Names = frozenset[str]
-
-
-def computed_from(definition: str | None) -> str:
-    """Stands for what rows are computed from: the token of the definition, and how it is read.
-
-    Another format gives other fingerprints to the same queries, so tables are looked at once more.
-    """
-    return f"{definition or ''}/{FORMAT}"
 
 
 def fingerprint(
@@ -47,7 +39,7 @@ def fingerprint(
 ) -> str:
     """`meaning` is a plan, or what `texts` gives."""
     facts = {
-        "format": FORMAT,
+        "format": streams.FORMAT,
         "meaning": Spelling(tables).plan(meaning) if isinstance(meaning, Node) else meaning,
         "columns": [(column.name, column.type) for column in columns],
         "hidden": [(column.name, column.type) for column in hidden],

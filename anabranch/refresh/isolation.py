@@ -1,59 +1,60 @@
-"""What the members of a group read: all one cut, or each its own."""
+"""What the members of a group read: all one cut, or each the newest there is.
+
+A declared group with `read_committed` opts out of standing at one cut: each member reads the sources as
+they are when its turn comes.  One with `repeatable_read` and a `snapshot_timeout_ms` does so from the
+moment on at which it has held its cut for too long, for the rest of that refresh.  Both may mix cuts,
+and `status` says which.  A diamond always reads one cut: it would meet a source in two versions.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.catalog import events
 from anabranch.catalog.groups import Group
-from anabranch.catalog.refresh_groups import RefreshGroup
-from anabranch.graph.policies import Isolation, group_isolation
 from anabranch.names import TableName
-from anabranch.refresh.look import look_now
+from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.members import Reading
 from anabranch.runtime import Runtime, Transaction
 
 
 @dataclass(frozen=True)
 class Isolated:
-    """One attempt to refresh some groups; `pinned`: nothing newer than its look may be read."""
+    """One attempt to refresh some groups from a look."""
 
     runtime: Runtime
     tx: Transaction
-    declared: Mapping[str, RefreshGroup]
+    seen: Look
     groups: Sequence[Group]
-    pinned: bool
 
     def reading(self) -> Reading | None:
-        """All members read one cut, unless their refresh group lets each pin its own.
-
-        A diamond always reads one cut: its members would otherwise meet a source in two versions.
-        """
-        named = [each for group in self.groups for each in group.declared]
-        if not named:
+        """What each member reads; None when all of them read the look."""
+        own: dict[TableName, Reading] = {}
+        for group in self.groups:
+            if found := self._of(group):
+                own |= dict.fromkeys(group.members, found)
+        if not own:
             return None
-        one = self.pinned or any(group.convergence_points for group in self.groups)
-        own: Reading = self._together if one else self._apart
-        isolation = {name: Isolation(each.isolation) for name, each in self.declared.items()}
-        pins = [group_isolation(group, isolation) for group in self.groups]
-        if Isolation.REPEATABLE_READ not in pins:
-            return own
-        limits = [self.declared[name].snapshot_timeout_ms for name in named]
-        limit = min((each for each in limits if each), default=0)
-        return self._until(limit, named, own) if limit else None
+        return lambda name: own[name](name) if name in own else self.tx
 
-    def _together(self, _: TableName) -> Transaction:
-        return self.tx
+    def _of(self, group: Group) -> Reading | None:
+        if self.seen.reads_committed(group):
+            return self._apart
+        if not group.declared or group.convergence_points:
+            return None
+        limits = [self.seen.declared[name].snapshot_timeout_ms for name in group.declared]
+        limit = min((each for each in limits if each), default=0)
+        return self._until(limit, group) if limit else None
 
     def _apart(self, _: TableName) -> Transaction:
         now = look_now(self.runtime)
         sources = {name: at for name, at in now.pointers.items() if name not in now.streams}
-        return self.tx.reading(sources)
+        return self.tx.reading(sources, now.cut_id)
 
-    def _until(self, limit_ms: int, named: Sequence[str], own: Reading) -> Reading:
+    def _until(self, limit_ms: int, group: Group) -> Reading:
         """The common cut while it is young enough, then each member's own."""
         start = time.monotonic()
         warned = threading.Event()
@@ -63,15 +64,16 @@ class Isolated:
                 return self.tx
             if not warned.is_set():
                 warned.set()
-                self._warn(limit_ms, named)
-            return own(name)
+                self._warn(limit_ms, group, name)
+            return self._apart(name)
 
         return reading
 
-    def _warn(self, limit_ms: int, named: Sequence[str]) -> None:
+    def _warn(self, limit_ms: int, group: Group, name: TableName) -> None:
         message = (
-            f"refresh group {', '.join(named)} held its cut for more than {limit_ms} ms: "
-            "its other members read the newest one, as in read_committed"
+            f"refresh group {', '.join(group.declared)} held its cut for more than {limit_ms} ms: "
+            f"from {name} on its members read the newest sources instead of cut "
+            f"{self.seen.cut_id}, as in read_committed, in this refresh"
         )
         with self.runtime.store.writing() as c:
             events.record(c, None, events.SNAPSHOT_TIMEOUT, message)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anabranch.catalog import events, history, streams, tables
+from anabranch.catalog import cuts, events, history, streams, tables
 from anabranch.catalog.groups import Group
 from anabranch.catalog.history import COMPLETED, FAILED, SKIPPED, Refresh
 from anabranch.catalog.store import Connection
@@ -16,6 +16,7 @@ from anabranch.names import TableName
 from anabranch.refresh.apply import Outcome
 from anabranch.refresh.choose import ASKED
 from anabranch.refresh.failures import FORGIVEN, Failure
+from anabranch.refresh.look import Look
 
 MANUAL = "manual"
 SCHEDULER = "scheduler"
@@ -39,8 +40,9 @@ class Occasion:
             **facts,
         )
 
-    def no_data(self, table: TableName) -> Refresh:
-        return self.line(table, Action.NO_DATA, COMPLETED, reason="no change in the sources")
+    def no_data(self, table: TableName, seen: Look) -> Refresh:
+        reason, stands_at = "no change in the sources", seen.streams[table].cut_id
+        return self.line(table, Action.NO_DATA, COMPLETED, reason=reason, stands_at=stands_at)
 
     def skipped(self, table: TableName, reason: str) -> Refresh:
         return self.line(table, Action.SKIP, SKIPPED, reason=reason)
@@ -97,6 +99,29 @@ def stays_suspended(stream: StreamTable, outcome: Outcome) -> bool:
     return stream.status is Status.SUSPENDED and not (given_up and outcome.choice.reason == ASKED)
 
 
+def note_cuts(c: Connection, seen: Look, noted: Look) -> None:
+    """Tables that did not change stand at a newer cut now, unless they were refreshed meanwhile."""
+    moved = [name for name, each in noted.streams.items() if each is not seen.streams.get(name)]
+    if not moved:
+        return
+    cuts.hold(c)  # nobody publishes between the question and the answer
+    stand = streams.standing(c)
+    same = [
+        name
+        for name in moved
+        if stand.get(name) == _standing(seen.streams[name])
+        and (seen.streams[name].cut_id or 0) < noted.cut_id
+    ]
+    streams.note_cut(c, noted.cut_id, {name: noted.frontiers[name] for name in same})
+    for name in same:
+        if noted.streams[name].options != seen.streams[name].options:
+            streams.change(c, name, options=noted.streams[name].options)
+
+
+def _standing(stream: StreamTable) -> tuple[int | None, str]:
+    return stream.cut_id, stream.token
+
+
 def write_outcome(c: Connection, outcome: Outcome, epoch: int | None) -> None:
     """What the table has read, where it stands, and that it is well."""
     name = outcome.table
@@ -115,6 +140,7 @@ def write_outcome(c: Connection, outcome: Outcome, epoch: int | None) -> None:
         computed_from=outcome.computed_from,
         options=outcome.options,
         last_refresh_at=tables.now(),
+        cut_id=outcome.stands_at,
         **FORGIVEN,
         **values,
     )

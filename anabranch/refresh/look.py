@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from anabranch.catalog import cuts, refresh_groups, streams
 from anabranch.catalog import views as view_rows
@@ -12,22 +14,23 @@ from anabranch.catalog.groups import Group, Reads, grouped, homes, kept_componen
 from anabranch.catalog.read_set import ReadSet, tokens_of
 from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.catalog.store import Connection
-from anabranch.catalog.streams import Input, StreamTable
+from anabranch.catalog.streams import Input, StreamTable, computed_from
 from anabranch.graph.components import Component
 from anabranch.graph.order import closure
-from anabranch.lake.lake import Lake
-from anabranch.lake.observe import observed
+from anabranch.graph.policies import Isolation, group_isolation
 from anabranch.model import Status
 from anabranch.names import TableName
-from anabranch.refresh.fingerprint import computed_from
-from anabranch.runtime import Runtime
+
+if TYPE_CHECKING:
+    from anabranch.lake.lake import Lake
+    from anabranch.runtime import Runtime
 
 Frontier = Mapping[TableName, int | None]
 
 
 @dataclass(frozen=True)
 class Look:
-    """One consistent look at all catalog rows a refresh needs."""
+    """One consistent look at all catalog rows a refresh needs: the tables of the cut `cut_id`."""
 
     pointers: Mapping[TableName, str]
     views: Mapping[TableName, str]
@@ -65,6 +68,38 @@ class Look:
         """The consistency groups, upstreams first."""
         return grouped(self.reads, self.streams, self.declared)
 
+    @cached_property
+    def boundaries(self) -> frozenset[TableName]:
+        """Tables that are refreshed by hand only: those that read them take them as sources.
+
+        A table without a schedule that shares a group with one that has a schedule comes along with
+        its group, and is no boundary.
+        """
+        if not any(_by_hand(each) for each in self.streams.values()):
+            return frozenset()
+        return frozenset(
+            name
+            for group in self.groups
+            if all(_by_hand(self.streams[member]) for member in group.members)
+            for name in group.members
+        )
+
+    @cached_property
+    def opted_out(self) -> frozenset[TableName]:
+        """Tables that read whatever is there, at several cuts perhaps, because somebody said so."""
+        alone = {name for name, each in self.streams.items() if each.diamond_consistency == "none"}
+        if not self.declared:
+            return frozenset(alone)
+        loose = (group for group in self.groups if self.reads_committed(group))
+        return frozenset(alone.union(*(group.members for group in loose)))
+
+    def reads_committed(self, group: Group) -> bool:
+        """Whether each member reads the newest there is: never in a diamond, which would be torn."""
+        if not group.declared or group.convergence_points:
+            return False
+        isolation = {name: Isolation(each.isolation) for name, each in self.declared.items()}
+        return group_isolation(group, isolation) is Isolation.READ_COMMITTED
+
     def components(self, names: Iterable[TableName] | None = None) -> list[Component[TableName]]:
         """Stream tables, upstreams first: all of them, or the given ones with their upstreams."""
         wanted = set(self.streams) if names is None else closure(names, self.reads)
@@ -75,6 +110,29 @@ class Look:
         """The members of `components`, one after the other."""
         parts = self.components(names)
         return [name for part in parts for name in part.members if name in self.streams]
+
+    def above(
+        self, names: Iterable[TableName], until: Collection[TableName] = ()
+    ) -> list[TableName]:
+        """Stream tables that others read, directly or not, as far as boundaries; upstreams first.
+
+        What tables in `until` read is not looked for.
+        """
+        given = set(names)
+        found: set[TableName] = set()
+        waiting = list(given)
+        while waiting:
+            name = waiting.pop()
+            for each in self.reads.get(name, ()) if name not in until else ():
+                if each in self.streams and each not in found and each not in self.boundaries:
+                    found.add(each)
+                    waiting.append(each)
+        found -= given
+        return [name for name in self.order(found) if name in found] if found else []
+
+    def needed(self, names: Iterable[TableName]) -> list[TableName]:
+        """What must stand at this cut before the tables can; those that opted out need nothing."""
+        return self.above(names, self.opted_out)
 
     def mark(self, source: TableName) -> str | None:
         """What stands for the present state of a source: equal marks mean nothing changed."""
@@ -98,40 +156,90 @@ class Look:
 
     def stale(self, order: Iterable[TableName]) -> list[TableName]:
         """Those that are not what their query would give, as far as marks can tell."""
+        return self._spread(order, self._is_stale)
+
+    def lagging(self, order: Iterable[TableName]) -> list[TableName]:
+        """Those that do not stand at this cut, as far as marks can tell.
+
+        A query of the current time is stale whenever it is due, and yet stands at the cut.
+        """
+        return self._spread(order, self._lags)
+
+    def behind(
+        self, names: Iterable[TableName], besides: Collection[TableName] = ()
+    ) -> list[TableName]:
+        """Whom these tables have to wait for: what they read and does not stand at this cut."""
+        return self.lagging(name for name in self.needed(names) if name not in besides)
+
+    def noting(self, names: Iterable[TableName]) -> Look:
+        """The look in which all of these tables that stand at its cut say so, and on what."""
+        given = [*self.above(names), *names]
+        order = [name for name in self.order(given) if name in set(given)]
+        late = set(self.lagging(order))
+        moved = [
+            name for name in order if name not in late and self.streams[name].cuts != (self.cut_id,)
+        ]
+        if not moved:
+            return self
+        noted = {
+            name: replace(
+                self.streams[name], cut_id=self.cut_id, options=_unmixed(self.streams[name])
+            )
+            for name in moved
+        }
+        return replace(
+            self,
+            streams={**self.streams, **noted},
+            frontiers={**self.frontiers, **self._frontiers_now(moved)},
+        )
+
+    def _frontiers_now(self, order: Iterable[TableName]) -> dict[TableName, Frontier]:
+        """What tables stand on that are up to date: what they have read, down to the sources.
+
+        An upstream that looked at new rows and stayed as it was stands on newer snapshots now, and so
+        does every table that reads it.
+        """
+        found: dict[TableName, Frontier] = {}
+        place = homes(tuple(self.reads.items()))
+        for name in order:
+            if name in found:
+                continue
+            together = place[name].members if name in place else (name,)
+            frontier: dict[TableName, int | None] = {}
+            for member in together:
+                for source, read in self.inputs.get(member, {}).items():
+                    if source in self.views or source in together:
+                        continue
+                    if source in self.streams and source not in self.boundaries:
+                        frontier |= found.get(source) or self.frontiers.get(source, {})
+                    else:
+                        frontier[source] = read.snapshot_id
+            found |= dict.fromkeys(together, frontier)
+        return found
+
+    def _spread(
+        self,
+        order: Iterable[TableName],
+        own: Callable[[TableName, Collection[TableName]], bool],
+    ) -> list[TableName]:
+        """Those of which something holds, and what reads them; members of a cycle all or none."""
         found: dict[TableName, None] = {}
         names = [name for name in order if name in self.streams]  # others were dropped
         place = homes(tuple(self.reads.items()))
         for name in names:
             together = place[name].members if name in place else (name,)
-            if name not in found and any(self._is_stale(each, found) for each in together):
+            if name not in found and any(own(each, found) for each in together):
                 found |= dict.fromkeys(together)
         return [name for name in names if name in found]
 
-    def moved_frontiers(self, order: Iterable[TableName]) -> dict[TableName, Frontier]:
-        """Frontiers of tables that are up to date, where they changed.
-
-        An upstream that looked at new rows and stayed as it was stands on newer snapshots now, and so
-        does every table that reads it.
-        """
-        moved: dict[TableName, Frontier] = {}
-        for name in order:
-            upstreams = [each for each in self.reads.get(name, ()) if each in self.streams]
-            if not upstreams or name in upstreams:
-                continue
-            old = self.frontiers.get(name, {})
-            new = dict(old)
-            for upstream in upstreams:
-                new |= moved.get(upstream) or self.frontiers.get(upstream, {})
-            if new != old:
-                moved[name] = new
-        return moved
-
     def _is_stale(self, name: TableName, found: Collection[TableName]) -> bool:
+        return bool(self.streams[name].options.get("always")) or self._lags(name, found)
+
+    def _lags(self, name: TableName, found: Collection[TableName]) -> bool:
         known, stream = self.inputs.get(name, {}), self.streams[name]
         return (
             not stream.populated
             or stream.status is Status.ERROR  # what was in the way may be gone
-            or bool(stream.options.get("always"))
             or stream.computed_from != computed_from(stream.definition)
             or not known
             or any(each.metadata_location != self.mark(source) for source, each in known.items())
@@ -139,7 +247,7 @@ class Look:
         )
 
 
-def look(c: Connection, lake: Lake) -> Look:
+def look(c: Connection, lake: Lake | None = None) -> Look:
     """The newest recorded cut, and all rows of ours."""
     known = streams.all_streams(c)
     nothing: dict[TableName, tuple[TableName, ...]] = dict.fromkeys(known, ())
@@ -157,8 +265,18 @@ def look(c: Connection, lake: Lake) -> Look:
 
 def look_now(runtime: Runtime) -> Look:
     """The same, once the commits of other programs are part of a cut."""
+    from anabranch.lake.observe import observed  # listings look without any library of the lake
+
     with observed(runtime.lake) as c:
         return look(c, runtime.lake)
+
+
+def _by_hand(stream: StreamTable) -> bool:
+    return stream.schedule is None
+
+
+def _unmixed(stream: StreamTable) -> Mapping[str, Any]:
+    return {name: value for name, value in stream.options.items() if name != streams.MIXED_CUTS}
 
 
 def view_mark(text: str) -> str:

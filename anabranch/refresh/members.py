@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from anabranch.catalog.read_set import ReadSet
+from anabranch.catalog.streams import computed_from
 from anabranch.clusters import on_cluster
 from anabranch.engine.errors import is_lost
 from anabranch.errors import AnabranchError, InternalError, PublishConflict, SparkLost
@@ -17,7 +18,6 @@ from anabranch.names import TableName
 from anabranch.refresh.apply import Outcome, refresh_table
 from anabranch.refresh.component import refresh_component
 from anabranch.refresh.failures import Failure
-from anabranch.refresh.fingerprint import computed_from
 from anabranch.refresh.look import Look
 from anabranch.refresh.parallel import side_by_side
 from anabranch.runtime import Runtime, Transaction

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anabranch.errors import InvalidValue, UnknownName
+from anabranch.graph.policies import DEFAULT
 from anabranch.model import RefreshMode
 from anabranch.schedules import Schedule
 from anabranch.settings import Settings
@@ -27,7 +28,7 @@ def read_options(
 
 
 def with_defaults(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """The same for a new table: what is not said of diamonds is what the settings say now."""
+    """The same for a new table: what is not said of consistency is what the settings say now."""
     said = {"diamond_consistency": None, "diamond_schedule_policy": None, **given}
     return read_options(said, settings)
 
@@ -49,6 +50,13 @@ def _like_setting(value: str | None, name: str, settings: Settings) -> str:
     return str(settings[name] if value is None else settings.with_(name, value)[name])
 
 
+def _policy(value: str | None, name: str, settings: Settings) -> str:
+    """A table that says nothing follows the setting at run time."""
+    if value is None or str(value).lower() == DEFAULT:
+        return DEFAULT
+    return str(settings.with_(name, value)[name])
+
+
 def _yes_or_no(value: object, name: str, settings: Settings) -> bool:
     try:
         return bool(BOOLEAN.read(value))
@@ -61,6 +69,6 @@ READERS: Mapping[str, Reader] = {
     "refresh_mode": lambda value, *_: mode(value),
     "initialize": _yes_or_no,
     "diamond_consistency": _like_setting,
-    "diamond_schedule_policy": _like_setting,
+    "diamond_schedule_policy": _policy,
     "cluster": lambda value, *_: value,
 }

@@ -37,9 +37,7 @@ def refresh(
     chosen = None if names is None else [resolve(runtime, name) for name in names]
     occasion = Occasion(initiated_by)
     seen = look_now(runtime)
-    work = Pass(
-        runtime, occasion, pinned=True, patient=True, seen=seen, executor=runtime.workers.members
-    )
+    work = Pass(runtime, occasion, patient=True, seen=seen, executor=runtime.workers.members)
     if full:
         work.full = frozenset(seen.streams if chosen is None else chosen)
     waiting: Mapping[TableName, TableName] = {}
@@ -63,7 +61,7 @@ def refresh(
     for unit in units:
         if stale.intersection(unit.members):
             for found in tried(work, unit):
-                results += found.lines
+                results += found.lines or record(runtime, waiting_lines(occasion, found))
                 failures += [found.failure] if found.failure else []
     if failures:
         raise failures[0].error
@@ -89,6 +87,13 @@ def tried(work: Pass, unit: Unit) -> list[Result]:
     return [work.refresh(Unit((group,))) for group in unit.groups]
 
 
+def waiting_lines(occasion: Occasion, found: Result) -> list[Refresh]:
+    """A group that has to wait for a table outside says so in its history."""
+    if found.waits_for is None:
+        return []
+    return [occasion.skipped(name, found.reason or "") for name in found.unit.members]
+
+
 def resolve(runtime: Runtime, name: TableName) -> TableName:
     """The name of a stream table as it is kept."""
     with runtime.store.reading() as c:
@@ -112,8 +117,16 @@ def refuse_suspended(seen: Look, order: Sequence[TableName]) -> None:
 
 
 def blocked(seen: Look) -> dict[TableName, TableName]:
-    """Tables that wait for a suspended one, and which: its group, and whatever reads it."""
-    readers = dependants(seen.reads)
+    """Tables that wait for a suspended one, and which: its group, and whatever reads it.
+
+    Those that read a boundary take it as it is, and do not wait.
+    """
+    readers = dependants(
+        {
+            name: [each for each in reads if each not in seen.boundaries]
+            for name, reads in seen.reads.items()
+        }
+    )
     home = {name: group for group in seen.groups for name in group.members}
     stopped = [name for name in seen.order() if suspended(seen, name)]
     return {

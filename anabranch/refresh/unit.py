@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
-from anabranch.catalog import cuts, history, streams, tables
+from anabranch.catalog import history, streams, tables
 from anabranch.catalog.groups import Group
 from anabranch.catalog.history import Refresh
 from anabranch.catalog.leases import Lease
@@ -23,7 +23,7 @@ from anabranch.refresh import failures
 from anabranch.refresh.apply import Outcome
 from anabranch.refresh.failures import Failure
 from anabranch.refresh.isolation import Isolated
-from anabranch.refresh.lines import Occasion, write_lines
+from anabranch.refresh.lines import Occasion, note_cuts, write_lines
 from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.members import Staging, with_name
 from anabranch.runtime import ATTEMPTS, Runtime, Transaction
@@ -44,10 +44,12 @@ class Unit:
     """Groups that are published together, upstreams first: one group, unless a user asks for more.
 
     `trial`: a failure is not written down, because the groups are then tried one by one.
+    `pulled`: nobody is due; a table that reads them wants them at its cut.
     """
 
     groups: tuple[Group, ...]
     trial: bool = False
+    pulled: bool = False
 
     @property
     def members(self) -> tuple[TableName, ...]:
@@ -63,20 +65,22 @@ class Result:
     lines: tuple[Refresh, ...] = ()
     failure: Failure | None = None
     duration_ms: int = 0
+    waits_for: TableName | None = None  # a table outside the unit
 
 
 @dataclass
 class Pass:
     """One pass over units: what it has seen, and what it has published itself since.
 
-    `pinned`: no unit reads anything newer than the first look, but for what the pass published.
+    No unit reads anything newer than the look, but for what the pass published; so all that it
+    publishes stands at the cut of the look.  A unit that reads a table which does not stand there
+    waits: this is where the law is kept that a stream table stands at one cut.
     `patient`: wait for whoever refreshes a unit, and compute anew after a lost race, as somebody does
     who asked for a result; a tick leaves both to the next tick.
     """
 
     runtime: Runtime
     occasion: Occasion
-    pinned: bool
     patient: bool
     seen: Look
     executor: Executor | None = None
@@ -84,59 +88,70 @@ class Pass:
     most_errors: int | None = None  # failures in a row that suspend a table
     full: frozenset[TableName] = frozenset()  # their groups are recomputed, whatever is stored
     at: datetime = field(default_factory=tables.now)  # the current time of all queries
+    ahead: frozenset[TableName] = frozenset()  # published here, by reading past the look on purpose
+    stuck: dict[TableName, str] = field(default_factory=dict)  # why a table did not get to the cut
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self) -> Look:
         """What the next unit may read."""
-        if not self.pinned:
-            return look_now(self.runtime)
         with self._lock:
             return self.seen
 
     def look_again(self) -> None:
         with self._lock:
             self.seen, self.at = look_now(self.runtime), tables.now()
+            self.ahead = frozenset()
 
     def in_full(self, unit: Unit) -> frozenset[TableName]:
         """The members that somebody asked to recompute: groups are recomputed whole."""
         asked = [group for group in unit.groups if self.full.intersection(group.members)]
         return frozenset(name for group in asked for name in group.members)
 
-    def published(self, tx: Transaction, done: Mapping[TableName, Outcome]) -> None:
+    def published(self, tx: Transaction, noted: Look, done: Mapping[TableName, Outcome]) -> None:
         """Later units read what this one made."""
+        past = {name for name, each in done.items() if each.cuts != (noted.cut_id,)}
         with self._lock:
-            self.seen = after(self.seen, tx, done)
+            self.seen = after(_with_cuts(self.seen, noted), tx, done)
+            self.ahead |= past
 
-    def idle(self, names: Sequence[TableName], *, say: bool = True) -> tuple[Refresh, ...]:
-        """Nothing changed: a line of history each, if there is to `say`, in one statement."""
-        lines = tuple(self.occasion.no_data(name) for name in names if say)
+    def idle(
+        self, names: Sequence[TableName], *, say: bool = True, due: bool = True
+    ) -> tuple[Refresh, ...]:
+        """Nothing changed: a line of history each, if there is to `say`, in one statement.
+
+        Tables that are not `due` only note the cut at which they stand.
+        """
         if not names:
-            return lines
+            return ()
         seen = self.look()
-        moved = seen.moved_frontiers(names)
+        noted = seen.noting(names)
+        lines = tuple(self.occasion.no_data(name, noted) for name in names if say and due)
+        if not due and noted is seen:
+            return lines
         with self.runtime.store.writing() as c:
+            note_cuts(c, seen, noted)
             history.add(c, lines)
-            streams.touch(c, names, tables.now())
-            if moved:
-                cuts.hold(c)  # nobody publishes between the question and the answer
-                now = streams.frontiers(c)
-                same = {each for each in moved if now.get(each) == seen.frontiers.get(each)}
-                streams.set_frontiers(c, {name: moved[name] for name in same})
+            if due:
+                streams.touch(c, names, tables.now())
         with self._lock:
-            self.seen = replace(self.seen, frontiers={**self.seen.frontiers, **moved})
+            self.seen = _with_cuts(self.seen, noted)
         return lines
 
     # -- one unit ------------------------------------------------------------------------------
 
     def refresh(self, unit: Unit) -> Result:
         """Bring a unit up to date."""
+        found = self._refresh(unit)
+        if found.verdict in (Verdict.SKIPPED, Verdict.FAILED):
+            with self._lock:
+                self.stuck |= dict.fromkeys(unit.members, found.reason or "")
+        return found
+
+    def _refresh(self, unit: Unit) -> Result:
         start = time.perf_counter()
-        if not self.in_full(unit) and not self.look().stale(unit.members):
-            lines = self.idle(unit.members)
-            return Result(unit, Verdict.NO_DATA, "no change in the sources", lines=lines)
         for attempt in range(ATTEMPTS):
             try:
-                found = self._leased(unit)
+                found = self._at_cut(unit)
                 return replace(found, duration_ms=round((time.perf_counter() - start) * 1000))
             except PublishConflict as conflict:
                 # The delta was computed against a state that is gone: compute it anew, never move it.
@@ -152,6 +167,25 @@ class Pass:
                 return self.failed(unit, Failure(unit.members[-1], named, 0), self.look())
         raise InternalError("unreachable")
 
+    def _at_cut(self, unit: Unit) -> Result:
+        """Nothing to do, or somebody to wait for, or work."""
+        seen = self.look()
+        if waits := self._waits(seen, unit):
+            return waits
+        if self.in_full(unit) or seen.stale(unit.members):
+            return self._leased(unit)
+        lines = self.idle(unit.members, due=not unit.pulled)
+        return Result(unit, Verdict.NO_DATA, "no change in the sources", lines=lines)
+
+    def _waits(self, seen: Look, unit: Unit) -> Result | None:
+        outside = [name for name in unit.members if name in seen.streams]
+        late = seen.behind(outside, self.ahead)
+        if not late:
+            return None
+        why = self.stuck.get(late[0]) or f"it does not stand at cut {seen.cut_id}"
+        reason = f"waits for {late[0]}: {why}"
+        return Result(unit, Verdict.SKIPPED, reason, waits_for=late[0])
+
     def _leased(self, unit: Unit) -> Result:
         seconds = self.runtime.settings.lease_time
         with self.runtime.leases.hold(unit.members, seconds, wait=self.patient) as lease:
@@ -163,28 +197,39 @@ class Pass:
             return Result(unit, Verdict.SKIPPED, reason)
 
     def _attempt(self, unit: Unit, lease: Lease) -> Result:
-        seen = self.look()
+        found = self.look()
+        if waits := self._waits(found, unit):  # it may be another look than the first
+            return waits
+        members = [name for name in unit.members if name in found.streams]
+        seen = found.noting(members)
         tx = Transaction(replace(world_of(self.runtime, seen), at=self.at))
         try:
-            isolated = Isolated(self.runtime, tx, seen.declared, unit.groups, self.pinned)
+            isolated = Isolated(self.runtime, tx, seen, unit.groups)
             full = self.in_full(unit)
             staging = Staging(self.runtime, tx, seen, isolated.reading(), full)
-            stale = full.union(seen.stale(unit.members))
-            staging.run([name for name in unit.members if name in stale], self.executor)
+            stale = full.union(seen.stale(members))
+            staging.run([name for name in members if name in stale], self.executor)
             if self.abandoned():
                 tx.abandon()
                 return Result(unit, Verdict.SKIPPED, "abandoned")
             if staging.failure is not None:
                 tx.abandon()
                 return self.failed(unit, staging.failure, seen)
-            return self._publish(unit, lease, tx, staging.done)
+            return self._publish(unit, lease, tx, (found, seen), staging.done)
         except BaseException:
             tx.abandon()
             raise
 
     def _publish(
-        self, unit: Unit, lease: Lease, tx: Transaction, done: Mapping[TableName, Outcome]
+        self,
+        unit: Unit,
+        lease: Lease,
+        tx: Transaction,
+        looks: tuple[Look, Look],
+        done: Mapping[TableName, Outcome],
     ) -> Result:
+        """`looks`: before and after the tables without changes noted the cut."""
+        found, noted = looks
         lines: list[Refresh] = []
         others = [name for name in unit.members if name not in done]
 
@@ -196,14 +241,17 @@ class Pass:
         def rows(c: Connection, cut_id: int | None) -> None:
             outcomes = list(done.values())
             lines[:] = write_lines(c, cut_id, outcomes, self.occasion, unit.groups)
-            idle = [self.occasion.no_data(name) for name in others]
+            note_cuts(c, found, noted)
+            if unit.pulled:
+                return
+            idle = [self.occasion.no_data(name, noted) for name in others if name in noted.streams]
             history.add(c, idle)
             streams.touch(c, others, tables.now())
             lines.extend(idle)
 
         tx.later(rows)
         cut_id = tx.publish("refresh")
-        self.published(tx, done)
+        self.published(tx, noted, done)
         self.runtime.progress("published", {"cut_id": cut_id})
         if cut_id is None:
             reason = "the changes leave the tables as they are"
@@ -240,6 +288,24 @@ def world_of(runtime: Runtime, seen: Look) -> World:
     return World(runtime.lake, runtime.spark, seen.pointers, seen.views, cut_id=seen.cut_id)
 
 
+def _with_cuts(seen: Look, noted: Look) -> Look:
+    """The look with what another one of the same cut says of tables that did not change."""
+    moved = {
+        name
+        for name, each in noted.streams.items()
+        if each.cut_id == seen.cut_id
+        and name in seen.streams
+        and each.cuts != seen.streams[name].cuts
+    }
+    if not moved or noted.cut_id != seen.cut_id:
+        return seen
+    return replace(
+        seen,
+        streams={**seen.streams, **{name: noted.streams[name] for name in moved}},
+        frontiers={**seen.frontiers, **{name: noted.frontiers[name] for name in moved}},
+    )
+
+
 def after(seen: Look, tx: Transaction, done: Mapping[TableName, Outcome]) -> Look:
     """The look as it is once the transaction is published."""
     moved = {
@@ -255,6 +321,7 @@ def after(seen: Look, tx: Transaction, done: Mapping[TableName, Outcome]) -> Loo
             options=each.options,
             fingerprint=each.fingerprint,
             computed_from=each.computed_from,
+            cut_id=each.stands_at,
         )
         for name, each in done.items()
     }

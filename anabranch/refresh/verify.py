@@ -7,11 +7,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from anabranch.catalog.streams import StreamTable
+from anabranch.catalog import cuts
+from anabranch.catalog.streams import MIXED_CUTS, StreamTable
 from anabranch.engine.compare import bag_difference
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import frame
 from anabranch.errors import Refused, UnknownName, UserError
+from anabranch.graph.order import closure
 from anabranch.model import Reading
 from anabranch.names import TableName
 from anabranch.plan.nodes import Given, Scan
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SHOWN = 20  # differing rows that are named
+DIFFERS = "its rows are not those of its query at its frontier"
 
 
 def verify(runtime: Runtime, name: TableName) -> dict[str, Any]:
@@ -47,10 +50,11 @@ def verify(runtime: Runtime, name: TableName) -> dict[str, Any]:
     name, stream = found, seen.streams[found]
     if not stream.populated:
         raise Refused(f"{name} has not been filled yet", hint=f"REFRESH STREAM TABLE {name}")
-    direct = read_directly(seen, stream)
-    for each in [name] if direct else seen.order([name]):
-        check_current(world, seen, seen.streams[each])
     frontier = seen.frontiers.get(name, {})  # a query may read no table at all
+    direct = read_directly(seen, stream, frontier)
+    for each in recomputed(seen, name, direct):
+        check_current(world, seen, seen.streams[each])
+    torn = misplaced(runtime, stream, frontier)
     stored = world.table(name)
     with (
         Inputs(runtime.spark.session) as inputs,
@@ -62,25 +66,66 @@ def verify(runtime: Runtime, name: TableName) -> dict[str, Any]:
         missing, unexpected = bag_difference(expected, stored, columns, SHOWN)
     return {
         "table": str(name),
-        "equal": not missing.total and not unexpected.total,
+        "equal": not missing.total and not unexpected.total and torn is None,
         "missing": missing.rows,
         "unexpected": unexpected.rows,
         "missing_rows": missing.total,
         "unexpected_rows": unexpected.total,
         "frontier": {str(source): snapshot for source, snapshot in sorted(frontier.items())},
+        "cut_id": stream.cut_id,
+        "mixed_cuts": list(stream.options.get(MIXED_CUTS, ())),
+        "why": torn or (DIFFERS if missing.total or unexpected.total else None),
     }
 
 
-def read_directly(seen: Look, stream: StreamTable) -> dict[TableName, int | None]:
-    """Tables to be read as they were read, where no frontier says what they were."""
+def read_directly(
+    seen: Look, stream: StreamTable, frontier: Mapping[TableName, int | None]
+) -> dict[TableName, int | None]:
+    """Tables to be read as they were read: boundaries, or all if no frontier says what they were."""
     if not stream.options.get("mixed"):
-        return {}
+        return {name: snapshot for name, snapshot in frontier.items() if name in seen.streams}
     inputs = seen.inputs.get(stream.name, {})
     return {
         name: each.snapshot_id
         for name, each in inputs.items()
         if name not in seen.views and name != stream.name
     }
+
+
+def recomputed(
+    seen: Look, name: TableName, direct: Mapping[TableName, int | None]
+) -> list[TableName]:
+    """The tables whose queries are asked: the table and what it reads, as far as they go."""
+    reads = {
+        each: [up for up in reads if up not in direct]
+        for each, reads in seen.reads.items()
+        if each not in direct
+    }
+    wanted = closure([name], reads)
+    return [each for each in seen.order([name]) if each in wanted]
+
+
+def misplaced(
+    runtime: Runtime, stream: StreamTable, frontier: Mapping[TableName, int | None]
+) -> str | None:
+    """Why the table does not stand at the cut it names, as long as that cut is kept."""
+    if stream.cut_id is None:
+        return None
+    with runtime.store.reading() as c:
+        if not cuts.is_recorded(c, stream.cut_id):
+            return None
+        shown = cuts.versions_at(c, stream.cut_id)
+    for source, snapshot in sorted(frontier.items()):
+        there = shown.get(source)
+        if there is None:
+            return f"it stands on {source}, which cut {stream.cut_id} does not show"
+        found = there.snapshot_id
+        if found is None and there.metadata_location is not None:
+            found = runtime.lake.version(source, there.metadata_location).snapshot_id
+        if found != snapshot:
+            said = f"snapshot {snapshot} of {source}; cut {stream.cut_id} shows {found}"
+            return f"it stands on {said}"
+    return None
 
 
 def check_current(world: World, seen: Look, stream: StreamTable) -> None:

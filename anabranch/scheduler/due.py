@@ -9,7 +9,7 @@ from functools import cached_property
 
 from anabranch.catalog.groups import Group
 from anabranch.graph.effective import Schedules, effective_schedules
-from anabranch.graph.policies import SchedulePolicy, group_policy, is_group_due
+from anabranch.graph.policies import SchedulePolicy, group_policy, is_group_due, said_policy
 from anabranch.names import TableName
 from anabranch.refresh.failures import hindrance
 from anabranch.refresh.look import Look
@@ -20,16 +20,40 @@ BY_HAND = "refreshed by hand only"
 
 
 @dataclass(frozen=True)
+class Wait:
+    """Why a group is left alone, and for which table, if it is one's fault."""
+
+    reason: str
+    by: TableName | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes of each group in a tick; `work` and `pulled` in order, upstreams first.
+
+    `pulled` are groups that nobody asked for but a table that reads them and has to stand at one cut.
+    """
+
+    waits: Mapping[Group, Wait]
+    work: tuple[Group, ...]
+    pulled: frozenset[Group]
+
+
+@dataclass(frozen=True)
 class Agenda:
     """What there is to do at a moment."""
 
     seen: Look
     now: datetime
-    policy: SchedulePolicy = SchedulePolicy.FASTEST  # of convergence points that say nothing
+    policy: SchedulePolicy = SchedulePolicy.FASTEST  # of tables that say nothing
 
     @cached_property
     def groups(self) -> list[Group]:
         return self.seen.groups
+
+    @cached_property
+    def home(self) -> Mapping[TableName, Group]:
+        return {name: group for group in self.groups for name in group.members}
 
     @cached_property
     def schedules(self) -> Mapping[TableName, Schedules]:
@@ -38,23 +62,78 @@ class Agenda:
         reads = {name: self.seen.reads.get(name, ()) for name in self.seen.streams}
         return effective_schedules(reads, own, self.groups, EVERY_TICK)
 
+    @cached_property
+    def lagging(self) -> frozenset[TableName]:
+        """Tables that do not stand at the cut of the look."""
+        seen = self.seen
+        order = [name for name in seen.order() if name not in seen.boundaries]
+        return frozenset(seen.lagging(order))
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Groups that are due and not held up, and what they need to stand at one cut."""
+        waits = {group: wait for group in self.groups if (wait := self.wait(group)) is not None}
+        going = [group for group in self.groups if group not in waits]
+        needed = {each for group in going for each in self.needs(group)}
+        pulled = frozenset(needed.difference(going))
+        work = tuple(group for group in self.groups if group in pulled or group not in waits)
+        left = {group: wait for group, wait in waits.items() if group not in pulled}
+        return Plan(left, work, pulled)
+
     def waits(self, group: Group) -> str | None:
         """Why a group is left alone in this tick; None when it is due and nothing hinders it."""
+        found = self.wait(group)
+        return found.reason if found is not None else None
+
+    def wait(self, group: Group) -> Wait | None:
         due = {name: self.is_due(name) for name in group.members if self.schedules[name]}
         if not due:
-            return BY_HAND
+            return Wait(BY_HAND)
         policy = self.policy_of(group)
         if not is_group_due(group, policy, due):
             late = [name for name, each in due.items() if not each]
-            return NOT_DUE if len(late) == len(due) else f"{NOT_DUE}: waits for {late[0]}"
-        hindrances = (hindrance(self.seen, name, self.now) for name in group.members)
-        return next(filter(None, hindrances), None)
+            if len(late) == len(due):
+                return Wait(NOT_DUE)
+            return Wait(f"{NOT_DUE}: waits for {late[0]}", late[0])
+        return self.held_up(group, policy)
+
+    def held_up(self, group: Group, policy: SchedulePolicy | None = None) -> Wait | None:
+        """Whom a group that is due has to wait for: a member, or a table that it reads."""
+        if found := self._hindrance(group):
+            return Wait(found[1], found[0])
+        for above in self.needs(group):
+            if hindered := self._hindrance(above):
+                return Wait(f"waits for {hindered[0]}: {hindered[1]}", hindered[0])
+            if policy is SchedulePolicy.SLOWEST and not self.is_group_due(above):
+                late = next(name for name in above.members if name in self.lagging)
+                return Wait(f"{NOT_DUE}: waits for {late}", late)
+        return None
+
+    def needs(self, group: Group) -> list[Group]:
+        """Groups that must be brought to the cut before this one, upstreams first; whole groups."""
+        found: dict[Group, None] = {}
+        waiting = [group] if self.lagging else []
+        while waiting:
+            for name in self.seen.needed(waiting.pop().members):
+                above = self.home[name]
+                if above is not group and above not in found and name in self.lagging:
+                    found[above] = None
+                    waiting.append(above)
+        return [each for each in self.groups if each in found] if found else []
+
+    def _hindrance(self, group: Group) -> tuple[TableName, str] | None:
+        for name in group.members:
+            if said := hindrance(self.seen, name, self.now):
+                return name, said
+        return None
+
+    def is_group_due(self, group: Group) -> bool:
+        due = {name: self.is_due(name) for name in group.members if self.schedules[name]}
+        return is_group_due(group, self.policy_of(group), due)
 
     def policy_of(self, group: Group) -> SchedulePolicy:
-        said = {
-            name: SchedulePolicy(self.seen.streams[name].diamond_schedule_policy)
-            for name in group.convergence_points
-        }
+        known = self.seen.streams
+        said = {name: said_policy(known[name].diamond_schedule_policy) for name in group.members}
         return group_policy(group, said, self.policy)
 
     def is_due(self, name: TableName) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from anabranch.catalog import events, history, tables
@@ -11,11 +13,11 @@ from anabranch.errors import Refused, SparkLost
 from anabranch.graph.order import reads_among
 from anabranch.graph.policies import SchedulePolicy
 from anabranch.refresh.lines import SCHEDULER, Occasion
-from anabranch.refresh.look import look_now
+from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.parallel import side_by_side
 from anabranch.refresh.unit import Pass, Result, Unit, Verdict
 from anabranch.runtime import Runtime
-from anabranch.scheduler.due import BY_HAND, NOT_DUE, Agenda
+from anabranch.scheduler.due import BY_HAND, NOT_DUE, Agenda, Wait
 
 QUIET = (BY_HAND, NOT_DUE)  # reasons to wait that are no news
 
@@ -45,49 +47,64 @@ class Scheduler:
         work = Pass(
             runtime,
             Occasion(SCHEDULER, seen.cut_id if pinned else None),
-            pinned=pinned,
             patient=False,
             seen=seen,
             executor=runtime.workers.members,
             abandoned=abandoned,
             most_errors=settings.max_consecutive_errors,
         )
-        agenda = Agenda(seen, tables.now(), SchedulePolicy(settings.diamond_schedule_policy))
+        agenda = self._agenda(seen)
         found: dict[Group, Result] = {}
-        for group in agenda.groups:
-            reason = agenda.waits(group)
-            if reason is not None:
-                found[group] = Result(Unit((group,)), Verdict.SKIPPED, reason)
-        due = [group for group in agenda.groups if group not in found]
-        self._refresh(work, due, found, stopped)
+        for group, wait in agenda.plan.waits.items():
+            found[group] = waiting(Unit((group,)), wait)
+        self._refresh(work, agenda, found, stopped)
         self._report(work, agenda, found)
         for result in found.values():
             if result.failure is not None and isinstance(result.failure.error, SparkLost):
                 raise result.failure.error
-        return [shown(found[group]) for group in agenda.groups]
+        return [shown(group, found[group]) for group in agenda.groups]
+
+    def _agenda(self, seen: Look) -> Agenda:
+        policy = SchedulePolicy(self.runtime.settings.diamond_schedule_policy)
+        return Agenda(seen, tables.now(), policy)
 
     def _refresh(
         self,
         work: Pass,
-        due: Sequence[Group],
+        agenda: Agenda,
         found: dict[Group, Result],
         stopped: Callable[[], bool],
     ) -> None:
-        stale = set(work.seen.stale([name for group in due for name in group.members]))
-        idle = [group for group in due if not stale.intersection(group.members)]
+        plan = agenda.plan
+        stale = set(work.seen.stale([name for group in plan.work for name in group.members]))
+        idle = [group for group in plan.work if not stale.intersection(group.members)]
         self._idle(work, idle, found)
-        busy = [group for group in due if group not in found]
+        busy = [group for group in plan.work if group not in found]
 
         def refresh(group: Group) -> bool:
-            unit = Unit((group,))
+            unit = Unit((group,), pulled=group in plan.pulled)
             if stopped():
                 found[group] = Result(unit, Verdict.SKIPPED, "stopped")
+            elif work.occasion.watermark is None:
+                found[group] = self._at_own_cut(work, unit)
             else:
                 found[group] = work.refresh(unit)
             return True
 
         coordinators = self.runtime.workers.coordinators
         side_by_side(busy, reads_among(busy, work.seen.reads), refresh, coordinators)
+
+    def _at_own_cut(self, work: Pass, unit: Unit) -> Result:
+        """Without a watermark a group looks for itself, and brings what it reads to its own cut."""
+        seen = look_now(self.runtime)
+        own = replace(work, seen=seen, ahead=frozenset(), stuck={}, _lock=threading.Lock())
+        agenda = self._agenda(seen)
+        group = agenda.home.get(unit.members[0])
+        if group is None:  # dropped meanwhile
+            return Result(unit, Verdict.SKIPPED, "dropped")
+        if wait := agenda.held_up(group):
+            return waiting(unit, wait)
+        return own.refresh(replace(unit, groups=(*agenda.needs(group), group)))
 
     def _idle(self, work: Pass, groups: Iterable[Group], found: dict[Group, Result]) -> None:
         """Nothing changed: one statement for all, and one line of history until something does."""
@@ -107,12 +124,15 @@ class Scheduler:
         for group, result in found.items():
             reason = result.reason or ""
             waits = result.verdict is Verdict.SKIPPED and not reason.startswith(QUIET)
-            if waits and self._said.get(group.id) != kind(reason):
+            said = news(result)
+            if waits and self._said.get(group.id) != said:
                 lines += [work.occasion.skipped(name, reason) for name in group.members]
+                if result.waits_for is not None and result.waits_for not in group.members:
+                    notes.append(events.Event(group.id, events.WAITING, reason))
             if result.verdict is Verdict.NO_DATA:
                 self._said[group.id] = Verdict.NO_DATA.value
             elif waits or result.verdict is not Verdict.SKIPPED:
-                self._said[group.id] = kind(reason)
+                self._said[group.id] = said
             notes += self._lateness(agenda, group, result)
         if lines or notes:
             with self.runtime.store.writing() as c:
@@ -137,13 +157,18 @@ class Scheduler:
         return [events.Event(group.id, events.BEHIND, said)]
 
 
-def kind(reason: str) -> str:
-    """A reason without its numbers: a countdown is not news."""
-    return "".join(each for each in reason if not each.isdigit())
+def waiting(unit: Unit, wait: Wait) -> Result:
+    return Result(unit, Verdict.SKIPPED, wait.reason, waits_for=wait.by)
 
 
-def shown(result: Result) -> dict[str, Any]:
-    group = result.unit.groups[0]
+def news(result: Result) -> str:
+    """What there is to say, without what changes all the time: a countdown is not news."""
+    if result.waits_for is not None:
+        return f"waits for {result.waits_for}"
+    return "".join(each for each in result.reason or "" if not each.isdigit())
+
+
+def shown(group: Group, result: Result) -> dict[str, Any]:
     return {
         "group_id": str(group.id),
         "members": [str(name) for name in group.members],
@@ -151,4 +176,5 @@ def shown(result: Result) -> dict[str, Any]:
         "reason": result.reason,
         "cut_id": result.cut_id,
         "duration_ms": result.duration_ms,
+        "waits_for": str(result.waits_for) if result.waits_for is not None else None,
     }

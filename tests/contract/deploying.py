@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from anabranch.catalog import streams
 from anabranch.catalog.store import Connection
-from anabranch.catalog.streams import Input, StreamTable
+from anabranch.catalog.streams import Input, StreamTable, computed_from
 from anabranch.deploy import build, production, promote
 from anabranch.deploy.abort import abort
 from anabranch.deploy.canonical import canonical, object_hash
@@ -29,7 +29,6 @@ from anabranch.model import Column, Status
 from anabranch.names import TableName
 from anabranch.refresh.declare import Declaration
 from anabranch.refresh.definition import Definition
-from anabranch.refresh.fingerprint import computed_from
 from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
 from anabranch.sql.statement_records import CreateStreamTable, CreateTable

@@ -319,9 +319,10 @@ def test_watermark_cross_source_bounded(ab: Anabranch, group: str) -> None:
     assert bag(ab.table("twin.d")) == rows((before[0] + 1, before[1] + 1))
 
 
-def test_without_the_watermark_every_table_reads_the_newest(
+def test_without_the_watermark_every_group_looks_for_itself(
     unpinned: Anabranch, group: str
 ) -> None:
+    """c2 reads what was written after b2; d brings b2 along, to stand at one cut."""
     before = sums(unpinned)
     write_both(unpinned, 1)
     overdue(unpinned, *CROSS)
@@ -330,7 +331,7 @@ def test_without_the_watermark_every_table_reads_the_newest(
     )
     with late:
         ticked(unpinned, CROSS)
-    assert sums(unpinned) == (before[0] + 1, before[1] + 101)
+    assert sums(unpinned) == (before[0] + 101, before[1] + 101)
     assert last(unpinned, "twin.c2")["tick_watermark"] is None
     check(unpinned, CROSS)
 

@@ -13,7 +13,7 @@ from anabranch.catalog import streams
 from anabranch.catalog.read_set import ReadSet
 from anabranch.errors import Refused
 from anabranch.names import TableName
-from anabranch.refresh import fingerprint, members
+from anabranch.refresh import members
 from tests.standin.engine import connect, installed
 
 OLD = "SELECT k FROM s.t WHERE v > 100"
@@ -91,7 +91,7 @@ def test_another_format_of_fingerprints_is_noticed(
 ) -> None:
     ab.create_stream_table("s.d", NEW)
     assert ab.refresh()[0]["action"] == "NO_DATA"
-    monkeypatch.setattr(fingerprint, "FORMAT", fingerprint.FORMAT + 1)
+    monkeypatch.setattr(streams, "FORMAT", streams.FORMAT + 1)
     from anabranch.refresh import definition
 
     definition._cache.clear()
@@ -110,7 +110,7 @@ def test_catalogs_without_tokens_are_looked_at_once(ab: Anabranch) -> None:
     assert reason["action"] == "NO_DATA"
     with ab._store.reading() as c:
         found = streams.get(c, D)
-    assert found is not None and found.computed_from == fingerprint.computed_from(None)
+    assert found is not None and found.computed_from == streams.computed_from(None)
 
 
 def test_an_upstream_redefined_between_is_noticed(

@@ -22,7 +22,15 @@ from anabranch.refresh.afresh import (
     rebuilt_event,
     refuse_to_break_readers,
 )
-from anabranch.refresh.apply import Outcome, frontier_now, inputs_now, mixed, summary
+from anabranch.refresh.apply import (
+    Outcome,
+    cuts_read,
+    frontier_now,
+    inputs_now,
+    marked,
+    mixed,
+    summary,
+)
 from anabranch.refresh.choose import ASKED, Choice
 from anabranch.refresh.component.bench import Rows, SparkBench
 from anabranch.refresh.component.circle import Understood, replace_broken, understand
@@ -69,7 +77,8 @@ def refresh_component(
     else:
         found = outside(tx.world, seen, definitions)
         plan = decide(facts(circle, found))
-    work = Work(runtime, tx, circle, found.sources, plan)
+    stands_at = cuts_read(tx, seen, done, found.sources)
+    work = Work(runtime, tx, circle, found.sources, plan, stands_at)
     before = {name: tx.world.version(name) for name in circle}
     settled = work.run()
     choice = Choice(plan.action, plan.reason) if settled is None else choice_of(plan, settled)
@@ -77,7 +86,7 @@ def refresh_component(
         work.stage(settled, choice)
     after = {name: tx.world.version(name) for name in circle}
     frontier = frontier_now(seen, done, found.sources)
-    marks = mixed(seen, done, found.sources)
+    marks = {**mixed(seen, done, found.sources), **marked(stands_at)}
     made = [
         outcome(
             tx, seen, circle[name], Sides(before, after), found.sources, frontier, choice, settled
@@ -88,6 +97,7 @@ def refresh_component(
         replace(
             each,
             options={**each.options, **marks},
+            cuts=stands_at,
             event=each.event or rebuilt_event(each.table, broken.get(each.table)),
         )
         for each in made
@@ -119,6 +129,7 @@ class Work:
     circle: Mapping[TableName, Understood]
     sources: Sources
     plan: Plan
+    stands_at: tuple[int, ...]
 
     def __post_init__(self) -> None:
         self.rows = {
@@ -185,7 +196,7 @@ class Work:
     def stage(self, settled: Settled, choice: Choice) -> None:
         afresh = self.plan.afresh
         for name, each in self.circle.items():
-            told = summary(each.definition, self.sources, choice)
+            told = summary(each.definition, self.sources, choice, self.stands_at)
             stage_rows(self.runtime, self.tx, name, self.rows[name], told, afresh=afresh)
 
 

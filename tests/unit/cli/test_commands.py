@@ -247,7 +247,7 @@ LOOKING = """
 import sys
 import anabranch
 from anabranch.cli.main import run
-for command in ("status", "history", "cuts", "graph", "events", "deployments"):
+for command in ("status", "groups", "history", "cuts", "graph", "events", "deployments"):
     assert run(["--home", sys.argv[1], command]) == 0
 heavy = {"pyspark", "pyiceberg", "pyarrow", "pandas", "prompt_toolkit", "sqlglot"}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)

@@ -7,10 +7,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from anabranch.catalog.refresh_groups import RefreshGroup
-from anabranch.catalog.streams import Input, StreamTable
+from anabranch.catalog.streams import Input, StreamTable, computed_from
 from anabranch.model import Status
 from anabranch.names import TableName
-from anabranch.refresh.fingerprint import computed_from
 from anabranch.refresh.look import Look
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)

@@ -1,0 +1,177 @@
+"""What the scheduler would say of groups and tables right now: the same rules, from the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from anabranch.catalog import cuts, history, tables
+from anabranch.catalog.groups import Group
+from anabranch.catalog.store import Store
+from anabranch.graph.notices import diamonds_into
+from anabranch.graph.policies import Isolation, SchedulePolicy
+from anabranch.names import TableName
+from anabranch.refresh.look import Look, look
+from anabranch.scheduler.due import Agenda, Wait
+from anabranch.settings import Settings
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """One look at the catalog, and what follows from it."""
+
+    seen: Look
+    agenda: Agenda
+    committed: dict[TableName, datetime]  # the newest commit of each table
+    changed: dict[TableName, int]  # the newest cut that changed each table
+    then: dict[int, dict[TableName, datetime]] = field(default_factory=dict)  # the same, per cut
+    stuck: dict[TableName, datetime] = field(default_factory=dict)
+
+    @cached_property
+    def waits(self) -> dict[Group, Wait]:
+        return _waits(self.agenda)
+
+    def group(self, group: Group) -> dict[str, Any]:
+        wait = self.waits.get(group)
+        stands = {self.seen.streams[name].cut_id for name in group.members}
+        return {
+            "group_id": str(group.id),
+            "kind": kind(group),
+            "why": "; ".join(why(self.seen, group)) or None,
+            "members": [str(name) for name in group.members],
+            "policy": self.agenda.policy_of(group).value,
+            "isolation": isolation(self.seen, group).value,
+            "next_due": self.next_due(group),
+            "epoch": max(self.seen.streams[name].epoch or 0 for name in group.members),
+            "last_cut": max((self.changed.get(name, 0) for name in group.members), default=0)
+            or None,
+            "cut_id": stands.pop() if len(stands) == 1 else None,
+            "blocked_by": str(wait.by) if wait else None,
+            "blocked_reason": wait.reason if wait else None,
+            "blocked_since": self.since(group, wait),
+            "lag_seconds": self.lag(group),
+        }
+
+    def table(self, name: TableName) -> dict[str, Any]:
+        """What `status` adds to a stream table: who holds it up, and where its chain ends."""
+        group = self.agenda.home[name]
+        wait = self.waits.get(group)
+        held = wait is not None and wait.by != name
+        read = self.seen.boundaries.intersection(self.seen.reads.get(name, ()))
+        return {
+            "blocked_by": str(wait.by) if wait and held else None,
+            "blocked_reason": wait.reason if wait and held else None,
+            "blocked_since": self.since(group, wait) if held else None,
+            "boundary": name in self.seen.boundaries,
+            "boundaries": [str(each) for each in sorted(read)],
+        }
+
+    def next_due(self, group: Group) -> datetime | None:
+        moments = [self._next(name) for name in group.members if self.agenda.schedules[name]]
+        if not moments:
+            return None
+        slowest = self.agenda.policy_of(group) is SchedulePolicy.SLOWEST
+        return max(moments) if slowest else min(moments)
+
+    def _next(self, name: TableName) -> datetime:
+        stream = self.seen.streams[name]
+        if stream.last_refresh_at is None or not stream.populated:
+            return stream.created_at
+        return min(each.next_after(stream.last_refresh_at) for each in self.agenda.schedules[name])
+
+    def since(self, group: Group, wait: Wait | None) -> datetime | None:
+        """The first attempt that came to nothing since the last one that did not."""
+        if wait is None or wait.by is None:
+            return None
+        return min(
+            (self.stuck[name] for name in (*group.members, wait.by) if name in self.stuck),
+            default=None,
+        )
+
+    def lag(self, group: Group) -> float | None:
+        """Seconds from the newest commit that the data hold to the newest that the sources hold."""
+        if not self.lagging(group):
+            return 0.0
+        stands = [self.seen.streams[name].cut_id for name in group.members]
+        known = [each for each in stands if each is not None]
+        if len(known) < len(stands):
+            return None
+        sources = {each for name in group.members for each in self.seen.frontiers.get(name, {})}
+        then = self.then.get(min(known), {})
+        held = [then[each] for each in sources if each in then]
+        new = [self.committed[each] for each in sources if each in self.committed]
+        if not held or not new:
+            return None
+        return max(0.0, (max(new) - max(held)).total_seconds())
+
+    def lagging(self, group: Group) -> bool:
+        members = list(group.members)
+        return bool(set(self.seen.lagging([*self.seen.above(members), *members])) & set(members))
+
+
+def overview(store: Store, settings: Settings) -> Overview:
+    with store.reading() as c:
+        seen = look(c)
+        agenda = Agenda(seen, tables.now(), SchedulePolicy(settings.diamond_schedule_policy))
+        held = {each.by for each in _waits(agenda).values() if each.by is not None}
+        late = [name for group in _waits(agenda) for name in group.members]
+        stands = {each.cut_id for each in seen.streams.values() if each.cut_id is not None}
+        newest = {each for each in stands if each != seen.cut_id}
+        return Overview(
+            seen,
+            agenda,
+            cuts.commit_times(c),
+            cuts.last_changes(c),
+            {each: cuts.commit_times(c, each) for each in newest} if agenda.lagging else {},
+            history.stuck_since(c, [*held, *late]) if held else {},
+        )
+
+
+def groups(store: Store, settings: Settings) -> Rows:
+    """Every consistency group, those of one table too, upstreams first."""
+    found = overview(store, settings)
+    return [found.group(group) for group in found.agenda.groups]
+
+
+def _waits(agenda: Agenda) -> dict[Group, Wait]:
+    """Groups that are held up by a table, whether they are due at this moment or not."""
+    found = {}
+    for group in agenda.groups:
+        wait = agenda.wait(group)
+        if wait is None or wait.by is None:
+            wait = agenda.held_up(group)
+        if wait is not None and wait.by is not None:
+            found[group] = wait
+    return found
+
+
+def kind(group: Group) -> str:
+    if group.declared:
+        return "declared"
+    if group.convergence_points:
+        return "diamond"
+    return "component" if any(part.cyclic for part in group.components) else "single"
+
+
+def why(seen: Look, group: Group) -> Iterable[str]:
+    """What puts the members together."""
+    for name in group.declared:
+        listed = ", ".join(str(each) for each in seen.declared[name].members)
+        yield f"refresh group {name} declares {listed}"
+    for point in group.convergence_points:
+        for found in diamonds_into(point, seen.reads):
+            yield f"{found.shared_source} reaches {point} {found.ways}"
+    for part in group.components:
+        if part.cyclic:
+            yield f"{', '.join(str(each) for each in part.members)} read each other"
+
+
+def isolation(seen: Look, group: Group) -> Isolation:
+    """In force: what the members read, not what somebody wished for."""
+    loose = seen.opted_out.issuperset(group.members)
+    return Isolation.READ_COMMITTED if loose else Isolation.REPEATABLE_READ

@@ -1,0 +1,148 @@
+"""One listing of groups: what it says is what the scheduler does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from anabranch import Anabranch
+from anabranch.cli import main
+from tests.e2e.graphs import failing, overdue, status
+from tests.standin.engine import connect, installed
+
+HOUR = "1h"
+DIAMOND = {
+    "s.b": "SELECT k, SUM(v) AS v FROM s.t GROUP BY k",
+    "s.c": "SELECT k, COUNT(*) AS n FROM s.t GROUP BY k",
+    "s.d": "SELECT b.k, v, n FROM s.b JOIN s.c ON b.k = c.k",
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def ab(home: Path) -> Iterator[Anabranch]:
+    with installed(), connect(home) as opened:
+        for name in ("s.t", "s.u"):
+            opened.sql(f"CREATE TABLE {name} (k BIGINT, v BIGINT)")
+            opened.sql(f"INSERT INTO {name} VALUES (1, 1)")
+        opened.create_stream_tables(DIAMOND, schedule=HOUR)
+        opened.create_stream_table("s.e", "SELECT SUM(v) AS v FROM s.u", schedule=HOUR)
+        opened.create_stream_table("s.f", "SELECT MAX(v) AS v FROM s.u", schedule=HOUR)
+        opened.create_stream_table("s.g", "SELECT v FROM s.b", schedule=None)
+        opened.create_refresh_group("night", ["s.e", "s.f"], isolation="read_committed")
+        yield opened
+
+
+def of(ab: Anabranch, member: str) -> dict[str, Any]:
+    return next(row for row in ab.groups() if member in row["members"])
+
+
+def test_kinds_reasons_and_what_is_in_force(ab: Anabranch) -> None:
+    diamond, declared, single = of(ab, "s.d"), of(ab, "s.e"), of(ab, "s.g")
+    assert (diamond["kind"], declared["kind"], single["kind"]) == ("diamond", "declared", "single")
+    assert diamond["why"] == "s.t reaches s.d through s.b and through s.c"
+    assert declared["why"] == "refresh group night declares s.e, s.f"
+    assert single["why"] is None and single["next_due"] is None
+    assert set(diamond["members"]) == set(DIAMOND)
+    assert (diamond["isolation"], declared["isolation"]) == ("repeatable_read", "read_committed")
+    assert diamond["epoch"] == 1 and diamond["cut_id"] is not None
+    assert diamond["last_cut"] == ab.history("s.d", 1)[0]["cut_id"]
+    assert diamond["next_due"] > status(ab, "s.d")["last_refresh_at"]
+    assert [row["blocked_by"] for row in ab.groups()] == [None, None, None]
+    assert [row["lag_seconds"] for row in ab.groups()] == [0.0, 0.0, 0.0]
+
+
+def test_the_lag_of_the_data(ab: Anabranch) -> None:
+    ab.sql("INSERT INTO s.t VALUES (2, 2)")
+    assert of(ab, "s.d")["lag_seconds"] > 0 and of(ab, "s.e")["lag_seconds"] == 0
+    ab.refresh()
+    assert {row["lag_seconds"] for row in ab.groups()} == {0.0}
+
+
+def test_a_member_held_back_by_a_sibling_says_so(
+    ab: Anabranch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ab.sql("INSERT INTO s.t VALUES (2, 2)")
+    overdue(ab, *DIAMOND)
+    with failing(monkeypatch, "s.c"):
+        ab.tick()
+    row = of(ab, "s.d")
+    assert row["blocked_by"] == "s.c" and "s.c failed" in row["blocked_reason"]
+    assert row["blocked_since"] is not None
+    for name in ("s.b", "s.d"):
+        shown = status(ab, name)
+        assert shown["blocked_by"] == "s.c" and "s.c failed" in shown["blocked_reason"]
+        assert shown["blocked_since"] == row["blocked_since"]
+    assert status(ab, "s.c")["blocked_by"] is None and status(ab, "s.c")["status"] == "ERROR"
+    assert status(ab, "s.e")["blocked_by"] is None
+
+
+def test_a_table_held_back_by_what_it_reads_says_so(ab: Anabranch) -> None:
+    ab.create_stream_table("s.over", "SELECT SUM(v) AS v FROM s.e", schedule=HOUR)
+    ab.suspend("s.e")
+    assert status(ab, "s.over")["blocked_by"] is None  # it stands where s.e stands
+    ab.sql("INSERT INTO s.u VALUES (2, 2)")
+    ab.table("s.u")
+    assert status(ab, "s.over")["blocked_by"] == "s.e"
+    overdue(ab, "s.over")
+    done = next(each for each in ab.tick() if each["members"] == ["s.over"])
+    assert done["reason"] == status(ab, "s.over")["blocked_reason"]
+    assert of(ab, "s.over")["blocked_since"] is not None
+    ab.resume("s.e")
+    assert status(ab, "s.over")["blocked_by"] is None
+
+
+def test_boundaries_are_named(ab: Anabranch) -> None:
+    ab.create_stream_table("s.reader", "SELECT v FROM s.g", schedule=HOUR)
+    assert status(ab, "s.g")["boundary"] and not status(ab, "s.b")["boundary"]
+    assert status(ab, "s.reader")["boundaries"] == ["s.g"]
+    assert "boundary" in str(ab.explain("s.g"))
+    assert "reads as sources, because they are refreshed by hand only: s.g" in str(
+        ab.explain("s.reader")
+    )
+
+
+def test_the_setting_counts_where_a_table_says_nothing(ab: Anabranch) -> None:
+    """What the listings show is what the scheduler does."""
+
+    def policies() -> set[str]:
+        return {row["schedule_policy"] for row in ab.diamond_groups() if row["member"] in DIAMOND}
+
+    def outcome() -> str:
+        ab.sql("INSERT INTO s.t VALUES (2, 2)")
+        overdue(ab, *DIAMOND, hours=0)
+        overdue(ab, "s.b")
+        done = next(each for each in ab.tick() if "s.d" in each["members"])
+        return str(done["outcome"])
+
+    assert policies() == {"fastest"} and outcome() == "PUBLISHED"
+    ab.set("diamond_schedule_policy", "slowest")
+    assert policies() == {"slowest"} == {of(ab, "s.d")["policy"]}
+    assert status(ab, "s.d")["diamond_schedule_policy"] == "slowest"
+    assert outcome() == "SKIPPED"
+    assert status(ab, "s.d")["blocked_reason"] == "not due: waits for s.c"
+    ab.alter_stream_table("s.d", diamond_schedule_policy="fastest")
+    assert policies() == {"fastest"} and outcome() == "PUBLISHED"
+    ab.sql("ALTER STREAM TABLE s.d SET (diamond_schedule_policy = 'default')")
+    assert policies() == {"slowest"} and outcome() == "SKIPPED"
+
+
+def test_in_sql_and_on_the_command_line(ab: Anabranch, home: Path) -> None:
+    found = ab.sql("SELECT group_id, kind FROM system.groups ORDER BY group_id").collect()
+    assert [tuple(row) for row in found] == [
+        ("s.b", "diamond"),
+        ("s.e", "declared"),
+        ("s.g", "single"),
+    ]
+    result = CliRunner().invoke(main.cli, ["--home", str(home), "groups", "--json"])
+    assert result.exit_code == 0, result.output
+    assert {row["group_id"] for row in json.loads(result.stdout)} == {"s.b", "s.e", "s.g"}
