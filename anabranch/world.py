@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import empty, frame
-from anabranch.errors import AnabranchError, Refused, SqlSyntaxError, UnknownName, UserError
+from anabranch.errors import (
+    AnabranchError,
+    Refused,
+    SqlSyntaxError,
+    UnknownName,
+    Unsupported,
+    UserError,
+)
 from anabranch.indexes.read import cheapest
 from anabranch.lake.lake import Lake
 from anabranch.lake.stage import Stage
@@ -23,6 +30,7 @@ from anabranch.names import TableName
 from anabranch.sql.lookups import filtered, looked_up, lookup_bounds
 from anabranch.sql.moments import Moment
 from anabranch.sql.parse import Passage, check_query, parse_expression
+from anabranch.sql.recursion import keeps_rows_once
 from anabranch.sql.tables import rebind, tables_of
 
 if TYPE_CHECKING:
@@ -125,6 +133,12 @@ class World:
 
     def _analysed(self, query: str, rows: RowsOf) -> DataFrame:
         check_query(Passage.of(query))
+        if "recursive" in query.lower() and keeps_rows_once(query):
+            raise Unsupported(
+                "Spark cannot run WITH RECURSIVE … UNION",
+                hint="make the query a stream table (CREATE STREAM TABLE … AS WITH RECURSIVE …) and "
+                "read that, or write UNION ALL",
+            )
         self._check_held()
         for name in tables_of(query):  # a wrong name is said before Spark has to start
             if not name.is_system:

@@ -130,9 +130,9 @@ def without(rows: Node, others: Node) -> Node:
     return Match(rows, Project(others, renamed), same, Partner.UNWANTED)
 
 
-def among_rows(rows: Node, wanted: Node) -> Node:
+def among_rows(rows: Node, wanted: Node, *, broadcast: bool = True) -> Node:
     """The rows that are among the wanted ones."""
-    return Semi(rows, wanted, tuple((column(name), name) for name in rows.columns))
+    return Semi(rows, wanted, tuple((column(name), name) for name in rows.columns), broadcast)
 
 
 def among(node: Node, wanted: Node, on: tuple[tuple[Expr, str], ...]) -> Node:

@@ -4,6 +4,9 @@
 
 a recursion of its own, over signed rows.  As counts of derivations add up, rows that lose one of
 several derivations stay, and rows that only supported each other go: nothing is left to rederive.
+
+R = S ∪ F(R) keeps every row once, so that derivations are not counted (round a circle there is no end
+of them): its change is the difference of the two sets, which rounds find out (delta/closure.py).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from anabranch.plan.exprs import column
 from anabranch.plan.nodes import (
     WEIGHT,
     Again,
+    Difference,
     Filter,
     Generate,
     Item,
@@ -31,6 +35,8 @@ from anabranch.plan.walk import open_recursions, transform
 
 def recursive(node: Recursive, changed: Changed, delta: Rule) -> Node | None:
     before = at(node, Version.BEFORE, changed)
+    if node.distinct:
+        return Difference(before, at(node, Version.AFTER))
     starts = [delta(node.seed, changed), delta(_from(before, node), changed)]
     known = tuple(start for start in starts if start is not None)
     if not known:

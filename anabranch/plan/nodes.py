@@ -2,7 +2,7 @@
 
 Scan · OneRow · Given · Again                            leaves
 Filter · Project · Aggregate · Windows · Top · Generate  one input
-Outer · Match · Semi                                     two inputs: the second completes or judges
+Outer · Match · Semi · Difference                        two inputs: the second completes or judges
 Look                                                     one input, and any number of keys
 Join · UnionAll                                          many inputs
 Recursive                                                a first relation, and a step that repeats
@@ -399,11 +399,15 @@ class Recursive(Node):
     """R = seed + step(R): rows of the seed, of a step from them, of a step from those, and so on.
 
     The step names the recursion with Again, once in each of its branches; it is linear in it.
+
+    `distinct`: R = seed ∪ step(R), the least set for which that holds; the step is monotone in it, and
+    may name it several times.
     """
 
     name: str
     seed: Node
     step: Node
+    distinct: bool = False
 
     def __post_init__(self) -> None:
         if self.seed.columns != self.step.columns:
@@ -419,6 +423,20 @@ class Recursive(Node):
 
     def with_inputs(self, inputs: Sequence[Node]) -> Node:
         return replace(self, seed=inputs[0], step=inputs[1])
+
+
+@remembered
+@dataclass(frozen=True)
+class Difference(OverTwo):
+    """What a set (the right one) has more than it had (the left one), and less, with weights."""
+
+    def __post_init__(self) -> None:
+        if self.left.columns != self.right.columns:
+            raise InternalError("a difference needs the same columns twice")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.left.columns, WEIGHT)
 
 
 On = tuple[tuple[Expr, str], ...]  # pairs an expression over an input with a column of its keys

@@ -7,6 +7,7 @@ from anabranch.plan.nodes import (
     Again,
     Aggregate,
     Call,
+    Difference,
     Filter,
     Generate,
     Given,
@@ -77,7 +78,10 @@ def line_of(node: Node) -> str:
         case Top():
             return _top(node)
         case Recursive():
-            return f"Recursive {node.name} ({', '.join(node.columns)})"
+            once = " [each row once]" if node.distinct else ""
+            return f"Recursive {node.name}{once} ({', '.join(node.columns)})"
+        case Difference():
+            return "Difference of before and after, by rounds"
         case Again():
             return f"Again {node.name} ({', '.join(node.columns)})"
         case Generate():

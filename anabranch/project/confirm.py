@@ -23,7 +23,7 @@ from anabranch.project.compile import Compiled, CompiledObject
 from anabranch.project.problems import Problem
 from anabranch.project.snapshot import whole_query
 from anabranch.sql.lower import lower
-from anabranch.sql.predicates import is_beyond_spark
+from anabranch.sql.recursion import is_beyond_spark
 from anabranch.sql.render import to_sql
 from anabranch.sql.statement_records import CreateStreamTable, CreateTable
 from anabranch.sql.support import Obstacle

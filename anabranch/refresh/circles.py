@@ -24,6 +24,7 @@ from anabranch.settings import Settings
 from anabranch.sql.below import place_below
 from anabranch.sql.branches import branches_without
 from anabranch.sql.reach import Reach
+from anabranch.sql.recursion import keeps_rows_once
 from anabranch.sql.source_text import SourceText
 from anabranch.world import World
 
@@ -83,8 +84,18 @@ def check_member(
                 "and maps cannot be compared",
                 hint="use map_entries(…)",
             )
+    _refuse_recursion(name, definition.query, circle)
     for broken in not_monotone(definition.plan, circle):
         raise _not_monotone(world, name, definition, broken)
+
+
+def _refuse_recursion(name: TableName, query: str, circle: Circle) -> None:
+    if keeps_rows_once(query):
+        raise Refused(
+            f"{name} cannot be in a circle with {_others(name, circle)}: "
+            "its query has a WITH RECURSIVE … UNION of its own",
+            hint="make the recursion a stream table of its own, and read that",
+        )
 
 
 def _not_monotone(world: World, name: TableName, definition: Definition, broken: Broken) -> Refused:
@@ -154,6 +165,8 @@ def growth(found: Mapping[TableName, Definition]) -> list[Event]:
 def define_circle(tx: Transaction, queries: Mapping[TableName, str]) -> dict[TableName, Definition]:
     """Make the tables of a circle: their columns are those of the branches that it starts from,
     widened until all queries agree with them."""
+    for name, query in queries.items():
+        _refuse_recursion(name, query, frozenset(queries))
     _start(tx, queries)
     definitions: dict[TableName, Definition] = {}
     for _ in range(SETTLING):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from anabranch.delta.closure import by_seeds
 from anabranch.delta.maintenance import ByRows, Maintenance, maintenance
 from anabranch.engine.identity import HASHES, hashable
 from anabranch.engine.query import types_of, view_names
@@ -19,7 +20,7 @@ from anabranch.plan.nodes import Given, Item, Node, Project, Scan
 from anabranch.refresh.fingerprint import fingerprint, texts
 from anabranch.sql.lower import Lowered, lower
 from anabranch.sql.moments import Moment, is_timely, pinned
-from anabranch.sql.predicates import is_beyond_spark
+from anabranch.sql.recursion import is_beyond_spark
 from anabranch.sql.relation import TypesOf
 from anabranch.sql.render import to_sql
 from anabranch.sql.support import Obstacle
@@ -119,11 +120,12 @@ def _define(
     columns: dict[TableName, Columns],
     views: dict[TableName, str],
 ) -> Definition:
-    # Spark itself cannot read x > ALL (SELECT …): there the plan says what the columns are.
+    # Spark itself cannot read x > ALL (SELECT …) and WITH RECURSIVE … UNION: there the plan says
+    # what the columns are.
     output = None if is_beyond_spark(query) else output_columns(columns_of(world.schema(query)))
 
     def types(node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
-        probe = Project(node, tuple(Item(f"e{i}", expr) for i, expr in enumerate(exprs)))
+        probe = Project(by_seeds(node), tuple(Item(f"e{i}", expr) for i, expr in enumerate(exprs)))
         names = view_names(columns)
 
         def name_of(scan: Scan | Given) -> str:
@@ -162,8 +164,9 @@ def _hidden(kept: Maintenance | None, output: Columns) -> Columns:
 def _columns(lowered: Lowered, types: TypesOf) -> Columns:
     if lowered.plan is None:
         raise NotIncremental(
-            "Spark cannot compare with ANY or ALL rows of a query, and incrementally this one cannot "
-            "be kept either:\n" + "\n".join(f"  {obstacle}" for obstacle in lowered.obstacles)
+            "Spark cannot run WITH RECURSIVE … UNION, nor compare with ANY or ALL rows of a query, and "
+            "incrementally this one cannot be kept either:\n"
+            + "\n".join(f"  {obstacle}" for obstacle in lowered.obstacles)
         )
     found = types(lowered.plan, [column(name) for name in lowered.plan.columns])
     return tuple(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.catalog.streams import StreamTable
+from anabranch.delta.closure import as_now, root_recursion
 from anabranch.delta.maintenance import ByRows, Combine, Replace
 from anabranch.engine.groups import Groups, State, combine_groups, replace_groups
 from anabranch.engine.merge import (
@@ -62,7 +63,8 @@ def full_job(
         and small(runtime, stored)
     )
     with Inputs(session) as inputs, runtime.spark.tuned(max(sources.rows, 1)):
-        scans = Scans(session, sources, inputs, hints=False)
+        rounds = runtime.settings.max_fixpoint_iterations
+        scans = Scans(session, sources, inputs, hints=False, rounds=rounds)
         kept = definition.kept
         rows = scans.run(kept.full) if kept is not None else tx.world.sql(definition.query)
         if compare:
@@ -104,7 +106,8 @@ def incremental_job(
         runtime.spark.tuned(size, adaptive=True if rescans else None),
     ):
         few = sources.delta_rows <= BROADCAST_ROWS
-        scans = Scans(session, sources, inputs, hints=few)
+        rounds = runtime.settings.max_fixpoint_iterations
+        scans = Scans(session, sources, inputs, hints=few, rounds=rounds)
         job = Job(scans, definition, stored, rewrite, few)
         rows = job.rows()
         if rows is None:
@@ -179,6 +182,7 @@ class Job:
         if node is None:
             return None
         insert_only = kept.monotone and self.scans.sources.insert_only
+        self.tell_recursion(kept)
         rows = self.scans.run(node)
         if insert_only:
             self.rewrite = False  # the delta is the new file
@@ -192,6 +196,18 @@ class Job:
             insert_only=insert_only,
             broadcast=self.broadcast,
         )
+
+    def tell_recursion(self, kept: ByRows) -> None:
+        """Where the stored rows are those of a recursion, it need not be computed as it was."""
+        found = root_recursion(kept.full)
+        if found is None:
+            return
+        recursion, names = found
+        columns = self.stored.columns
+        stored = self.visible_rows([each.name for each in columns])
+        shown = {inner: name for name, inner in names.items()}
+        items = [f"{quote(shown[each])} AS {quote(each)}" for each in recursion.columns]
+        self.scans.recursions.stored[as_now(recursion)] = stored.selectExpr(*items)
 
     def combined(self, kept: Combine) -> DataFrame | None:
         node = kept.change(self.changed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from anabranch.engine.query import Inputs, run_sql
@@ -13,6 +13,7 @@ from anabranch.names import TableName
 from anabranch.plan.narrow import NONE, Limits, inside
 from anabranch.plan.nodes import Given, Node, Scan, Version
 from anabranch.plan.shared import shared, worth_keeping
+from anabranch.refresh.recursion import Recursions
 from anabranch.refresh.sources import Sources
 from anabranch.sql.render import NameOf, to_sql
 
@@ -36,13 +37,14 @@ class Scans:
     sources: Sources
     inputs: Inputs
     hints: bool
+    rounds: int = 100  # that a recursion may take
     names: dict[object, str] = field(default_factory=dict)
     parts: dict[Node, str] = field(default_factory=dict)  # computed once, though used more often
 
     def run(self, node: Node, given: DataFrame | None = None, limits: Limits = NONE) -> DataFrame:
         """The frame of a plan; `given` is bound to its Given relation, `limits` are those of its
         columns."""
-        node = self.sources.planned(node, limits)
+        node = self.sources.planned(self.recursions.bound(node), limits)
 
         def name_of(leaf: Scan | Given) -> str:
             if isinstance(leaf, Given):
@@ -50,11 +52,24 @@ class Scans:
                 return self.inputs.add(given, leaf.name)
             return self.view(leaf)
 
+        named = self.recursions.named(name_of)
         for part in shared(node, self.parts):
             if worth_keeping(part, self.parts):
-                kept = self.inputs.keep(self.frame(part, name_of), "a part of the change")
+                kept = self.inputs.keep(self.frame(part, named), "a part of the change")
                 self.parts[part] = kept
-        return self.frame(node, name_of)
+        return self.frame(node, named)
+
+    @cached_property
+    def recursions(self) -> Recursions:
+        deltas = self.sources.deltas
+        return Recursions(
+            self.session,
+            self.inputs,
+            self.view,
+            self.rounds,
+            changed=frozenset(deltas),
+            losing=frozenset(name for name, delta in deltas.items() if delta.minus),
+        )
 
     def frame(self, node: Node, name_of: NameOf) -> DataFrame:
         text = to_sql(node, name_of, "spark", hints=self.hints, known=self.parts)

@@ -23,9 +23,10 @@ from anabranch.refresh.component.anew import Anew
 from anabranch.refresh.component.circle import defined_in_circle
 from anabranch.refresh.definition import Definition, understood
 from anabranch.refresh.look import Look, look_now
+from anabranch.refresh.recursion import Recursions
 from anabranch.runtime import Runtime
 from anabranch.sql.moments import Moment, pinned
-from anabranch.sql.predicates import is_beyond_spark
+from anabranch.sql.recursion import is_beyond_spark
 from anabranch.sql.render import to_sql
 from anabranch.sql.tables import rebind, tables_of
 from anabranch.world import World
@@ -174,7 +175,8 @@ class Recomputation:
             assert isinstance(leaf, Scan)
             return names[leaf.table]
 
-        text = to_sql(plan, name_of, "spark", hints=False)
+        recursions = Recursions(self.world.spark.session, self.inputs, name_of, self.anew.limit)
+        text = to_sql(recursions.bound(plan), recursions.named(name_of), "spark", hints=False)
         return run_sql(self.world.spark.session, text, labels=self.inputs.labels)
 
     def query(self, query: str, moment: Moment | None) -> DataFrame:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from anabranch.delta.closure import by_seeds
 from anabranch.errors import UserError
 from anabranch.model import Columns
 from anabranch.names import RESERVED_PREFIX, TableName, shown
@@ -33,7 +34,6 @@ from anabranch.plan.nodes import (
 from anabranch.plan.rewrites import simplify
 from anabranch.plan.walk import transform, walk
 from anabranch.sql.correlation import Around, for_each, lowered, sees_around, with_lateral
-from anabranch.sql.ctes import reads_itself
 from anabranch.sql.generators import generated
 from anabranch.sql.joins import joined
 from anabranch.sql.known_types import known_type
@@ -43,7 +43,6 @@ from anabranch.sql.pivot import pivoted
 from anabranch.sql.reach import Reach
 from anabranch.sql.recursion import recursion
 from anabranch.sql.relation import (
-    Cte,
     Names,
     Output,
     Place,
@@ -52,6 +51,7 @@ from anabranch.sql.relation import (
     TypesOf,
     column_aliases,
     exposed,
+    with_ctes,
 )
 from anabranch.sql.resolve import Resolver
 from anabranch.sql.scope import Field, Scope
@@ -129,6 +129,7 @@ class _Lowering:
         default_factory=dict
     )  # of recursions, while they are lowered
     inexact: dict[Expr, Obstacle] = field(default_factory=dict)
+    recursions: dict[int, Relation] = field(default_factory=dict)
     made: int = 0  # names given out so far
 
     def fresh(self, name: str) -> str:
@@ -147,11 +148,11 @@ class _Lowering:
         """A recursion has the types of the rows that it starts from."""
 
         def known(part: Node) -> Node:
-            if not isinstance(part, Again):
+            if not isinstance(part, Again) or part.name not in self.stand_ins:
                 return part
             return _renamed(self.stand_ins[part.name], part.columns)
 
-        return self.ask(transform(node, known) if self.stand_ins else node, exprs)
+        return self.ask(transform(by_seeds(node), known) if self.stand_ins else node, exprs)
 
     def stand_in(self, name: str, seed: Node) -> None:
         self.stand_ins[name] = seed
@@ -164,7 +165,7 @@ class _Lowering:
         _Lowering(self.reach, self.ask, self.stand_ins, made=self.made).query(tree, place)
 
     def query(self, tree: Tree, place: Place) -> Relation:
-        place = _with_ctes(tree, place)
+        place = with_ctes(tree, place)
         match tree:
             case exp.Subquery():
                 return ordered(self.query(tree.this, place), tree, place, self.types)
@@ -384,15 +385,6 @@ class _Lowering:
             for call in each.calls
             if call.expr in self.inexact
         ]
-
-
-def _with_ctes(tree: Tree, place: Place) -> Place:
-    """A CTE sees those before it, and a table of its own name."""
-    clause = tree.args.get("with_") or exp.With(expressions=[])
-    for cte in clause.expressions:
-        found = Cte(cte, place.alone, bool(clause.args.get("recursive")) and reads_itself(cte))
-        place = replace(place, ctes={**place.ctes, cte.alias.lower(): found})
-    return place
 
 
 def _by_name(left: Relation, right: Relation, tree: exp.SetOperation, place: Place) -> Relation:

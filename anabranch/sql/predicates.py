@@ -62,7 +62,7 @@ def is_quantified(node: Tree) -> bool:
     )
 
 
-def is_beyond_spark(query: str) -> bool:
+def has_quantified(query: str) -> bool:
     """Spark compares with ANY or ALL of a pattern's alternatives, but not of a query's rows."""
     return any(is_quantified(node) for node in SourceText(query).tree.walk())
 

@@ -1,4 +1,4 @@
-"""WITH RECURSIVE r AS (first UNION ALL … FROM r …)"""
+"""WITH RECURSIVE r AS (first UNION [ALL] … FROM r …)"""
 
 from __future__ import annotations
 
@@ -7,53 +7,105 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from anabranch.delta.closure import not_kept
 from anabranch.delta.recursive import not_linear
 from anabranch.plan.exprs import Tree, cast, column
 from anabranch.plan.nodes import Again, Item, Node, Project, Recursive, UnionAll
+from anabranch.plan.walk import open_recursions
 from anabranch.sql.correlation import Lowering
-from anabranch.sql.ctes import mentions_cte
-from anabranch.sql.relation import Cte, Output, Relation, Stop, column_aliases
+from anabranch.sql.ctes import mentions_cte, reads_itself
+from anabranch.sql.predicates import has_quantified
+from anabranch.sql.relation import Cte, Output, Relation, Stop, column_aliases, with_ctes
+from anabranch.sql.source_text import SourceText
 
 
 def recursion(lowering: Lowering, cte: Cte) -> Relation:
     """The relation that a recursive CTE stands for."""
-    source, tree = cte.place.source, cte.tree
-    branches = list(_branches(tree.this, cte))
+    known = lowering.recursions.get(id(cte.tree))
+    if known is not None:
+        return known
+    found = _recursion(lowering, cte)
+    if not open_recursions(found.node):
+        lowering.recursions[id(cte.tree)] = found
+    return found
+
+
+def _recursion(lowering: Lowering, cte: Cte) -> Relation:
+    source, tree, body = cte.place.source, cte.tree, _bare(cte.tree.this)
+    place, distinct = with_ctes(body, cte.place), _is_distinct(tree)
+    branches = list(_branches(body, cte, distinct=distinct))
     seeds = [each for each in branches if not mentions_cte(each, tree)]
     steps = [each for each in branches if mentions_cte(each, tree)]
     if not seeds:
         raise Stop(source.obstacle("RECURSION", tree, what="there is no branch to start from"))
-    first = [lowering.query(each, cte.place) for each in seeds]
+    first = [lowering.query(each, place) for each in seeds]
     outputs = tuple(map(Output, column_aliases(tree, first[0]))) or first[0].outputs
     columns = tuple(lowering.fresh("_ab_r") for _ in outputs)
     name = lowering.fresh("_ab_rec")
-    seed = _united([_named(each.node, columns) for each in first])
+    seed = _united(lowering.alike([_named(each.node, columns) for each in first]))
     known = lowering.types(seed, [column(each) for each in columns])
     own = Relation(Again(name, columns), outputs)
-    inside = replace(cte.place, ctes={**cte.place.ctes, tree.alias.lower(): own})
+    inside = replace(place, ctes={**place.ctes, tree.alias.lower(): own})
     lowering.stand_in(name, seed)
     parts = []
     for each in steps:
         node = _named(lowering.query(each, inside).node, columns)
-        found = not_linear(node)
+        found = None if distinct else not_linear(node)
         if found is not None:
             word = type(found).__name__.lower()
             raise Stop(source.obstacle("RECURSION", each, what=f"it goes through a {word}"))
         types = lowering.types(node, [column(each) for each in columns])
         parts.append(_typed(node, types, known))
-    return Relation(Recursive(name, seed, _united(parts)), outputs)
+    made = Recursive(name, seed, _united(parts), distinct)
+    why = not_kept(made) if distinct else None
+    if why is not None:
+        raise Stop(source.obstacle("RECURSION", steps[0], what=why))
+    return Relation(made, outputs)
 
 
-def _branches(tree: Tree, cte: Cte) -> Iterator[Tree]:
-    while isinstance(tree, exp.Subquery) and not tree.alias:
-        tree = tree.this
-    if not isinstance(tree, exp.Union):
+def keeps_rows_once(query: str) -> bool:
+    """WITH RECURSIVE … UNION, which Spark refuses: it knows UNION ALL alone."""
+    return any(
+        clause.args.get("recursive")
+        and any(reads_itself(cte) and _is_distinct(cte) for cte in clause.expressions)
+        for clause in SourceText(query).tree.find_all(exp.With)
+    )
+
+
+def is_beyond_spark(query: str) -> bool:
+    """Whether only our own plan can run the query."""
+    return has_quantified(query) or keeps_rows_once(query)
+
+
+def _is_distinct(cte: exp.CTE) -> bool:
+    """The outermost UNION decides: below it rows are kept once whatever others say."""
+    tree = _bare(cte.this)
+    return isinstance(tree, exp.Union) and bool(tree.args.get("distinct", True))
+
+
+def _branches(tree: Tree, cte: Cte, *, distinct: bool) -> Iterator[Tree]:
+    """The branches of the recursion; what does not name it is one, whatever it is made of."""
+    own = isinstance(tree, exp.Union) and (
+        tree is _bare(cte.tree.this) or not tree.args.get("with_")
+    )
+    if not own or not mentions_cte(tree, cte.tree):
         yield tree
-    elif tree.args.get("distinct", True):
-        raise Stop(cte.place.source.obstacle("RECURSION", tree.expression, "UNION", what="UNION"))
+    elif tree.args.get("distinct", True) and not distinct:
+        raise Stop(
+            cte.place.source.obstacle(
+                "RECURSION", tree.expression, "UNION", what="UNION inside of UNION ALL"
+            )
+        )
     else:
-        yield from _branches(tree.this, cte)
-        yield from _branches(tree.expression, cte)
+        yield from _branches(_bare(tree.this), cte, distinct=distinct)
+        yield from _branches(_bare(tree.expression), cte, distinct=distinct)
+
+
+def _bare(tree: Tree) -> Tree:
+    plain = ("alias", "with_", "limit", "order", "offset")
+    while isinstance(tree, exp.Subquery) and not any(tree.args.get(each) for each in plain):
+        tree = tree.this
+    return tree
 
 
 def _united(parts: list[Node]) -> Node:

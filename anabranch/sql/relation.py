@@ -10,6 +10,7 @@ from sqlglot import exp
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Expr, Tree, column
 from anabranch.plan.nodes import Aggregate, Item, Node, Project
+from anabranch.sql.ctes import reads_itself
 from anabranch.sql.scope import Field, Found, Scope
 from anabranch.sql.source_text import SourceText
 from anabranch.sql.support import Obstacle
@@ -171,3 +172,12 @@ def column_aliases(tree: Tree, relation: Relation) -> list[str]:
             f"{tree.alias} names {len(names)} columns, but there are {len(relation.outputs)}"
         )
     return names
+
+
+def with_ctes(tree: Tree, place: Place) -> Place:
+    """A CTE sees those before it, and a table of its own name."""
+    clause = tree.args.get("with_") or exp.With(expressions=[])
+    for cte in clause.expressions:
+        found = Cte(cte, place.alone, bool(clause.args.get("recursive")) and reads_itself(cte))
+        place = replace(place, ctes={**place.ctes, cte.alias.lower(): found})
+    return place

@@ -19,15 +19,22 @@ from anabranch.plan.exprs import (
     Expr,
     Tree,
     Written,
+    binary,
+    call,
     column,
     conjunction,
     conjuncts,
     identifier,
+    literal,
     operand,
+    weight,
 )
 from anabranch.plan.nodes import (
+    WEIGHT,
     Again,
     Aggregate,
+    Call,
+    Difference,
     Filter,
     Generate,
     Given,
@@ -116,7 +123,7 @@ class Rendering:
         return exp.Table(this=identifier(str(self.ctes[node][0])))
 
     def recursion(self, node: Recursive) -> exp.Table:
-        """WITH RECURSIVE name (columns) AS (seed UNION ALL step)
+        """WITH RECURSIVE name (columns) AS (seed UNION [ALL] step)
 
         One recursion at two versions, or asked for some keys only, is two: each has its own name.
         """
@@ -130,8 +137,10 @@ class Rendering:
             step = self.body(node.step)
             if isinstance(step, exp.Union):  # or its first branch would belong to the seed
                 step = step.subquery(copy=False)
+            if node.distinct and isinstance(seed, exp.Union):
+                seed = seed.subquery(copy=False)
             self.recursions = around
-            whole = exp.union(seed, step, distinct=False, copy=False)
+            whole = exp.union(seed, step, distinct=node.distinct, copy=False)
             columns = [identifier(each) for each in node.columns]
             self.ctes[node] = (exp.TableAlias(this=identifier(name), columns=columns), whole)
         alias = self.ctes[node][0]
@@ -163,6 +172,8 @@ class Rendering:
                 return self.generated(node)
             case Look():
                 return self.looked(node)
+            case Difference():
+                return self.body(_netted(node))
             case OneRow():
                 return exp.select(exp.alias_(exp.Literal.number(1), identifier("_ab_one")))
         return self.select(node, same_columns(node))
@@ -389,6 +400,21 @@ class Rendering:
         """The expression, in parentheses unless it needs none."""
         is_safe = operand(expr.tree) is expr.tree
         return self.written(expr) if is_safe else exp.Paren(this=self.written(expr))
+
+
+def _netted(node: Difference) -> Node:
+    """Of what both sides have, the weights come to nothing."""
+    sides = tuple(
+        Project(side, (*same_columns(side), Item(WEIGHT, weight(sign))))
+        for side, sign in ((node.right, 1), (node.left, -1))
+    )
+    keys = tuple(Item(name, column(name)) for name in node.left.columns)
+    total = Call(WEIGHT, call("SUM", column(WEIGHT)))
+    moved = binary(exp.NEQ, column(WEIGHT), literal(0))
+    return Project(
+        Filter(Aggregate(UnionAll(sides), keys, (total,)), moved),
+        tuple(Item(name, column(name)) for name in node.columns),
+    )
 
 
 def _only_changes(node: Node) -> bool:

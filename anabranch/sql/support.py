@@ -126,8 +126,10 @@ CODES: dict[str, Code] = {
     ),
     "RECURSION": Code(
         "recursion",
-        "a recursion is incremental when each UNION ALL branch names it once, in FROM or a join",
-        "move aggregates, DISTINCT, outer joins and subqueries out of the recursion",
+        "a recursion with UNION ALL is incremental when each branch names it once, in FROM or a join; "
+        "one with UNION where more of its rows never take any away",
+        "move aggregates, and with UNION ALL also DISTINCT, outer joins and subqueries, out of the "
+        "recursion",
     ),
     "SAMPLE": Code("sample", "TABLESAMPLE reads other rows each time", _WHOLE),
     "TIME_TRAVEL": Code(

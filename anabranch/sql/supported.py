@@ -63,6 +63,10 @@ SUPPORTED = (
     Supported("`WITH`, views, queries in `FROM`", "a part used twice is computed once",
               "WITH s AS (SELECT k, sum(v) AS n FROM a GROUP BY k)"
               " SELECT p.k FROM s p JOIN s q ON p.n = q.k"),
+    Supported("`WITH RECURSIVE … UNION`", "by rounds from the rows before, which are the stored ones "
+              "where the recursion is the whole query, and else are computed first",
+              "WITH RECURSIVE r(n) AS (SELECT k FROM a UNION"
+              " SELECT b.w FROM r JOIN b ON r.n = b.k) SELECT n FROM r"),
     Supported("`WITH RECURSIVE … UNION ALL`", "a recursion over the change",
               "WITH RECURSIVE r(n) AS (SELECT k FROM a UNION ALL"
               " SELECT b.w FROM r JOIN b ON r.n = b.k) SELECT n FROM r"),

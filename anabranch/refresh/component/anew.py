@@ -35,6 +35,11 @@ class Anew:
     found: dict[TableName, DataFrame] = field(default_factory=dict)
     tx: Transaction | None = None
 
+    @property
+    def limit(self) -> int:
+        """The rounds that a fixed point may take."""
+        return self.runtime.settings.max_fixpoint_iterations
+
     def member(self, name: TableName, circle: Circle, inputs: Inputs, bound: Bound) -> DataFrame:
         if name not in self.found:
             self.found |= self.compute(circle, inputs, bound)
@@ -59,7 +64,7 @@ class Anew:
 
         bench = SparkBench(self.runtime.spark, rows, view, inputs, size)
         try:
-            from_empty(bench, members, self.runtime.settings.max_fixpoint_iterations, _nothing)
+            from_empty(bench, members, self.limit, _nothing)
         except NotSettled as error:
             raise not_converged(error, sorted(circle)) from error
         return {name: bench.batches(each, each.added) for name, each in rows.items()}
