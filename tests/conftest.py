@@ -13,7 +13,16 @@ from tests.quick import GIVEN, QUICK
 expect_little()  # subprocesses inherit it
 gc.set_threshold(200_000, 20, 100)  # trees of plans are many and short-lived, and hold few circles
 
-LONG = ("oracle/test_delta_duckdb", "e2e/test_traps", "tpch", "oracle", "e2e", "faults", "contract")
+LONG = (
+    "oracle/test_delta_duckdb",
+    "e2e/test_traps",
+    "tpch",
+    "oracle",
+    "e2e",
+    "model",
+    "faults",
+    "contract",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

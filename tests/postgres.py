@@ -75,9 +75,43 @@ def _copied(programs: Path, into: Path) -> Path:
     return into / programs.relative_to(package.parent)
 
 
+class Server:
+    """A server in a folder of its own."""
+
+    def __init__(self, programs: Path, folder: Path, owner: pwd.struct_passwd | None) -> None:
+        self.programs, self.folder, self.owner = programs, folder, owner
+        self.url = (
+            f"postgresql://anabranch@/postgres?host={quote(str(folder), safe='')}&port={PORT}"
+        )
+
+    def run(self, program: str, *given: str) -> None:
+        subprocess.run(
+            [str(self.programs / program), "-D", str(self.folder / "data"), *given],
+            check=True,
+            cwd=self.folder,
+            capture_output=True,
+            user=self.owner.pw_uid if self.owner else None,
+            group=self.owner.pw_gid if self.owner else None,
+            env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"},
+        )
+
+    def start(self) -> None:
+        options = f"-k {self.folder} -p {PORT} -c listen_addresses='' -c fsync=off"
+        options += " -c max_connections=100"
+        self.run("pg_ctl", "-o", options, "-l", str(self.folder / "log"), "-w", "start")
+
+    def stop(self) -> None:
+        """As if the machine lost its power."""
+        self.run("pg_ctl", "-m", "immediate", "-w", "stop")
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+
 @contextmanager
-def postgres_server() -> Iterator[str]:
-    """Start a server, give the URL of its database, stop it."""
+def running_server() -> Iterator[Server]:
+    """Start a server, and stop it at the end."""
     programs = binaries()
     if programs is None:
         raise FileNotFoundError("PostgreSQL is missing: run `python -m tests.postgres --ensure`")
@@ -87,29 +121,23 @@ def postgres_server() -> Iterator[str]:
         if programs == shipped():  # the other user may not look into this environment
             programs = _copied(programs, folder / "programs")
         os.chown(folder, owner.pw_uid, owner.pw_gid)
-
-    def run(*command: str) -> None:
-        subprocess.run(
-            command,
-            check=True,
-            cwd=folder,
-            capture_output=True,
-            user=owner.pw_uid if owner else None,
-            group=owner.pw_gid if owner else None,
-            env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"},
-        )
-
-    data, control = str(folder / "data"), str(programs / "pg_ctl")
-    options = f"-k {folder} -p {PORT} -c listen_addresses='' -c fsync=off -c max_connections=100"
+    server = Server(programs, folder, owner)
     try:
-        run(str(programs / "initdb"), "-D", data, "-U", "anabranch", "-A", "trust", "-E", "UTF8")
-        run(control, "-D", data, "-o", options, "-l", str(folder / "log"), "-w", "start")
+        server.run("initdb", "-U", "anabranch", "-A", "trust", "-E", "UTF8")
+        server.start()
         try:
-            yield f"postgresql://anabranch@/postgres?host={quote(str(folder), safe='')}&port={PORT}"
+            yield server
         finally:
-            run(control, "-D", data, "-m", "immediate", "-w", "stop")
+            server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def postgres_server() -> Iterator[str]:
+    """The URL of the database of a server of its own."""
+    with running_server() as server:
+        yield server.url
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -218,8 +219,19 @@ def frame(
     return Frame(session, pa.concat_tables(parts))
 
 
+@lru_cache(maxsize=2_000)
+def _stored(path: str, modified: int) -> pa.Table:
+    return pq.read_table(path, partitioning=None, use_threads=False)
+
+
+def _read(path: str) -> pa.Table:
+    """The rows of a file, which never change; one that is gone is not found."""
+    local = Path(str(local_path(path)))
+    return _stored(str(local), local.stat().st_mtime_ns)
+
+
 def _file(path: str, columns: Columns) -> pa.Table:
-    data = pq.read_table(local_path(path), partitioning=None)
+    data = _read(path)
     ids = {_id_of(field): at for at, field in enumerate(data.schema)}
     found = [
         data.column(ids[column.field_id]).cast(arrow_of(column.type))
@@ -235,8 +247,8 @@ def _id_of(field: pa.Field) -> int:
 
 
 def _marks(path: str) -> list[tuple[str, int]]:
-    table = pq.read_table(local_path(path), columns=["file_path", "pos"], partitioning=None)
-    return [(row["file_path"], row["pos"]) for row in table.to_pylist()]
+    places = _read(path).select(["file_path", "pos"])
+    return [(row["file_path"], row["pos"]) for row in places.to_pylist()]
 
 
 def _table(rows: Sequence[Row], columns: Columns) -> pa.Table:
@@ -407,11 +419,13 @@ def full_job(
     definition: Definition,
     sources: Sources,
     summary: Mapping[str, str],
+    *,
+    compare: bool = True,
 ) -> TableVersion:
     stored = tx.world.version(stream.name)
     hidden = hidden_of(stream, definition)
     rows = _result(tx, definition, sources, now=True)
-    if stream.populated and {*stored.hidden} >= {*hidden}:
+    if compare and stream.populated and {*stored.hidden} >= {*hidden}:
         return _exchange(runtime, tx, stored, Counter(rows), hidden, summary)
     made = Frame(runtime.spark.session, _table(rows, stored.columns))
     written = write_frame(made, tx.stage.directory(stream.name), (*stored.columns, *hidden))
@@ -521,7 +535,8 @@ def swap(found: Any, other: Any) -> None:
 
 def connect(target: Any, **settings: Any) -> Anabranch:
     """A home whose rows the stand-in computes; one thread, so that runs can be repeated."""
-    return anabranch.connect(target, spark=Session(), **{"parallelism": 1, **settings})  # type: ignore[arg-type]
+    session = settings.pop("spark", None) or Session()
+    return anabranch.connect(target, spark=session, **{"parallelism": 1, **settings})
 
 
 __all__ = ["Frame", "Session", "actions", "connect", "installed", "swap"]

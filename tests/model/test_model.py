@@ -1,0 +1,115 @@
+"""The whole system against a plain model: programs by chance, programs that once failed, mutations.
+
+`ANABRANCH_MODEL_PROGRAMS` says how many programs are tried.  One that fails is made small and printed
+as a fixture: put it into tests/model/fixtures under a name that says what went wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from anabranch.catalog import cuts, groups, read_leases, read_set
+from anabranch.catalog.groups import Group
+from anabranch.lake import publish
+from anabranch.lake.stage import Staged
+from anabranch.names import TableName
+from tests.model.programs import Chance, Failure, Program, run, shown, smallest
+from tests.standin.engine import swap
+
+FIXTURES = Path(__file__).parent / "fixtures"
+PROGRAMS = int(os.environ.get("ANABRANCH_MODEL_PROGRAMS", "16"))
+PARTS = 4
+STEPS = 22
+
+
+def complain(failure: Failure) -> None:
+    small = smallest(failure)
+    pytest.fail(f"{small.error}\nafter\n{shown(small.program)}")
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.timeout(0)
+def test_programs_by_chance(part: int) -> None:
+    told: Counter[str] = Counter()
+    for seed in range(part, PROGRAMS, PARTS):
+        failure = run(Chance(seed).program(STEPS), told)
+        if failure is not None:
+            complain(failure)
+    print(f"{sum(told.values())} steps: {dict(told.most_common())}")
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FIXTURES.glob("*.json")))
+def test_programs_that_once_failed(name: str) -> None:
+    failure = run(json.loads((FIXTURES / f"{name}.json").read_text()))
+    if failure is not None:
+        pytest.fail(f"{failure.error} after {failure.program[-1]}")
+
+
+# -- the model can fail ------------------------------------------------------------------------
+
+
+def compares_nothing(*_: object) -> None:
+    """A publish does not look whether definitions, views and inputs are still what they were."""
+
+
+def everyone_alone(*given: Any) -> list[Group]:
+    """Every table is published by itself."""
+    found = GROUPED(*given)
+    return [replace(group, id=name, members=(name,)) for group in found for name in group.members]
+
+
+def swaps_anyway(c: Connection, catalog: str, name: TableName, staged: Staged) -> None:
+    """A pointer is moved wherever it stands now."""
+    now = cuts.pointers(c, catalog).get(name)
+    SWAP(c, catalog, name, staged if staged.base is None else replace(staged, base=now))
+
+
+def nobody_reads(*_: object) -> list[int]:
+    """Upkeep does not know of held cuts."""
+    return []
+
+
+GROUPED, SWAP = groups.grouped, publish._swap
+MUTATIONS: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "alter_during_a_refresh": (read_set._compare, compares_nothing),
+    "diamond_in_a_tick": (groups.grouped, everyone_alone),
+    "two_writers": (publish._swap, swaps_anyway),
+    "a_held_cut": (read_leases.held_cuts, nobody_reads),
+}
+
+
+@contextmanager
+def mutated(name: str) -> Iterator[None]:
+    real, other = MUTATIONS[name]
+    swap(real, other)
+    try:
+        yield
+    finally:
+        swap(other, real)
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_mutation_is_found(name: str) -> None:
+    """The program of the same name goes well, as seen above, and wrong once a check is left out."""
+    program: Program = json.loads((FIXTURES / f"{name}.json").read_text())
+    with mutated(name):
+        assert run(program) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_mutation_is_found_by_chance(name: str) -> None:
+    with mutated(name):
+        found = (run(Chance(seed).program(40)) for seed in range(10_000, 10_400))
+        assert next(filter(None, found), None) is not None
