@@ -58,6 +58,7 @@ class World:
     system: SystemRows | None = None
     at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
     indexes: Mapping[TableName, tuple[Index, ...]] = field(default_factory=dict)
+    instead: Mapping[TableName, TableVersion] = field(default_factory=dict)  # of what pointers say
     check_held: Callable[[], None] | None = None  # refuses when a held cut is held no more
 
     @property
@@ -91,6 +92,8 @@ class World:
 
     def version(self, name: TableName) -> TableVersion:
         """The table at this cut, or its staged version."""
+        if name in self.instead:
+            return self.instead[name]
         if self.stage is not None and (name in self.stage.changes or name not in self.pointers):
             return self.stage.version(name)
         location = self.pointers.get(name)

@@ -36,9 +36,17 @@ class Renaming:
     streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by the new name
     views: Mapping[str, str] = field(default_factory=dict)  # the new text, by the new name
     marks: Mapping[str, str] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()  # what rows say of these is left out
 
     def __call__(self, taken: Taken) -> Taken:
-        return {kind: [self._row(kind, row) for row in rows] for kind, rows in taken.items()}
+        return {
+            kind: [
+                self._row(kind, row)
+                for row in rows
+                if self.gone.isdisjoint(value for key, value in row.items() if key in NAMING)
+            ]
+            for kind, rows in taken.items()
+        }
 
     def _row(self, kind: str, row: Mapping[str, Any]) -> dict[str, Any]:
         new = {

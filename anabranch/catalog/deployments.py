@@ -212,7 +212,8 @@ def needed_snapshots(c: Connection) -> set[tuple[str, int]]:
 
 def kept_locations(c: Connection) -> set[str]:
     """Metadata files of tables that a roll-back may bring back."""
-    return {at for undo in _undos(c) for at in undo["pointers"].values() if at}
+    places = {at for undo in _undos(c) for at in undo["pointers"].values() if at}
+    return places | {at for undo in _undos(c) for at, _ in undo.get("altered", {}).values()}
 
 
 def forget_undos(c: Connection) -> int:

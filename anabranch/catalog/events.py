@@ -23,6 +23,7 @@ LEFT_OUT = "LEFT_OUT"  # a table that joins members of a refresh group without b
 GROUP_ENDED = "GROUP_ENDED"
 FOREIGN_WRITE = "FOREIGN_WRITE"  # another program wrote to a stream table
 WAITING = "WAITING"  # a table that cannot be refreshed because one that it reads cannot be
+COLUMNS_KEPT = "COLUMNS_KEPT"  # of a source table, after a roll-back
 UNBOUNDED = "UNBOUNDED"  # a circle in which counts may grow for ever
 LOUD = {
     SUSPENDED,

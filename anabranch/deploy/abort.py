@@ -7,7 +7,7 @@ from typing import Any
 from anabranch.catalog import definitions, deployments, streams, tables
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.store import Connection
-from anabranch.deploy import clusters, refresh_groups
+from anabranch.deploy import refresh_groups
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.state import find, refuse_in_transaction, wrong_status
 from anabranch.errors import Refused
@@ -49,7 +49,6 @@ def _remove(tx: Transaction, deployment: Deployment) -> list[str]:
         refuse_readers(c, found)
         definitions.put(c, found, {})
         refresh_groups.leave(c, found)
-        clusters.remove_unused(c, deployment)
         namespaces = {name.schema for name in found}
         deployments.forget_namespaces(c, tx.world.lake.catalog_name, namespaces)
 

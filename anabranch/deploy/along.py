@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.catalog import deployments, events, streams
+from anabranch.catalog.clusters import all_clusters
 from anabranch.catalog.deployments import OPEN
 from anabranch.catalog.events import Event
 from anabranch.catalog.leases import Lease
@@ -213,7 +214,7 @@ class Along:
             fit_columns(self.tx, name, understood(world, name, seen.streams[name].query))
 
     def _refresh(self, after: After, needed: Collection[TableName]) -> None:
-        seen = after.seen.upon(self.before)
+        seen = self._where_it_runs(after.seen.upon(self.before))
         order = asked_for(seen, needed).members
         stale = [name for name in seen.stale(order) if seen.streams[name].populated]
         refuse_suspended(seen, stale)
@@ -232,6 +233,17 @@ class Along:
             write_lines(c, cut_id, done, Occasion(self.kind), seen.groups)
 
         self.tx.later(rows)
+
+    def _where_it_runs(self, seen: Look) -> Look:
+        """Clusters that come with the publish are not there yet: their tables run anywhere."""
+        with self.runtime.store.reading() as c:
+            known = all_clusters(c)
+        new = {
+            name: replace(stream, cluster=None)
+            for name, stream in seen.streams.items()
+            if stream.cluster is not None and stream.cluster not in known
+        }
+        return replace(seen, streams={**seen.streams, **new})
 
     def _give_up(self, after: After, name: TableName, error: AnabranchError) -> None:
         if after.outside(name) and name not in self.moved:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from anabranch.catalog.clusters import all_clusters
 from anabranch.deploy.snapshot import ObjectKey, Snapshot, SnapshotObject
 from anabranch.deploy.source_tables import declared_columns
 from anabranch.deploy.staging import Staging
@@ -46,14 +47,15 @@ def build(
             create_view(runtime, name, query, if_not_exists=True)
     if streams:
         declare.create_all(
-            runtime, [staged_declaration(each, staging, runtime.settings) for each in streams]
+            runtime, [staged_declaration(each, staging, runtime) for each in streams]
         )
     for key in part:
         if snapshot.objects[key].kind != "view" and snapshot.objects[key].comments:
             comment_on(runtime, staging.name(key), snapshot.objects[key].comments)
         for index in snapshot.objects[key].indexes:
             table = staging.name(key)
-            made = CreateIndex(index.name, table, index.columns, index.cluster, if_not_exists=True)
+            cluster = there_already(runtime, index.cluster)
+            made = CreateIndex(index.name, table, index.columns, cluster, if_not_exists=True)
             create_index(runtime, made)
 
 
@@ -64,13 +66,20 @@ def view_query(each: SnapshotObject) -> str:
     return with_column_names(each.query, named) if named else each.query
 
 
-def staged_declaration(each: SnapshotObject, staging: Staging, settings: Settings) -> Declaration:
+def staged_declaration(each: SnapshotObject, staging: Staging, runtime: Runtime) -> Declaration:
     return replace(
-        declaration(each, settings),
+        declaration(each, runtime.settings),
         name=staging.name(each.key),
         query=staging.query(each.query),
         diamond_consistency=NO_GROUP,
+        cluster=there_already(runtime, each.cluster),
     )
+
+
+def there_already(runtime: Runtime, cluster: str | None) -> str | None:
+    """A cluster that is new comes with the promote: until then its tables are built anywhere."""
+    with runtime.store.reading() as c:
+        return cluster if cluster in all_clusters(c) else None
 
 
 def declaration(each: SnapshotObject, settings: Settings) -> Declaration:

@@ -1,14 +1,13 @@
-"""Clusters of a deployment: new ones are needed to build, others change with the promote."""
+"""Clusters of a deployment: they come, change and go with the promote."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from anabranch.catalog import clusters, deployments
+from anabranch.catalog import clusters
 from anabranch.catalog.clusters import Cluster
-from anabranch.catalog.deployments import OPEN, Deployment
-from anabranch.catalog.store import Connection, Store
+from anabranch.catalog.store import Connection
 from anabranch.deploy.snapshot import ClusterFact, Snapshot
 
 Kept = dict[str, Any]  # what a cluster was; None when there was none
@@ -18,14 +17,6 @@ def cluster_of(fact: ClusterFact) -> Cluster:
     given = {name: value for name, value in fact.options.items() if value is not None}
     pool, address = given.pop("pool", None), given.pop("address", None)
     return Cluster(fact.name, pool, address, given)
-
-
-def add_missing(store: Store, snapshot: Snapshot) -> None:
-    with store.writing() as c:
-        there = clusters.all_clusters(c)
-        for name, fact in sorted(snapshot.clusters.items()):
-            if name not in there:
-                clusters.put(c, cluster_of(fact))
 
 
 def swap(c: Connection, names: Iterable[str], snapshot: Snapshot) -> Kept:
@@ -46,18 +37,4 @@ def restore(c: Connection, before: Kept) -> None:
         if known is not None:
             clusters.put(c, Cluster(**known))
         elif not clusters.users(c, name):
-            clusters.remove(c, name)
-
-
-def remove_unused(c: Connection, deployment: Deployment) -> None:
-    """After an abort: clusters that only this deployment needed."""
-    deployed = {key[2] for key, _, _ in deployments.deployed(c) if not key[0]}
-    open_ones = {
-        name
-        for each in deployments.listing(c)
-        if each.id != deployment.id and each.status in OPEN
-        for name in each.wanted["clusters"]
-    }
-    for name in deployment.wanted["clusters"]:
-        if name not in deployed | open_ones and not clusters.users(c, name):
             clusters.remove(c, name)

@@ -10,6 +10,7 @@ from anabranch.catalog.definitions import Renaming
 from anabranch.deploy.build import declaration, view_query
 from anabranch.deploy.snapshot import Snapshot
 from anabranch.deploy.staging import Staging
+from anabranch.deploy.stand_ins import altered_versions
 from anabranch.names import TableName
 from anabranch.refresh.circles import circles
 from anabranch.refresh.look import Look, look_now, view_mark
@@ -33,7 +34,8 @@ def world_after(runtime: Runtime, seen: Look, staging: Staging, snapshot: Snapsh
     for name, text in production_views(staging, snapshot).items():
         views[name] = text
         pointers.pop(name, None)
-    return replace(world_of(runtime, seen), pointers=pointers, views=views)
+    instead = altered_versions(runtime, seen, staging, snapshot)
+    return replace(world_of(runtime, seen), pointers=pointers, views=views, instead=instead)
 
 
 def production_views(staging: Staging, snapshot: Snapshot) -> dict[TableName, str]:
@@ -91,11 +93,13 @@ def renaming(
                 "query": declared.query,
                 "fingerprint": known[str(key.table)][1],
                 "diamond_consistency": declared.diamond_consistency,
+                "cluster": declared.cluster,
             }
     return Renaming(
         names={str(staged): str(name) for staged, name in staging.names.items()},
         streams=streams,
         views={str(name): text for name, text in texts.items()},
+        gone=frozenset(map(str, staging.stand_ins)),
         marks={
             view_mark(seen.views[staging.name(key)]): view_mark(texts[key.table])
             for key in staging.keys

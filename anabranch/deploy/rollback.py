@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.catalog import cuts, definitions, deployments, streams, tables
+from anabranch.catalog import cuts, definitions, deployments, events, streams, tables
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
+from anabranch.catalog.events import Event
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.deploy import clusters, refresh_groups
@@ -31,6 +32,10 @@ from anabranch.runtime import Runtime, Transaction
 from anabranch.sources.indexes import set_indexes
 
 KIND = "rollback"
+KEPT = (
+    "keeps the columns that a deployment gave it, which was rolled back: rows were written since, or "
+    "it was altered again; ALTER TABLE … DROP COLUMN takes them away"
+)
 PROMOTED = (DeploymentStatus.PROMOTED,)
 
 
@@ -45,6 +50,8 @@ def rollback(
     deployment = to_roll_back(runtime, deployment_id)
     undo: Mapping[str, Any] = deployment.undo or {}
     before = {TableName.parse(name): at for name, at in undo["pointers"].items()}
+    altered = {TableName.parse(name) for name in undo.get("altered", {})}
+    kept_columns: list[TableName] = []
     flip = Flip(runtime, before, Consent(suspend_readers))
 
     def stage(tx: Transaction, along: Along) -> None:
@@ -53,6 +60,7 @@ def rollback(
                 tx.stage.adopt(name, location)
             elif name in tx.stage.base:
                 tx.stage.drop(name)
+        kept_columns[:] = restore_columns(runtime, tx, undo.get("altered", {}))
         for shown, recorded in undo["indexes"].items():
             table = TableName.parse(shown)
             if before.get(table, "") is not None:
@@ -67,7 +75,7 @@ def rollback(
         try:
             tx.used.hold(lease)
             tx.used.add(seen.used(before))
-            along = flip.along(tx, KIND, seen, deployment.project, before)
+            along = flip.along(tx, KIND, seen, deployment.project, {*before, *altered})
             stage(tx, along)
             along.stage()
             flip.check_leased(lease, along.written)
@@ -85,7 +93,29 @@ def rollback(
         "status": "ROLLED_BACK",
         "cut_id": cut_id or shown,
         "suspended": sorted(map(str, flip.suspended)),
+        "kept_columns": sorted(map(str, kept_columns)),
     }
+
+
+def restore_columns(
+    runtime: Runtime, tx: Transaction, altered: Mapping[str, list[str]]
+) -> list[TableName]:
+    """Source tables lose the columns that the deployment gave them, if nobody touched them since.
+
+    Those that were written to, or altered once more, keep them: they may hold rows by now.
+    """
+    with runtime.store.reading() as c:
+        kept = cuts.locations_before(c, cuts.current(c) + 1)
+    left = []
+    for shown, (old, new) in altered.items():
+        name = TableName.parse(shown)
+        if tx.stage.base.get(name) == new and old in kept:
+            tx.stage.adopt(name, old)
+        elif tx.stage.exists(name):
+            left.append(name)
+    said = [Event(name, events.COLUMNS_KEPT, KEPT) for name in left]
+    tx.later(lambda c, cut_id: events.add(c, said))
+    return left
 
 
 def recomment(tx: Transaction, table: TableName, said: Mapping[str, str]) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from anabranch.catalog import deployments, stages, tables
 from anabranch.catalog.deployments import OPEN, Deployment, DeploymentStatus
-from anabranch.deploy import clusters
 from anabranch.deploy.abort import remove_left_overs
 from anabranch.deploy.along import breaks
 from anabranch.deploy.build import build, parts
@@ -24,12 +23,12 @@ from anabranch.deploy.record import snapshot_of, snapshot_record
 from anabranch.deploy.snapshot import ObjectKey, Snapshot
 from anabranch.deploy.source_tables import changes
 from anabranch.deploy.staging import Staging
+from anabranch.deploy.stand_ins import create_stand_ins
 from anabranch.deploy.state import (
     Found,
     Wanted,
     definition,
     find,
-    keys_of,
     plan_now,
     read_by,
     refuse_in_transaction,
@@ -44,7 +43,6 @@ from anabranch.lake.steps import BEGUN, at_step
 from anabranch.names import TableName
 from anabranch.refresh.parallel import side_by_side
 from anabranch.runtime import Runtime
-from anabranch.sources.tables import alter_table
 
 
 def stage(
@@ -174,9 +172,7 @@ def finish(runtime: Runtime, deployment_id: str) -> None:
     with runtime.store.reading() as c:
         deployment = find(c, deployment_id)
     snapshot, staging = snapshot_of(deployment.wanted), staging_of(deployment)
-    for key in keys_of(deployment, Action.ALTER):
-        alter(runtime, snapshot, key)
-    clusters.add_missing(runtime.store, snapshot)
+    create_stand_ins(runtime, staging, snapshot)
     build_all(runtime, deployment, staging, snapshot)
     notes = {"fingerprints": fingerprints(runtime, staging, snapshot)}
     with runtime.store.writing() as c:
@@ -207,12 +203,6 @@ def build_all(
         return True
 
     side_by_side(todo, after, work, runtime.workers.members)
-
-
-def alter(runtime: Runtime, snapshot: Snapshot, key: ObjectKey) -> None:
-    stored = runtime.world().version(key.table).columns
-    if found := changes(snapshot.objects[key], stored):
-        alter_table(runtime, key.table, found)
 
 
 def check_open(runtime: Runtime, deployment: Deployment) -> None:

@@ -12,10 +12,14 @@ from anabranch.sql.tables import rebind, tables_of
 
 @dataclass(frozen=True)
 class Staging:
-    """Names in the staging schemas of one deployment; `keys` are the objects that are there."""
+    """Names in the staging schemas of one deployment; `keys` are the objects that are there.
+
+    `altered` are source tables that get other columns: views stand in for them.
+    """
 
     deployment_id: str
     keys: frozenset[ObjectKey]
+    altered: frozenset[ObjectKey] = frozenset()
 
     @property
     def suffix(self) -> str:
@@ -40,9 +44,14 @@ class Staging:
         """Staging names with those of production."""
         return {self.name(key): key.table for key in sorted(self.keys)}
 
+    @property
+    def stand_ins(self) -> frozenset[TableName]:
+        """The names of views that stand in for altered tables."""
+        return frozenset(map(self.name, self.altered))
+
     def query(self, query: str) -> str:
         """The query over what is staged, and over production for the rest."""
-        folded = {_fold(key): key for key in self.keys}
+        folded = {_fold(key): key for key in (*self.keys, *self.altered)}
         found: dict[TableName, TableName] = {}
         for name in tables_of(query):
             key = folded.get(_fold(name.parts))

@@ -234,7 +234,8 @@ def keys_of(deployment: Deployment, *actions: Action) -> list[ObjectKey]:
 
 
 def staging_of(deployment: Deployment) -> Staging:
-    return Staging(deployment.id, frozenset(keys_of(deployment, Action.BUILD)))
+    built, altered = (keys_of(deployment, each) for each in (Action.BUILD, Action.ALTER))
+    return Staging(deployment.id, frozenset(built), frozenset(altered))
 
 
 NEXT = {

@@ -14,10 +14,10 @@ from anabranch.graph.components import components
 
 
 class Action(str, Enum):
-    """In the order of a deployment; stage does the first two, promote the rest in one publish."""
+    """In the order of a deployment; stage does the first, promote the rest in one publish."""
 
-    ALTER = "alter"  # a source table gets new columns, in place: it holds the user's data
     BUILD = "build"  # made in the staging schema, its rows computed from what is staged
+    ALTER = "alter"  # a source table gets new columns, in place: it holds the user's data
     SWAP = "swap"  # what was built takes its place
     KEEP = "keep"  # dirty, but definition and inputs are the same: production's rows stay
     METADATA = "metadata"  # schedule, options, comments: no row changes
@@ -25,7 +25,7 @@ class Action(str, Enum):
     END = "end"  # a schema has lost its last object
 
 
-STAGED = (Action.ALTER, Action.BUILD)
+STAGED = (Action.BUILD,)
 
 
 @dataclass(frozen=True)

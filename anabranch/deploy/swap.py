@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from anabranch.deploy.conflicts import check_base, check_readers
 from anabranch.deploy.owners import check_owner
 from anabranch.deploy.record import cluster_record, object_record
 from anabranch.deploy.snapshot import ObjectKey, SchemaKey, Snapshot, SnapshotObject
+from anabranch.deploy.source_tables import changes
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.state import find, keys_of, who, wrong_status
 from anabranch.deploy.steps import Action
@@ -43,6 +44,9 @@ class Swap:
     along: Along
     reindexed: set[TableName] = field(default_factory=set)
     commented: dict[str, Mapping[str, str]] = field(default_factory=dict)  # as it was before
+    altered: dict[str, tuple[str, str]] = field(
+        default_factory=dict
+    )  # where it was, and where it is
     catalog: str = ""
 
     @cached_property
@@ -72,14 +76,31 @@ class Swap:
         for key in self.dropped:
             if key.table in self.seen.pointers:
                 tx.stage.drop(key.table)
+        self._alter(tx)
         self._reindex(tx)
         self._comment(tx)
+        self._note_altered(tx)
         self.catalog = tx.world.lake.catalog_name
         self.reindexed = {*tx.indexes, *self.replaced}
         for name in self.staging.names:
             for source in self.seen.inputs.get(name, {}):
                 if source in self.seen.streams and source not in tx.stage.changes:
                     tx.stage.expect(source, self.seen.pointers.get(source))
+
+    def _alter(self, tx: Transaction) -> None:
+        """Source tables get their new columns."""
+        for key in sorted(self.staging.altered):
+            stored = tx.stage.version(key.table)
+            tx.stage.alter(key.table, changes(self.snapshot.objects[key], stored.columns))
+
+    def _note_altered(self, tx: Transaction) -> None:
+        """What was staged has read the rows of altered tables: only the columns are new."""
+        for key in sorted(self.staging.altered):
+            before, after = self.seen.pointers[key.table], tx.stage.version(key.table).location
+            if before != after:
+                self.altered[str(key.table)] = (before, after)
+        marks = dict(self.altered.values())
+        self.renaming = replace(self.renaming, marks={**self.renaming.marks, **marks})
 
     def _staying(self) -> Iterator[SnapshotObject]:
         """Tables of the deployment that keep their rows."""
@@ -122,7 +143,7 @@ class Swap:
         if not deployments.move(c, self.deployment.id, staged, promoted, **facts):
             raise wrong_status(find(c, self.deployment.id), "promoted")
         taken = definitions.take(c, self.staging.names)
-        definitions.put(c, self.staging.names, {})
+        definitions.put(c, [*self.staging.names, *self.staging.stand_ins], {})
         refresh_groups.leave(c, self.staging.names)
         definitions.put(c, self.replaced, self.renaming(taken), self.along.tokens)
         definitions.rename_history(c, self.staging.names)
@@ -169,6 +190,7 @@ class Swap:
             "rows": definitions.take(c, names),
             "metadata": self._before(c),
             "comments": self.commented,
+            "altered": self.altered,
             "readers": taken_out(c, self.along.suspended),
             "keys": [list(key) for key in keys],
             "deployed": deployments.take_deployed(c, keys),

@@ -205,3 +205,39 @@ def test_a_circle_goes_on_from_changes(tmp_path: Path, spark: Spark) -> None:
         assert set(ring.actions().values()) == {"DIFFERENTIAL"}
         assert bag(ab.table("db.g.reach")) == rows((1, 2), (2, 3), (1, 3))
         assert ab.verify("db.g.reach")["equal"]
+
+
+@pytest.mark.slow
+def test_new_and_wider_columns_of_a_source_come_with_the_promote(
+    tmp_path: Path, spark: Spark
+) -> None:
+    files = {
+        "models/db/raw/t.sql": "CREATE TABLE t (id INT, price DECIMAL(8,2))",
+        "models/db/m/sums.sql": "CREATE STREAM TABLE sums AS SELECT sum(id) AS id FROM raw.t",
+    }
+    with anabranch.connect(tmp_path / "home", spark=spark.session) as ab:
+        wider = Shop(tmp_path, ab, files)
+        wider.deploy()
+        ab.sql("INSERT INTO db.raw.t VALUES (1, 1.50)")
+        ab.refresh()
+        wider.write(
+            "models/db/raw/t.sql",
+            "CREATE TABLE t (id BIGINT, price DECIMAL(12,2), tags ARRAY<STRING>,"
+            " place STRUCT<x: DOUBLE, `y z`: TIMESTAMP_NTZ>, `a b` DATE)",
+        )
+        wider.write(
+            "models/db/m/tags.sql",
+            "CREATE STREAM TABLE tags AS SELECT id, price, tags, place.x AS x, `a b` FROM raw.t",
+        )
+        made = wider.stage()
+        stored = ab.table("db.raw.t")
+        assert stored.columns == ["id", "price"]
+        ab.sql("INSERT INTO db.raw.t VALUES (2, 2.50)")
+        ab.promote(made)
+        assert ab.table("db.raw.t").columns == ["id", "price", "tags", "place", "a b"]
+        done = wider.actions()
+        assert done["db.m.tags"] == "NO_DATA"
+        ab.sql("INSERT INTO db.raw.t VALUES (3000000000, 1, array('n'), NULL, DATE'2024-01-01')")
+        assert wider.actions()["db.m.tags"] == "DIFFERENTIAL"
+        assert ab.verify("db.m.tags")["equal"] and ab.verify("db.m.sums")["equal"]
+        assert ab.rollback()["kept_columns"] == ["db.raw.t"]

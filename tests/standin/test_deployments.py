@@ -268,3 +268,127 @@ def test_a_declared_group_moves_as_one(shop: Shop) -> None:
     ab.rollback()
     assert shop.rows("db.e.e") == [(2,)] and shop.rows("db.b.b") == [(1, 6)]
     shop.check(1, "db.e.e")
+
+
+# -- what is staged is not seen ----------------------------------------------------------------------
+
+WIDER = {
+    "clusters/fast.sql": "CREATE CLUSTER fast POOL 'fast'",
+    "models/db/raw/s.sql": "CREATE TABLE s (k BIGINT, v BIGINT, note STRING, w DOUBLE)",
+    "models/db/n/notes.sql": (
+        "CREATE STREAM TABLE notes IN CLUSTER fast AS"
+        " SELECT note, COUNT(*) AS n, SUM(v) AS v FROM raw.s GROUP BY note"
+    ),
+    "models/db/n/everything.sql": "CREATE STREAM TABLE everything AS SELECT * FROM raw.s",
+}
+
+
+def shown(ab: Anabranch) -> dict[str, Any]:
+    """All that somebody can see who does not look into staging schemas."""
+    world = ab._runtime.world()
+    names = [name for name in world.names() if "__" not in str(name)]
+    with ab._store.reading() as c:
+        spaces = c.exec_driver_sql("SELECT namespace FROM iceberg_namespace_properties").scalars()
+        spaces_now = sorted(name for name in spaces if "__" not in name)
+    return {
+        "columns": {
+            str(name): [column.name for column in world.version(name).columns]
+            for name in names
+            if name not in world.views
+        },
+        "pointers": {str(name): world.pointers.get(name) for name in names},
+        "views": {str(name): text for name, text in world.views.items() if "__" not in str(name)},
+        "clusters": ab.clusters(),
+        "status": [
+            {key: value for key, value in row.items() if key != "staleness_seconds"}
+            for row in ab.status()
+            if "__" not in row["name"]
+        ],
+        "spaces": spaces_now,
+    }
+
+
+def test_stage_changes_nothing_that_production_shows(shop: Shop) -> None:
+    ab = shop.ab
+    before, names = shown(ab), ab._runtime.world().names()
+    for name, text in WIDER.items():
+        shop.write(name, text)
+    made = shop.stage()
+    assert shown(ab) == before
+    ab.abort(made)
+    assert shown(ab) == before
+    assert ab._runtime.world().names() == names, "an abort leaves nothing"
+    with ab._store.reading() as c:
+        spaces = c.exec_driver_sql("SELECT namespace FROM iceberg_namespace_properties").scalars()
+        assert not [name for name in spaces if "__" in name]
+    assert [row["status"] for row in ab.deployments()] == ["ABORTED", "PROMOTED"]
+
+
+def test_source_columns_and_clusters_come_with_the_promote(shop: Shop) -> None:
+    ab = shop.ab
+    for name, text in WIDER.items():
+        shop.write(name, text)
+    made = shop.stage()
+    ab.sql("INSERT INTO db.raw.s VALUES (2, 6)")  # production still has two columns
+    ab.refresh()
+    ab.promote(made)
+    assert shown(ab)["columns"]["db.raw.s"] == ["k", "v", "note", "w"]
+    (cluster,) = ab.clusters()
+    assert (cluster["cluster"], cluster["used_by"]) == ("fast", ["db.n.notes"])
+    assert shop.rows("db.n.notes") == [(None, 2, 11)]
+    assert shop.rows("db.n.everything") == [(1, 5, None, None), (2, 6, None, None)]
+    done = {row["table"]: row["action"] for row in ab.refresh()}
+    assert done["db.n.notes"] == done["db.n.everything"] == "NO_DATA"
+    ab.sql("INSERT INTO db.raw.s VALUES (3, 1, 'x', 0.5)")
+    done = {row["table"]: row["action"] for row in ab.refresh()}
+    assert done["db.n.notes"] == done["db.n.everything"] == "DIFFERENTIAL"
+    for name in ("db.n.notes", "db.n.everything", "db.b.b", "db.c.c", "db.d.d"):
+        assert ab.verify(name)["equal"], name
+    assert shop.plan().empty
+
+
+def test_a_roll_back_takes_columns_back_that_nobody_has_used(shop: Shop) -> None:
+    ab = shop.ab
+    before = shown(ab)
+    for name, text in WIDER.items():
+        shop.write(name, text)
+    shop.deploy()
+    assert ab.rollback()["kept_columns"] == []
+    after = shown(ab)
+    assert after["columns"] == before["columns"] and after["clusters"] == before["clusters"]
+    for name in WIDER:
+        (shop.folder / "shop" / name).unlink()
+    shop.write("models/db/raw/s.sql", FILES["models/db/raw/s.sql"])
+    assert shop.plan().empty
+    ab.sql("INSERT INTO db.raw.s VALUES (2, 6)")
+    ab.refresh()
+    shop.ab.verify("db.d.d")
+
+
+def test_a_roll_back_keeps_columns_that_hold_rows(shop: Shop) -> None:
+    ab = shop.ab
+    for name, text in WIDER.items():
+        shop.write(name, text)
+    shop.deploy()
+    ab.sql("INSERT INTO db.raw.s VALUES (3, 1, 'x', 0.5)")
+    ab.refresh()
+    assert ab.rollback()["kept_columns"] == ["db.raw.s"]
+    assert shown(ab)["columns"]["db.raw.s"] == ["k", "v", "note", "w"]
+    assert [row["table"] for row in ab.events() if row["kind"] == "COLUMNS_KEPT"] == ["db.raw.s"]
+    assert sorted(ab.table("db.raw.s").collect()) == [(1, 5, None, None), (3, 1, "x", 0.5)]
+    ab.refresh()
+    for name in ("db.b.b", "db.c.c", "db.d.d"):
+        assert ab.verify(name)["equal"], name
+
+
+def test_a_roll_back_that_takes_a_column_from_a_reader_is_refused(shop: Shop) -> None:
+    ab = shop.ab
+    for name, text in WIDER.items():
+        shop.write(name, text)
+    shop.deploy()
+    ab.create_stream_table("mine.notes", "SELECT note FROM db.raw.s")
+    with pytest.raises(Refused, match=r"mine\.notes is outside of the project"):
+        ab.rollback()
+    assert shown(ab)["columns"]["db.raw.s"] == ["k", "v", "note", "w"]
+    ab.rollback(suspend_readers=True)
+    assert states(ab)["mine.notes"] == "SUSPENDED"
