@@ -35,7 +35,7 @@ from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh.definition import check_mode, understood
 from anabranch.refresh.fit import fit_columns, fit_readers
-from anabranch.refresh.lines import Occasion, write_lines
+from anabranch.refresh.lines import Occasion, note_cuts, write_lines
 from anabranch.refresh.look import Look, look
 from anabranch.refresh.members import Staging
 from anabranch.refresh.run import refuse_suspended
@@ -158,10 +158,17 @@ class Along:
         self.tx.later(self._check_whole)
 
     def _check_whole(self, c: Connection, cut_id: int | None) -> None:
-        """In the publish, after everything: nobody may have made a reader meanwhile."""
-        left = needing(look_after(c, self.runtime, self.project), self.moved, settled=True)
+        """In the publish, after everything: nobody may have made a reader meanwhile.
+
+        What moved and is up to date stands at the cut of the publish: at an older one, what it reads
+        may have had another name.
+        """
+        after = look_after(c, self.runtime, self.project)
+        left = needing(after, self.moved, settled=True)
         if left:
             raise PublishConflict(f"{sorted(left)[0]} would not fit", hint="run it again")
+        names = [name for name in (*self.moved, *self.written) if name in after.seen.streams]
+        note_cuts(c, after.seen, after.seen.noting(names))
 
     def _check_world(self, after: Look) -> None:
         """What is read must be what the rehearsal has seen: nobody may have come between."""
@@ -214,8 +221,10 @@ class Along:
             fit_columns(self.tx, name, understood(world, name, seen.streams[name].query))
 
     def _refresh(self, after: After, needed: Collection[TableName]) -> None:
-        seen = self._where_it_runs(after.seen.upon(self.before))
-        order = asked_for(seen, needed).members
+        found = self._where_it_runs(after.seen.upon(self.before))
+        found = replace(found, cut_id=self.before.cut_id)  # what is read is of that cut
+        order = asked_for(found, needed).members
+        seen = found.noting([name for name in order if name not in self.moved])
         stale = [name for name in seen.stale(order) if seen.streams[name].populated]
         refuse_suspended(seen, stale)
         staging = Staging(self.runtime, self.tx, seen)
@@ -230,6 +239,7 @@ class Along:
         self.written = tuple(stale)
 
         def rows(c: Connection, cut_id: int | None) -> None:
+            note_cuts(c, found, seen)
             write_lines(c, cut_id, done, Occasion(self.kind), seen.groups)
 
         self.tx.later(rows)

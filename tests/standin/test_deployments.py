@@ -392,3 +392,37 @@ def test_a_roll_back_that_takes_a_column_from_a_reader_is_refused(shop: Shop) ->
     assert shown(ab)["columns"]["db.raw.s"] == ["k", "v", "note", "w"]
     ab.rollback(suspend_readers=True)
     assert states(ab)["mine.notes"] == "SUSPENDED"
+
+
+# -- the cut at which tables stand -------------------------------------------------------------------
+
+
+def test_what_is_promoted_stands_at_the_cut_of_the_promote(tmp_path: Path) -> None:
+    """The staged source that it was built from had another name in older cuts."""
+    with installed(), connect(tmp_path / "home") as ab:
+        shop = Shop.__new__(Shop)
+        shop.folder, shop.ab = tmp_path, ab
+        for name, text in FILES.items():
+            shop.write(name, text)
+        made = shop.stage()
+        ab.sql(f"INSERT INTO db.raw__{made}.s VALUES (1, 5)")
+        cut = ab.promote(made)["cut_id"]
+        assert {row["cut_id"] for row in ab.status()} == {cut}
+        shop.check(1)
+
+
+def test_readers_that_move_along_stand_at_one_cut(shop: Shop) -> None:
+    ab = shop.ab
+    ab.create_stream_table("mine.own", OUTSIDE)
+    ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")  # not seen yet
+    shop.edit(TWICE)
+    shop.deploy()
+    assert shop.rows("mine.own") == [(1, 12, 6)]
+    rows = {row["name"]: row for row in ab.status()}
+    assert not any(row["mixed_cuts"] for row in rows.values())
+    shop.check(2, "mine.own")
+    ab.sql("UPDATE db.raw.s SET v = 4")
+    ab.refresh()
+    ab.rollback()
+    assert not any(row["mixed_cuts"] for row in ab.status())
+    shop.check(1, "mine.own")
