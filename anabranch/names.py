@@ -27,6 +27,18 @@ def shown(part: str) -> str:
     return part if _PLAIN.match(part) else quote(part)
 
 
+def fold(name: str) -> str:
+    """Equal for names that Spark takes for one: it compares letter by letter, in upper and then in
+    lower case, so that `ı`, `İ` and `i` are one letter, and so are `ſ` and `s`."""
+    return "".join(
+        _lower(letter.upper()) if len(letter.upper()) == 1 else letter for letter in name
+    )
+
+
+def _lower(letter: str) -> str:
+    return letter.lower()[0]
+
+
 @dataclass(frozen=True, order=True)
 class TableName:
     """`schema.name`, or `database.schema.name`; the namespace is never empty."""

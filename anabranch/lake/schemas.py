@@ -26,7 +26,7 @@ from pyiceberg.types import (
 from anabranch.errors import AlreadyExists, InvalidValue, UnknownName, Unsupported
 from anabranch.lake.types import field_of, to_iceberg, to_text
 from anabranch.model import FILE_PATH_ID, POSITION_ID, Column, Columns
-from anabranch.names import RESERVED_PREFIX, TableName, shown
+from anabranch.names import RESERVED_PREFIX, TableName, fold, shown
 
 NAME_MAPPING = "schema.name-mapping.default"
 
@@ -95,11 +95,11 @@ def check_names(names: Sequence[str]) -> None:
                 f"column {shown(name)}: names that start with {RESERVED_PREFIX} are reserved",
                 hint="give it another name with AS",
             )
-        if name.lower() in seen:
+        if fold(name) in seen:
             raise InvalidValue(
                 f"there are two columns {shown(name)}", hint="give one another name with AS"
             )
-        seen.add(name.lower())
+        seen.add(fold(name))
 
 
 def altered(

@@ -14,7 +14,7 @@ from anabranch.engine.types import columns_of
 from anabranch.errors import NotIncremental, SchemaError, UserError
 from anabranch.lake.types import to_iceberg, to_text
 from anabranch.model import FIRST_HIDDEN_ID, Column, Columns, RefreshMode
-from anabranch.names import RESERVED_PREFIX, TableName, shown
+from anabranch.names import RESERVED_PREFIX, TableName, fold, shown
 from anabranch.plan.exprs import Expr, column
 from anabranch.plan.nodes import Given, Item, Node, Project, Scan
 from anabranch.refresh.fingerprint import fingerprint, texts
@@ -178,7 +178,7 @@ def output_columns(found: Columns) -> Columns:
     """The columns of the query, which must have names and types of their own."""
     seen: set[str] = set()
     for each in found:
-        if each.name.lower() in seen:
+        if fold(each.name) in seen:
             raise UserError(
                 f"the query gives the column {shown(each.name)} twice",
                 hint="name one of them with AS",
@@ -189,7 +189,7 @@ def output_columns(found: Columns) -> Columns:
             raise UserError(
                 f"column {shown(each.name)} has no type", hint="CAST(NULL AS …) gives it one"
             )
-        seen.add(each.name.lower())
+        seen.add(fold(each.name))
     return tuple(replace(each, type=to_text(to_iceberg(each.type))) for each in found)
 
 

@@ -46,7 +46,15 @@ def names() -> set[str]:
     }
 
 
-CHANCES = ("filter", "having", "subquery in having", "grouping", "where", "cte used twice")
+CHANCES = (
+    "filter",
+    "having",
+    "subquery in having",
+    "grouping",
+    "where",
+    "cte used twice",
+    "recursion, each row once",
+)
 
 
 @construct("query", "plain query")

@@ -63,8 +63,9 @@ def _recursion(b: Builder) -> Source:
         step = f"({step} WHERE n < 3 UNION ALL {more} WHERE n < 2)"
     else:
         step = f"{step} WHERE n < 3"
+    words = "UNION" if b.maybe("recursion, each row once", 40) else "UNION ALL"
     text = (
-        f"WITH RECURSIVE {name} (x, y, n) AS (SELECT id, k, 1 FROM {first} UNION ALL {step}) "
+        f"WITH RECURSIVE {name} (x, y, n) AS (SELECT id, k, 1 FROM {first} {words} {step}) "
         f"SELECT x, y, n FROM {name}"
     )
     if b.chance(30):

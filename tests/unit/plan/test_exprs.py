@@ -1,8 +1,21 @@
 from __future__ import annotations
 
 import pytest
+from sqlglot import exp
 
-from anabranch.plan.exprs import Expr, cast, column, conjunction, conjuncts, meaning
+from anabranch.names import fold, quote
+from anabranch.plan.exprs import (
+    Expr,
+    call,
+    cast,
+    column,
+    conjunction,
+    conjuncts,
+    identifier,
+    is_not_null,
+    meaning,
+    when,
+)
 
 
 def test_columns_are_quoted_identifiers_and_fields_follow() -> None:
@@ -76,3 +89,34 @@ def test_meaning(left: str, right: str, same: bool) -> None:
 )
 def test_text_is_canonical(text: str) -> None:
     assert Expr.of(Expr(text).tree).text == text
+
+
+ODD = [
+    "a b", "select", "a.b", "x`y", "`", "e\u0301", "😀", "שלום", "t ", " ", "Größe", 'quo"te', "it's",
+    "back\\slash", "new\nline", "sum(x)", "*", "1", "--", "/*", "{{y}}", "$1", "%s", ":p", "?",
+    "a:b<c>",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_any_name_is_one_quoted_identifier(name: str) -> None:
+    own = column(name)
+    assert (own.column, own.columns) == (name, {name})
+    asked = when(is_not_null(own), call("SUM", own), cast(own, f"array<struct<{quote(name)}:int>>"))
+    assert asked.columns == {name}
+    assert asked.substitute({name: column("z")}).columns == {"z"}
+    field = Expr.of(exp.Dot(this=own.tree.copy(), expression=identifier(name)))
+    assert (field.text, field.columns) == (f"{quote(name)}.{quote(name)}", {name})
+
+
+def test_an_expression_has_no_text_that_only_looks_like_sql() -> None:
+    """What people read is asked for by its name, so that nobody writes it into SQL by chance."""
+    assert column("a b").readable == "a b"
+    assert str(column("a b")).startswith("Expr(")
+
+
+def test_names_that_spark_takes_for_one() -> None:
+    alike = [("A b", "a B"), ("É", "é"), ("ſ", "S"), ("ı", "İ"), ("K", "k"), ("ΣΑΣ", "σας")]
+    assert all(fold(one) == fold(other) for one, other in alike)
+    other = [("a", "a "), ("é", "e\u0301"), ("ß", "ss"), ("a", "b")]
+    assert all(fold(one) != fold(two) for one, two in other)
