@@ -12,6 +12,7 @@ After every step, and at every publish inside one, what can be seen must be what
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import Counter
@@ -30,6 +31,7 @@ from anabranch.catalog import tables
 from anabranch.catalog.groups import grouped
 from anabranch.catalog.streams import StreamTable
 from anabranch.errors import AnabranchError, InternalError, PublishConflict, Unreachable
+from anabranch.graph.order import closure
 from anabranch.lake import steps
 from anabranch.model import Status
 from anabranch.names import TableName
@@ -40,6 +42,7 @@ from tests.standin.engine import Frame, Session, connect, frame, installed, swap
 
 SOURCES = ("db.s.a1", "db.s.a2", "db.s.b")
 PROJECT = ("db.p.p0", "db.p.p1", "db.p.p2")
+VIEWS = ("db.v.w0", "db.v.w1")
 BY_HAND = ("db.h.t0", "db.h.t1", "db.h.t2", "db.h.t3")
 ARROW = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 Step = Sequence[Any]
@@ -86,6 +89,7 @@ class Machine:
     formed: dict[frozenset[str], dict[str, Any]] = field(default_factory=dict)
     held: list[Held] = field(default_factory=list)
     orphans: list[Held] = field(default_factory=list)  # of processes that are gone
+    opted_out: set[str] = field(default_factory=set)  # tables that were once allowed to mix cuts
     fault: Publishing | None = None
     nested: bool = False
     alone: bool = True  # nobody else is at work, and nothing fails
@@ -275,6 +279,9 @@ class Machine:
     ) -> None:
         ab.create_stream_table(name, plain.text(spec), **(options or {}))
 
+    def do_view(self, ab: Anabranch, name: str, spec: Spec) -> None:
+        ab.sql(f"CREATE OR REPLACE VIEW {name} AS {plain.text(spec)}")
+
     def do_alter_query(self, ab: Anabranch, name: str, spec: Spec) -> None:
         ab.alter_stream_table(name, query=plain.text(spec))
 
@@ -291,9 +298,12 @@ class Machine:
         ab.resume(name)
 
     def do_refresh(self, ab: Anabranch, name: str | None = None) -> None:
+        predicted = self.predicted(ab, name) if self.alone and name else None
         ab.refresh(name)
         if not self.alone:
             return
+        if predicted and (action := ab.history(name, 1)[0]["action"]) not in (predicted, "NO_DATA"):
+            raise Wrong(f"explain said that {name} would be refreshed {predicted}, not {action}")
         seen = self.look()
         asked = seen.order([TableName.parse(name)]) if name else seen.order()
         blocked = self.blocked(seen)
@@ -303,13 +313,25 @@ class Machine:
         if busy := {t: a for t, a in again.items() if a not in ("NO_DATA", "SKIP")}:
             raise Wrong(f"a second refresh found work: {busy}")
 
+    def predicted(self, ab: Anabranch, name: str) -> str | None:
+        """How explain says that a table will be refreshed, if nothing above it comes first."""
+        seen, parsed = self.look(), TableName.parse(name)
+        above = [each for each in seen.order([parsed]) if each != parsed]
+        if parsed not in seen.streams or seen.stale(above):
+            return None
+        found = re.search(r"next refresh: ([A-Z_]+),", ab.explain(name))
+        return found[1] if found else None
+
     def do_full(self, ab: Anabranch, name: str) -> None:
         ab.refresh(name, full=True)
 
     def do_tick(self, ab: Anabranch, seconds: float = 0) -> None:
         """A tick, some time after what happened before."""
         self.pass_time(seconds)
-        ab.tick()
+        blocked = [g["group_id"] for g in ab.groups() if g["blocked_by"]] if self.alone else []
+        for found in ab.tick():
+            if found["group_id"] in blocked and found["outcome"] != "SKIPPED":
+                raise Wrong(f"groups() called it blocked, and a tick said {found}")
 
     def do_clock(self, ab: Anabranch, seconds: float) -> None:
         self.pass_time(seconds)
@@ -412,7 +434,8 @@ class Machine:
             return look(c, runtime.lake)
 
     def declared(self, seen: Look) -> dict[str, Spec]:
-        return {str(name): plain.spec_of(each.query) for name, each in seen.streams.items()}
+        texts = {name: each.query for name, each in seen.streams.items()} | dict(seen.views)
+        return {str(name): plain.spec_of(text) for name, text in texts.items()}
 
     def blocked(self, seen: Look) -> set[TableName]:
         from anabranch.refresh.run import blocked
@@ -445,6 +468,7 @@ class Machine:
         seen = self.look()
         declared = self.declared(seen)
         stale = {str(name) for name in seen.stale(seen.order())}
+        self.opted_out |= {str(name) for name in seen.opted_out}
         for name in SOURCES:
             self.rows_now(name, seen)  # remembered for frontiers
         for parsed, stream in seen.streams.items():
@@ -498,8 +522,9 @@ class Machine:
         """The frontier of a table is what all its sources were in one and the same cut."""
         stream = seen.streams[TableName.parse(name)]
         if is_mixed(stream):
-            return
-        if not hasattr(stream, "cut_id"):
+            above = {name, *(str(each) for each in closure([stream.name], seen.reads))}
+            if not above & self.opted_out:
+                raise Wrong(f"{name} mixes cuts, and nobody said that it may")
             return
         if stream.cut_id is None:
             raise Wrong(f"{name} stands at no cut")

@@ -110,7 +110,7 @@ _PATTERNS = {
 
 
 # A deployment writes the name that a table had before beside the one it has while it is staged.
-_ALIAS = re.compile(r"(\w+(?:\.\w+)+) AS (?:[apt]\d|b)\b")
+_ALIAS = re.compile(r"(\w+(?:\.\w+)+) AS (?:[aptw]\d|b)\b")
 
 
 def spec_of(query: str) -> Spec:

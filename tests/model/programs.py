@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.lake.steps import IN_TRANSACTION, METADATA_WRITTEN, PUBLISHED, STAGED, STEPS
-from tests.model.machine import BY_HAND, PROJECT, SOURCES, Step, machine
+from tests.model.machine import BY_HAND, PROJECT, SOURCES, VIEWS, Step, machine
 from tests.model.plain import KINDS, WIDTH
 
 Program = Sequence[Step]
@@ -32,6 +32,7 @@ WEIGHTS = {
     "foreign_overwrite": 1,
     "poison": 1,
     "create": 8,
+    "view": 3,
     "alter_query": 6,
     "alter": 4,
     "drop": 2,
@@ -80,6 +81,7 @@ class Chance:
         }
         self.weights["tick"] = self.weights["tick"] or WEIGHTS["tick"]
         self.there: set[str] = set()  # stream tables that most likely exist
+        self.views: set[str] = set()
 
     def program(self, length: int) -> list[Step]:
         start: list[Step] = [["insert", name, self.rows()] for name in SOURCES]
@@ -119,7 +121,7 @@ class Chance:
         order = (*PROJECT, *BY_HAND)
         before = [each for each in order[: order.index(name)] if each in self.there]
         kind = self.random.choice([*KINDS, *(each for each in KINDS if WIDTH[each] > 1)])
-        likely = [*SOURCES, *before, *before]
+        likely = [*SOURCES, *sorted(self.views), *before, *before]
         first = self.random.choice(likely)
         others = [each for each in likely if each != first]
         return [kind, first, *([self.random.choice(others)] if WIDTH[kind] > 1 else [])]
@@ -158,6 +160,12 @@ class Chance:
         if not new:
             options["or_replace"] = True
         return ["create", name, self.spec(name), options]
+
+    def view(self) -> Step:
+        name = self.random.choice(VIEWS)
+        self.views.add(name)
+        kind = self.random.choice([each for each in KINDS if WIDTH[each] == 1])
+        return ["view", name, [kind, self.source()]]
 
     def alter_query(self) -> Step:
         name = self.stream()
@@ -300,7 +308,11 @@ def simpler(step: Step) -> Iterator[Step]:
     if kind == "create" and len(step) > 3:
         for option in step[3]:
             yield [*step[:3], {k: v for k, v in step[3].items() if k != option}]
-    if kind in ("create", "alter_query", "edit") and step[2] and step[2][0] not in ("copy", "both"):
+    if (
+        kind in ("create", "alter_query", "view", "edit")
+        and step[2]
+        and step[2][0] not in ("copy", "both")
+    ):
         easy = "copy" if len(step[2]) == 2 else "both"
         yield [*step[:2], [easy, *step[2][1:]], *step[3:]]
 

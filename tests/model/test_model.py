@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,8 @@ from anabranch.catalog.groups import Group
 from anabranch.lake import publish
 from anabranch.lake.stage import Staged
 from anabranch.names import TableName
+from anabranch.refresh.look import Look
+from anabranch.scheduler.due import Agenda
 from tests.model.programs import Chance, Failure, Program, run, shown, smallest
 from tests.standin.engine import swap
 
@@ -79,23 +81,37 @@ def nobody_reads(*_: object) -> list[int]:
     return []
 
 
+def nobody_waits(*_: object) -> list[Any]:
+    """A table does not look whether what it reads stands at the cut of the tick."""
+    return []
+
+
 GROUPED, SWAP = groups.grouped, publish._swap
-MUTATIONS: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "alter_during_a_refresh": (read_set._compare, compares_nothing),
-    "diamond_in_a_tick": (groups.grouped, everyone_alone),
-    "two_writers": (publish._swap, swaps_anyway),
-    "a_held_cut": (read_leases.held_cuts, nobody_reads),
+# By the program that finds it: functions, wherever they are used, or attributes of a class.
+MUTATIONS: Mapping[str, Sequence[tuple[Any, Callable[..., Any]]]] = {
+    "alter_during_a_refresh": [(read_set._compare, compares_nothing)],
+    "diamond_in_a_tick": [(groups.grouped, everyone_alone)],
+    "two_writers": [(publish._swap, swaps_anyway)],
+    "a_held_cut": [(read_leases.held_cuts, nobody_reads)],
+    "half_of_a_transaction": [((Agenda, "needs"), nobody_waits), ((Look, "behind"), nobody_waits)],
 }
 
 
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
-    real, other = MUTATIONS[name]
-    swap(real, other)
-    try:
-        yield
-    finally:
-        swap(other, real)
+    with pytest.MonkeyPatch.context() as patch:
+        functions = []
+        for real, other in MUTATIONS[name]:
+            if isinstance(real, tuple):
+                patch.setattr(*real, other)
+            else:
+                functions.append((real, other))
+                swap(real, other)
+        try:
+            yield
+        finally:
+            for real, other in functions:
+                swap(other, real)
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
