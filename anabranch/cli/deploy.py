@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from anabranch.cli.projects import profile, project_folder
 from anabranch.cli.session import CliSession
 from anabranch.deploy.show import NOTHING
 from anabranch.errors import UserError
+from anabranch.places import find_file
 from anabranch.settings import FILE
 
 if TYPE_CHECKING:
@@ -194,6 +196,14 @@ def promote(
     tell_suspended(out, done)
 
 
+def name_here() -> str | None:
+    """The name of the project that somebody works in."""
+    from anabranch.project.project import read_name
+
+    file = find_file(Path.cwd(), FILE)
+    return read_name(file) if file else None
+
+
 def tell_suspended(out: Output, done: dict[str, Any]) -> None:
     for name in done["suspended"]:
         out.note(f"suspended {name}, which cannot follow: `anabranch events {name}` says why")
@@ -213,18 +223,19 @@ def rollback(
 ) -> None:
     """Return to the state before a deployment, in one publish.
 
+    Without a DEPLOYMENT it is the newest one, of the project in the current folder if there is one.
     Nothing is computed but what has to fit the tables that return.
     """
     from anabranch.deploy import verbs
     from anabranch.deploy.rollback import rollback as take_back
 
-    runtime = session.ab._runtime
+    runtime, project = session.ab._runtime, name_here()
     if dry_run:
-        found = verbs.rollback_dry(runtime, deployment)
+        found = verbs.rollback_dry(runtime, deployment, project)
         out.answer(steps_text(found), found)
         return
     with session.progress.task("rolling back …"):
-        done = take_back(runtime, deployment, suspend_readers=suspend_readers)
+        done = take_back(runtime, deployment, suspend_readers=suspend_readers, project=project)
     out.answer(f"rolled {done['id']} back as cut {done['cut_id']}", done)
     tell_suspended(out, done)
 

@@ -7,11 +7,11 @@ again, with Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.deploy.readers import FAILS, REBUILT, REFRESHED, STOPPED, WAITS, Reader
+from anabranch.deploy.readers import FAILS, FOLLOWS, REBUILT, REFRESHED, STOPPED, WAITS, Reader
 from anabranch.deploy.snapshot import ObjectKey, Snapshot, SnapshotObject
 from anabranch.errors import AnabranchError
 from anabranch.graph.order import closure, dependants
@@ -81,7 +81,19 @@ def readers(
         reads = tuple(each for each in seen.reads[name] if each in moving or each in found)
         if reads:
             found[name] = _reader(seen, columns, name, reads, moving, found)
-    return tuple(found.values())
+    return (*found.values(), *_views(seen, columns, own))
+
+
+def _views(seen: Look, columns: Columns, own: Collection[TableName]) -> Iterator[Reader]:
+    """Views outside over what moves: nothing becomes of them, but they may stop to work."""
+    for name, text in sorted(seen.views.items()):
+        if name in own or name in columns.moving:
+            continue
+        named = (each.find_in(columns.moving) for each in tables_of(text) if not each.is_system)
+        reads = tuple(sorted(each for each in named if each is not None))
+        if reads:
+            error = columns.mistake(text)
+            yield Reader(name, reads, FAILS if error else FOLLOWS, error, "view")
 
 
 def _reader(

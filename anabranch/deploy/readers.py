@@ -12,12 +12,14 @@ REFRESHED = "refreshed"  # it reads what is rebuilt or refreshed outside
 FAILS = "fails"  # its query does not fit any more
 WAITS = "waits"  # it reads one that fails
 STOPPED = "suspended"  # it was so before, or in error: it stays as it is
+FOLLOWS = "follows"  # a view: it has no rows of its own
 WORDS = {
     REBUILT: "rebuilt along",
     REFRESHED: "refreshed along",
     FAILS: "would fail",
     WAITS: "would wait",
     STOPPED: "stays suspended or in error",
+    FOLLOWS: "shows what is new",
 }
 
 
@@ -29,15 +31,18 @@ class Reader:
     reads: tuple[TableName, ...]
     outcome: str
     error: str | None = None
+    kind: str = "stream table"
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "reader": str(self.name),
+            "kind": self.kind,
             "reads": [str(each) for each in self.reads],
             "outcome": self.outcome,
             "error": self.error,
         }
 
     def __str__(self) -> str:
+        what = "a view, " if self.kind == "view" else ""
         why = f": {self.error}" if self.error else f", reads {', '.join(map(str, self.reads))}"
-        return f"{WORDS[self.outcome]}{why}"
+        return f"{what}{WORDS[self.outcome]}{why}"

@@ -40,14 +40,18 @@ PROMOTED = (DeploymentStatus.PROMOTED,)
 
 
 def rollback(
-    runtime: Runtime, deployment_id: str | None = None, *, suspend_readers: bool = False
+    runtime: Runtime,
+    deployment_id: str | None = None,
+    *,
+    suspend_readers: bool = False,
+    project: str | None = None,
 ) -> dict[str, Any]:
-    """Take the newest deployment back, or the given one if nothing was deployed over it.
+    """Take the newest deployment (of a project) back, or the given one if none was deployed over it.
 
     `suspend_readers`: stream tables outside of the project that cannot follow are suspended.
     """
     refuse_in_transaction(runtime)
-    deployment = to_roll_back(runtime, deployment_id)
+    deployment = to_roll_back(runtime, deployment_id, project)
     undo: Mapping[str, Any] = deployment.undo or {}
     before = {TableName.parse(name): at for name, at in undo["pointers"].items()}
     altered = {TableName.parse(name) for name in undo.get("altered", {})}
@@ -127,10 +131,13 @@ def recomment(tx: Transaction, table: TableName, said: Mapping[str, str]) -> Non
         tx.stage.comment(table, exactly(kept, version.comments))
 
 
-def to_roll_back(runtime: Runtime, deployment_id: str | None) -> Deployment:
+def to_roll_back(
+    runtime: Runtime, deployment_id: str | None, project: str | None = None
+) -> Deployment:
     """The deployment, after all checks that can be made before."""
+    promoted = DeploymentStatus.PROMOTED
     with runtime.store.reading() as c:
-        found = find(c, deployment_id) if deployment_id else newest(c, DeploymentStatus.PROMOTED)
+        found = find(c, deployment_id) if deployment_id else newest(c, promoted, project)
         if found.status not in PROMOTED:
             raise wrong_status(found, "rolled back")
         check_newest(c, found)

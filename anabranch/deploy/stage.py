@@ -78,7 +78,8 @@ def agree(runtime: Runtime, deployment_id: str, readers: Sequence[TableName]) ->
 
 
 def broken(plan: Plan) -> list[Reader]:
-    return [reader for reader in plan.readers if reader.outcome == FAILS]
+    """Readers that would have to be suspended; a view is only told of."""
+    return [each for each in plan.readers if each.outcome == FAILS and each.kind != "view"]
 
 
 def check(runtime: Runtime, found: Found, drop_tables: bool, suspend_readers: bool = False) -> None:

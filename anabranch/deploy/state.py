@@ -203,9 +203,16 @@ def find(c: Connection, deployment_id: str) -> Deployment:
     return found
 
 
-def newest(c: Connection, status: DeploymentStatus) -> Deployment:
-    """The newest deployment of a status, for commands that name none."""
+def newest(c: Connection, status: DeploymentStatus, project: str | None = None) -> Deployment:
+    """The newest deployment of a status, for commands that name none: of a project, or the only one."""
     found = [each for each in deployments.listing(c) if each.status is status]
+    found = [each for each in found if project in (None, each.project)]
+    projects = sorted({each.project for each in found})
+    if len(projects) > 1:
+        raise Refused(
+            f"several projects have deployments: {', '.join(projects)}",
+            hint="name the deployment: `anabranch deployments` lists them",
+        )
     if not found:
         words = status.value.lower().replace("_", " ")
         raise Refused(f"no deployment is {words}", hint="`anabranch stage` builds one")

@@ -99,9 +99,11 @@ def promote_dry(runtime: Runtime, deployment_id: str) -> dict[str, Any]:
     return {**summary(deployment), "steps": steps, "readers": deployment.plan.get("readers", [])}
 
 
-def rollback_dry(runtime: Runtime, deployment_id: str | None) -> dict[str, Any]:
+def rollback_dry(
+    runtime: Runtime, deployment_id: str | None, project: str | None = None
+) -> dict[str, Any]:
     """What a roll-back would bring back, after its checks."""
-    deployment = rolling_back.to_roll_back(runtime, deployment_id)
+    deployment = rolling_back.to_roll_back(runtime, deployment_id, project)
     undo = deployment.undo or {}
     steps = [
         {"action": "restore" if location else "drop", "object": name}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch import Anabranch
+from anabranch.deploy import along
 from anabranch.deploy.verbs import rollback_dry
 from anabranch.errors import Refused
 from anabranch.refresh import jobs
@@ -426,3 +428,53 @@ def test_readers_that_move_along_stand_at_one_cut(shop: Shop) -> None:
     ab.rollback()
     assert not any(row["mixed_cuts"] for row in ab.status())
     shop.check(1, "mine.own")
+
+
+def test_a_reader_made_in_the_last_moment_is_brought_along(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look and the publish somebody closes a diamond outside of the project."""
+    ab, real = shop.ab, along.Flip.check_leased
+    shop.edit(TWICE)
+    made = shop.stage()
+
+    def meddle(flip: Any, *arguments: Any) -> None:
+        monkeypatch.setattr(along.Flip, "check_leased", real)
+        thread = threading.Thread(
+            target=ab.create_stream_table, args=("mine.own", "SELECT v FROM db.b.b")
+        )
+        thread.start()
+        thread.join()
+        real(flip, *arguments)
+
+    monkeypatch.setattr(along.Flip, "check_leased", meddle)
+    cut = ab.promote(made)["cut_id"]
+    assert shop.rows("mine.own", cut) == [(10,)]
+    shop.check(2, "mine.own")
+
+
+def test_views_outside_are_listed(shop: Shop) -> None:
+    shop.ab.sql("CREATE VIEW mine.seen AS SELECT v FROM db.b.b")
+    shop.ab.sql("CREATE VIEW mine.rest AS SELECT * FROM db.b.b")
+    shop.edit(RENAMED)
+    found = {row["reader"]: row["outcome"] for row in shop.plan().as_dict()["readers"]}
+    assert found == {"mine.seen": "fails", "mine.rest": "follows"}
+    shop.deploy()
+
+
+def test_a_roll_back_of_several_projects_must_say_which(shop: Shop) -> None:
+    ab = shop.ab
+    other = shop.folder / "other"
+    for name, text in {
+        "anabranch.toml": 'name = "crm"',
+        "models/crm/a/t.sql": "CREATE TABLE t (id BIGINT)",
+    }.items():
+        (other / name).parent.mkdir(parents=True, exist_ok=True)
+        (other / name).write_text(text)
+    made = ab.stage(str(other))
+    assert made is not None
+    ab.promote(made)
+    with pytest.raises(Refused, match="several projects have deployments: crm, shop"):
+        ab.rollback()
+    assert rollback_dry(ab._runtime, None, "crm")["id"] == made
+    assert ab.rollback(made)["status"] == "ROLLED_BACK"
