@@ -1,7 +1,7 @@
 """Everything that can go wrong, as one tree.
 
 AnabranchError
-├── UserError                 the caller can mend it: not retried, exit code 1
+├── UserError                 the caller can mend it: exit code 1
 │   ├── SqlSyntaxError        text that does not parse (carries line and column)
 │   ├── UnknownName           a table, column or setting that does not exist
 │   ├── AlreadyExists         a name that is taken
@@ -9,17 +9,20 @@ AnabranchError
 │   ├── Unsupported           a statement or type that Anabranch does not take
 │   ├── NotCompiled           a project with mistakes (carries all of them)
 │   └── DataError             the data broke a query: division by zero, failed cast, NULL in NOT NULL
-├── SchemaError               a source changed so that a query no longer fits: not retried, exit code 1
+├── SchemaError               a source changed so that a query no longer fits: exit code 1
 ├── Refused                   the request is clear but must not be done: exit code 2
 │   ├── NotIncremental        DIFFERENTIAL asked for a query that is not incremental
 │   ├── NotConverged          a circle of stream tables found no fixed point (carries its members)
 │   └── BaseExpired           the snapshot a delta starts from is gone
-├── SystemFault               the world failed: retried, exit code 3
+├── SystemFault               the world failed: exit code 3
 │   ├── PublishConflict       another process published first
-│   ├── SparkLost             the Spark session ended: start the process anew
+│   ├── SparkLost             the Spark session ended: start the process again
+│   ├── FileMissing           a data file is gone, or Spark cannot reach it
+│   ├── RowsLost              files do not hold the rows that Spark produced: nothing was published
 │   └── Unreachable           catalog or warehouse cannot be reached, or is not ours
 │       └── OutcomeUnknown    the catalog was lost during a commit: look before you repeat
 └── InternalError             a bug in Anabranch: the refresh stops, nothing is published
+    └── PlanFailed            the plan that Anabranch made for a query cannot be run
 """
 
 from __future__ import annotations
@@ -30,13 +33,21 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """Who has to act; decides retry and exit code."""
+    """Who has to act; decides the exit code."""
 
     USER = "user"
     SCHEMA = "schema"
     REFUSED = "refused"
     SYSTEM = "system"
     INTERNAL = "internal"
+
+
+class Retry(Enum):
+    """When a refresh that failed is tried again; `refresh.failures` keeps to it."""
+
+    AT_ONCE = "at once, with what is there now"
+    LATER = "after 1 s, 2 s, 4 s …; suspended after `max_consecutive_errors`"
+    ON_CHANGE = "when the query, a source or the version of Anabranch changes"
 
 
 EXIT_CODES = {Kind.USER: 1, Kind.SCHEMA: 1, Kind.REFUSED: 2, Kind.SYSTEM: 3, Kind.INTERNAL: 3}
@@ -46,6 +57,7 @@ class AnabranchError(Exception):
     """A short message that names the thing, and a hint that offers the cure."""
 
     kind = Kind.INTERNAL
+    retry = Retry.LATER
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -61,11 +73,13 @@ class AnabranchError(Exception):
 
     @property
     def retryable(self) -> bool:
-        return self.kind is Kind.SYSTEM
+        """Whether trying again may help although nobody did anything."""
+        return self.retry is not Retry.ON_CHANGE
 
 
 class UserError(AnabranchError):
     kind = Kind.USER
+    retry = Retry.ON_CHANGE
 
 
 class SqlSyntaxError(UserError):
@@ -116,15 +130,17 @@ class NotCompiled(UserError):
 
 
 class DataError(UserError):
-    pass
+    retry = Retry.LATER  # whoever wrote the rows may mend them
 
 
 class SchemaError(AnabranchError):
     kind = Kind.SCHEMA
+    retry = Retry.ON_CHANGE
 
 
 class Refused(AnabranchError):
     kind = Kind.REFUSED
+    retry = Retry.ON_CHANGE
 
 
 class NotIncremental(Refused):
@@ -150,10 +166,18 @@ class SystemFault(AnabranchError):
 
 
 class PublishConflict(SystemFault):
-    pass
+    retry = Retry.AT_ONCE
 
 
 class SparkLost(SystemFault):
+    pass
+
+
+class FileMissing(SystemFault):
+    pass
+
+
+class RowsLost(SystemFault):
     pass
 
 
@@ -167,6 +191,10 @@ class OutcomeUnknown(Unreachable):
 
 class InternalError(AnabranchError):
     kind = Kind.INTERNAL
+
+
+class PlanFailed(InternalError):
+    retry = Retry.ON_CHANGE  # the same plan fails in the same way
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

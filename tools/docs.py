@@ -101,8 +101,7 @@ def cli_page() -> str:
 def errors_page() -> str:
     tree = (errors.__doc__ or "").strip().split("\n\n", 1)[1]
     rows = "\n".join(
-        f"| `{name}` | {kind.kind.value} | {errors.EXIT_CODES[kind.kind]} "
-        f"| {'yes' if kind.kind is errors.Kind.SYSTEM else 'no'} |"
+        f"| `{name}` | {kind.kind.value} | {errors.EXIT_CODES[kind.kind]} | {kind.retry.value} |"
         for name, kind in error_classes().items()
     )
     return f"""{NOTE}
@@ -115,7 +114,7 @@ Every error that Anabranch raises is an `AnabranchError` from `anabranch.errors`
 {tree}
 ```
 
-| error | kind | exit code | retried |
+| error | kind | exit code | a refresh is tried again |
 |---|---|---|---|
 {rows}
 

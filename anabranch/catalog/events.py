@@ -15,7 +15,10 @@ from anabranch.names import TableName
 
 MODE_CHANGED = "MODE_CHANGED"
 REINITIALIZED = "REINITIALIZED"
+FALLBACK = "FALLBACK"  # the way that was chosen failed, another was taken
+ROWS_LOST = "ROWS_LOST"  # files did not hold what Spark produced: refused
 SUSPENDED = "SUSPENDED"
+RESUMED = "RESUMED"
 BEHIND = "BEHIND"  # a table that cannot keep its schedule
 SNAPSHOT_TIMEOUT = "SNAPSHOT_TIMEOUT"
 DIAMOND = "DIAMOND"  # a table that closes one
@@ -26,6 +29,8 @@ WAITING = "WAITING"  # a table that cannot be refreshed because one that it read
 COLUMNS_KEPT = "COLUMNS_KEPT"  # of a source table, after a roll-back
 UNBOUNDED = "UNBOUNDED"  # a circle in which counts may grow for ever
 LOUD = {
+    FALLBACK,
+    ROWS_LOST,
     SUSPENDED,
     BEHIND,
     SNAPSHOT_TIMEOUT,

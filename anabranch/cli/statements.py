@@ -70,6 +70,9 @@ class Runner:
         fields = result.schema.fields
         names = [field.name for field in fields]
         types = [field.dataType.simpleString() for field in fields]
-        rows = in_session_time(result, types).limit(self.limit + 1).collect()
+        from anabranch.engine.errors import translated
+
+        with translated():
+            rows = in_session_time(result, types).limit(self.limit + 1).collect()
         cut = len(rows) > self.limit
         return lambda: self.out.result(names, types, rows[: self.limit], cut)

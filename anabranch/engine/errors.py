@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum
 
 from pyspark.errors import PySparkException
 
 from anabranch.errors import (
     AnabranchError,
     DataError,
+    FileMissing,
     InternalError,
+    PlanFailed,
+    Refused,
+    SchemaError,
     SparkLost,
     SqlSyntaxError,
     SystemFault,
@@ -69,6 +74,20 @@ _HINTS = {
     "RECURSION_LEVEL_LIMIT_EXCEEDED": "a cycle in the data, or values that grow, never end",
     "SCALAR_SUBQUERY_TOO_MANY_ROWS": "a subquery used as a value may return one row only",
 }
+REPORT = "this is a fault of Anabranch or Spark, not of your data: please report it with the query"
+# Exceptions of Java that tell of a plan that cannot be right, wherever they are raised ...
+_BUGS = re.compile(
+    r"\b(?:NoSuchElementException|NullPointerException|IllegalStateException|MatchError"
+    r"|IllegalArgumentException|AssertionError|UnsupportedOperationException|ClassCastException"
+    r"|IndexOutOfBoundsException|StackOverflowError|TreeNodeException|CompileException"
+    r"|NotImplementedError)\b|Couldn't find |key not found|does not exist in the JVM"
+)
+# ... unless the world was in the way.
+_WORLD = re.compile(
+    r"\b(?:IOException|SocketException|TimeoutException|ConnectException|OutOfMemoryError"
+    r"|InterruptedException|AccessDeniedException|UnknownHostException)\b"
+    r"|No space left|Disk quota|ExecutorLost|Lost executor|FetchFailed|cancelled"
+)
 _MISSING = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "CANNOT_READ_FILE", "FILE_NOT_FOUND")
 
 
@@ -92,7 +111,7 @@ def translated(labels: Mapping[str, str] | None = None) -> Iterator[None]:
 def translate(error: BaseException, labels: Mapping[str, str]) -> AnabranchError | None:
     """The error of ours that says the same, or None for an error that is not Spark's."""
     if is_lost(error):
-        return SparkLost("the Spark session ended", hint="start the process anew")
+        return SparkLost("the Spark session ended", hint="start the process again")
     text = relabel(whole_text(error), labels)
     if not isinstance(error, PySparkException) and not _foreign(error):
         return None
@@ -122,17 +141,72 @@ def _judge(condition: str, parameters: Mapping[str, str], text: str) -> Anabranc
     if base in _DATA:
         return DataError(message, hint=_HINTS.get(base))
     if base in _MISSING or "FileNotFoundException" in text:
-        return SystemFault(
+        return FileMissing(
             f"a data file cannot be read: {_path(text) or message}",
             hint="the file was removed, or Spark cannot reach the warehouse",
         )
     if "OutOfMemoryError" in text:
         return SystemFault("Spark ran out of memory", hint="raise spark.conf.spark.driver.memory")
     if "SparkContext was shut down" in text or "stopped SparkContext" in text:
-        return SparkLost("the Spark session ended", hint="start the process anew")
+        return SparkLost("the Spark session ended", hint="start the process again")
     if base and not base.startswith("INTERNAL_ERROR"):
         return UserError(message)
+    if is_bug(base, text):
+        return InternalError(message, hint=REPORT)
     return SystemFault(message)
+
+
+def is_bug(condition: str, text: str) -> bool:
+    """Whether Spark broke on a plan, and not on the world."""
+    if _WORLD.search(text):
+        return False
+    return condition.startswith("INTERNAL_ERROR") or _BUGS.search(text) is not None
+
+
+class Blame(Enum):
+    """Whose fault it is that a job failed."""
+
+    DATA = "the data's"
+    WORLD = "the world's"
+    PLAN = "ours"
+
+
+def blame(error: BaseException) -> Blame:
+    """Whose fault it is that a job failed which we planned for a query that Spark accepts.
+
+    The query itself was analysed before, so whatever Spark's parser, analyser or optimizer holds
+    against the job is a fault of our plan; so is an exception of our own code.
+    """
+    if isinstance(error, DataError):
+        return Blame.DATA
+    if isinstance(error, (SystemFault, SchemaError, Refused, Unsupported)):
+        return Blame.WORLD
+    if isinstance(error, AnabranchError):
+        return Blame.PLAN
+    if is_lost(error) or isinstance(error, (OSError, MemoryError)):
+        return Blame.WORLD
+    found = translate(error, {})
+    return Blame.PLAN if found is None else blame(found)
+
+
+def said(error: BaseException) -> str:
+    """One line of an error; what lies below our own words for a failed plan."""
+    cause = error.__cause__ if isinstance(error, PlanFailed) and error.__cause__ else error
+    if isinstance(cause, AnabranchError):
+        return _first_line(cause.message)
+    found = translate(cause, {})
+    text = found.message if found is not None else f"{type(cause).__name__}: {cause}"
+    return _first_line(text)
+
+
+def plan_failed(table: object, error: BaseException) -> PlanFailed:
+    """What to say of a plan of ours that failed."""
+    return PlanFailed(
+        f"{table}: a plan of Anabranch failed: {said(error)}",
+        hint=f"this is a fault of Anabranch, not of your query or data: please report it with the "
+        f"answer of EXPLAIN STREAM TABLE {table}; REFRESH STREAM TABLE {table} FULL recomputes it, "
+        "and REFRESH MODE AUTO does that by itself",
+    )
 
 
 def is_lost(error: BaseException) -> bool:

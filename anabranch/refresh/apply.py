@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anabranch.catalog.events import Event
+from anabranch.catalog.events import FALLBACK, Event
 from anabranch.catalog.history import COMPLETED, Refresh, began
 from anabranch.catalog.streams import MIXED_CUTS, Input, StreamTable
-from anabranch.errors import DataError
+from anabranch.delta.maintenance import ByRows
+from anabranch.engine.errors import Blame, blame, plan_failed, said
+from anabranch.errors import DataError, FileMissing
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
-from anabranch.model import Action, RefreshMode
+from anabranch.model import Action, Columns, RefreshMode
 from anabranch.names import TableName
 from anabranch.refresh.afresh import (
     make_room,
@@ -28,12 +30,13 @@ from anabranch.refresh.cost import Work
 from anabranch.refresh.definition import Definition, check_mode, understood
 from anabranch.refresh.jobs import full_job, incremental_job
 from anabranch.refresh.look import Look, view_mark
-from anabranch.refresh.past import event_of
+from anabranch.refresh.past import Past, event_of
 from anabranch.refresh.redefined import redefined
 from anabranch.refresh.situation import gather, remember, situation
 from anabranch.refresh.sources import Sources
 from anabranch.refresh.work import in_full
 from anabranch.runtime import Runtime, Transaction
+from anabranch.sql.predicates import is_beyond_spark
 
 
 @dataclass(frozen=True)
@@ -108,9 +111,7 @@ def refresh_table(
     definition, why = redefine(tx, seen, stream)
     sources = gather(tx.world, seen, stream, definition)
     past = remember(runtime, stream)
-    now = situation(runtime, tx.world, seen, stream, definition, sources, past)
-    now = replace(now, redefined=why)
-    choice = choose(now)
+    now, choice = decided(runtime, tx, seen, stream, definition, sources, past, why)
     outcome = planned(tx, seen, stream, definition, sources, choice, done)
     before = tx.world.version(stream.name)
     after, choice = run(runtime, tx, stream, definition, sources, choice, now.full_ms, outcome.cuts)
@@ -120,9 +121,35 @@ def refresh_table(
         outcome,
         choice=choice,
         scanned_rows=work_of(now, choice).scanned_rows,
-        event=event_of(stream.name, past, now, choice),
+        event=fallback_event(stream.name, choice) or event_of(stream.name, past, now, choice),
     )
     return staged(tx, seen, outcome, before, after)
+
+
+def decided(
+    runtime: Runtime,
+    tx: Transaction,
+    seen: Look,
+    stream: StreamTable,
+    definition: Definition,
+    sources: Sources,
+    past: Past,
+    why: str | None,
+) -> tuple[Situation, Choice]:
+    """What was found, and the way to go.  If the plan of the changes cannot even be made, AUTO goes
+    without it."""
+    try:
+        now = situation(runtime, tx.world, seen, stream, definition, sources, past)
+        now = replace(now, redefined=why)
+        return now, choose(now)
+    except Exception as error:
+        if blame(error) is not Blame.PLAN:
+            raise
+        if stream.refresh_mode is RefreshMode.DIFFERENTIAL:
+            raise plan_failed(stream.name, error) from error
+        reason = f"the changes cannot be computed: {said(error)}"
+        found = Situation(str(stream.name), stream.refresh_mode, stream.populated)
+        return found, Choice(Action.FULL, reason, fallback=True)
 
 
 def recompute(
@@ -141,14 +168,14 @@ def recompute(
     sources = only_now(tx, definition.sources)
     choice = Choice(Action.FULL, ASKED)
     outcome = planned(tx, seen, stream, definition, sources, choice, done)
+    before = tx.world.version(name)
+    after, choice = in_full_job(runtime, tx, stream, definition, sources, choice, outcome.cuts)
     outcome = replace(
         outcome,
+        choice=choice,
         scanned_rows=in_full(definition, sources).scanned_rows,
-        event=rebuilt_event(name, why),
+        event=rebuilt_event(name, why) or fallback_event(name, choice),
     )
-    before = tx.world.version(name)
-    told = summary(definition, sources, choice, outcome.cuts)
-    after = full_job(runtime, tx, stream, definition, sources, told, compare=False)
     return staged(tx, seen, outcome, before, after)
 
 
@@ -213,24 +240,100 @@ def run(
     Rows that came and went since the last refresh, and pairs of old and new rows that a join delta
     meets on its way, were never in the result.  If one of them breaks the query, AUTO recomputes and
     DIFFERENTIAL tries again without rows that came and went.  Where rows only came, everything that
-    is looked at is in the result, and the error is real.
+    is looked at is in the result, and the error is real.  If our plan of the change fails, or what
+    it starts from cannot be read, AUTO recomputes too; DIFFERENTIAL says whose fault it is.
     """
     if choice.action is Action.NO_DATA:
         return tx.world.version(stream.name), choice
     if choice.action is Action.DIFFERENTIAL:
-        told = summary(definition, sources, choice, stands_at)
         try:
-            return incremental_job(runtime, tx, stream, definition, sources, told), choice
-        except DataError as error:
-            if sources.insert_only:
+            done = from_changes(runtime, tx, stream, definition, sources, choice, stands_at)
+            return done, choice
+        except Exception as error:
+            if stream.refresh_mode is not RefreshMode.AUTO or not recomputable(error, sources):
                 raise
-            if stream.refresh_mode is not RefreshMode.AUTO:
-                net = by_states(sources)
-                return incremental_job(runtime, tx, stream, definition, net, told), choice
-            reason = f"the changes cannot be computed: {error.message}"
-            choice = Choice(Action.FULL, reason, full_ms)
+            reason = f"the changes cannot be computed: {said(error)}"
+            choice = Choice(Action.FULL, reason, full_ms, fallback=True)
+    return in_full_job(runtime, tx, stream, definition, sources, choice, stands_at)
+
+
+def from_changes(
+    runtime: Runtime,
+    tx: Transaction,
+    stream: StreamTable,
+    definition: Definition,
+    sources: Sources,
+    choice: Choice,
+    stands_at: tuple[int, ...],
+) -> TableVersion:
+    """The incremental job; a plan of ours that fails is said to be one."""
     told = summary(definition, sources, choice, stands_at)
-    return full_job(runtime, tx, stream, definition, sources, told), choice
+    try:
+        try:
+            return incremental_job(runtime, tx, stream, definition, sources, told)
+        except DataError:
+            if sources.insert_only or stream.refresh_mode is RefreshMode.AUTO:
+                raise
+            net = by_states(sources)
+            return incremental_job(runtime, tx, stream, definition, net, told)
+    except Exception as error:
+        if blame(error) is Blame.PLAN:
+            raise plan_failed(stream.name, error) from error
+        raise
+
+
+def recomputable(error: Exception, sources: Sources) -> bool:
+    """Whether recomputing may do what the changes could not."""
+    if blame(error) is Blame.DATA:
+        return not sources.insert_only
+    return blame(error) is Blame.PLAN or isinstance(error, FileMissing)
+
+
+def in_full_job(
+    runtime: Runtime,
+    tx: Transaction,
+    stream: StreamTable,
+    definition: Definition,
+    sources: Sources,
+    choice: Choice,
+    stands_at: tuple[int, ...],
+) -> tuple[TableVersion, Choice]:
+    """All rows; if our plan of the query fails, by the query as it was written.
+
+    DIFFERENTIAL needs the plan, and says that it failed, unless somebody asked for the rows.
+    """
+    compare = not choice.fallback and choice.reason != ASKED
+    told = summary(definition, sources, choice, stands_at)
+    try:
+        done = full_job(runtime, tx, stream, definition, sources, told, compare=compare)
+        return done, choice
+    except Exception as error:
+        if blame(error) is not Blame.PLAN:
+            raise
+        failure = plan_failed(stream.name, error)
+        strict = stream.refresh_mode is RefreshMode.DIFFERENTIAL and choice.reason != ASKED
+        if strict or definition.kept is None or is_beyond_spark(definition.query):
+            raise failure from error
+        if choice.reason != ASKED:
+            told_why = (
+                f"by the query as it was written, because our plan of it failed: {said(error)}"
+            )
+            choice = replace(choice, reason=f"{choice.reason}; {told_why}")
+        choice = replace(choice, fallback=True)
+    told = summary(definition, sources, choice, stands_at)
+    as_written = replace(definition, kept=None, hidden=plain_hidden(definition))
+    return full_job(runtime, tx, stream, as_written, sources, told, compare=False), choice
+
+
+def plain_hidden(definition: Definition) -> Columns:
+    """Hidden columns that follow from the visible ones; others take the plan."""
+    return definition.hidden if isinstance(definition.kept, ByRows) else ()
+
+
+def fallback_event(name: TableName, choice: Choice) -> Event | None:
+    if not choice.fallback:
+        return None
+    return Event(name, FALLBACK, f"recomputed, because another way failed: {choice.reason}")
 
 
 def by_states(sources: Sources) -> Sources:

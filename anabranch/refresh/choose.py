@@ -70,6 +70,7 @@ class Choice:
     reason: str
     predicted_ms: int | None = None
     alternative_ms: int | None = None
+    fallback: bool = False  # another way was taken first, and failed
 
 
 def choose(now: Situation) -> Choice:

@@ -1,10 +1,10 @@
 """What becomes of a table whose refresh failed: when it is tried again, and when it is given up.
 
-- What may pass by itself (a lost connection, bad rows) is tried again later and later: after about
-  1 s, 2 s, 4 s, ... up to a minute, each a little earlier by chance so that tables do not come in
-  step.  After `max_consecutive_errors` the table is suspended.
-- What stays wrong until somebody acts (an unknown column, a query that cannot be incremental) is tried
-  again when the table's query or anything it reads has changed.
+Every class of error says in `errors` when it is tried again (`Retry`); here is how:
+- LATER: after about 1 s, 2 s, 4 s, ... up to a minute, each a little earlier by chance so that tables
+  do not come in step.  After `max_consecutive_errors` the table is suspended.
+- ON_CHANGE: when the table's query, anything it reads, or the version of Anabranch has changed.
+- AT_ONCE: whoever asked for the refresh has tried it many times already; from there on as LATER.
 All of it is in the catalog, so that a restart remembers.
 """
 
@@ -15,6 +15,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from anabranch.catalog import events, streams, tables
@@ -22,7 +24,7 @@ from anabranch.catalog.events import Event
 from anabranch.catalog.groups import homes
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
-from anabranch.errors import AnabranchError, DataError, InternalError, SystemFault
+from anabranch.errors import AnabranchError
 from anabranch.model import Status
 from anabranch.names import TableName
 
@@ -50,11 +52,6 @@ class Failure:
         return self.members or (self.table,)
 
 
-def passes(error: AnabranchError) -> bool:
-    """Whether trying again may help although nobody did anything."""
-    return isinstance(error, (SystemFault, InternalError, DataError))
-
-
 def delay(errors: int, chance: float | None = None) -> float:
     """Seconds to wait after so many failures in a row."""
     spread = random.uniform(-JITTER, 0) if chance is None else chance
@@ -62,15 +59,23 @@ def delay(errors: int, chance: float | None = None) -> float:
 
 
 def mark(seen: Look, name: TableName) -> str:
-    """What the outcome of a refresh depends on: the query and the state of all it reads; in a circle
-    those of all members."""
+    """What the outcome of a refresh depends on: the query, the state of all it reads and the version
+    of Anabranch, which plans it; in a cycle those of all members."""
     home = homes(tuple(seen.reads.items())).get(name)
-    parts: list[str] = []
+    parts: list[str] = [version()]
     for member in home.members if home is not None else (name,):
         stream = seen.streams[member]
         parts += [stream.query, stream.refresh_mode.value]
         parts += [f"{source}={seen.mark(source)}" for source in seen.reads.get(member, ())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def version() -> str:
+    try:
+        return metadata.version("anabranch")
+    except metadata.PackageNotFoundError:  # run from a checkout that is not installed
+        return ""
 
 
 def hindrance(seen: Look, name: TableName, now: datetime) -> str | None:
@@ -82,7 +87,9 @@ def hindrance(seen: Look, name: TableName, now: datetime) -> str | None:
         seconds = (stream.next_retry_at - now).total_seconds()
         return f"{name} failed and is tried again in {max(seconds, 0.1):.1f} s"
     if stream.failed_mark is not None and stream.failed_mark == mark(seen, name):
-        return f"{name} failed and is not tried again until its query or a source changes"
+        return (
+            f"{name} failed and is not tried again until its query, a source or Anabranch changes"
+        )
     return None
 
 
@@ -103,7 +110,7 @@ def after(
     seen: Look, stream: StreamTable, failure: Failure, most: int | None, moment: datetime
 ) -> dict[str, Any]:
     errors = stream.consecutive_errors + 1
-    again = passes(failure.error)
+    again = failure.error.retryable
     given_up = again and most is not None and errors >= most
     known = stream.name in seen.streams
     return {

@@ -39,7 +39,7 @@ def changes(
             continue
         try:
             delta = version.delta(before[name])
-        except BaseExpired:
+        except (BaseExpired, FileNotFoundError):
             expired = str(name)
             continue
         if not delta.empty:

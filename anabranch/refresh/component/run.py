@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from anabranch.catalog.events import REINITIALIZED, Event
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way, follow, from_empty
+from anabranch.engine.errors import Blame, blame, plan_failed, said
 from anabranch.engine.query import Inputs
-from anabranch.errors import DataError
+from anabranch.errors import FileMissing, PlanFailed
 from anabranch.lake import steps
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
@@ -25,6 +26,7 @@ from anabranch.refresh.afresh import (
 from anabranch.refresh.apply import (
     Outcome,
     cuts_read,
+    fallback_event,
     frontier_now,
     inputs_now,
     marked,
@@ -81,7 +83,9 @@ def refresh_component(
     work = Work(runtime, tx, circle, found.sources, plan, stands_at)
     before = {name: tx.world.version(name) for name in circle}
     settled = work.run()
+    plan = work.plan
     choice = Choice(plan.action, plan.reason) if settled is None else choice_of(plan, settled)
+    choice = replace(choice, fallback=plan.fallback)
     if settled is not None:
         work.stage(settled, choice)
     after = {name: tx.world.version(name) for name in circle}
@@ -160,6 +164,10 @@ class Work:
                 return self.follow(bench)
             except NotSettled as error:
                 raise not_converged(error, list(self.circle)) from error
+            except Exception as error:
+                if blame(error) is Blame.PLAN and not isinstance(error, PlanFailed):
+                    raise plan_failed(next(iter(self.circle)), error) from error
+                raise
 
     def follow(self, bench: SparkBench) -> Settled:
         limit = self.runtime.settings.max_fixpoint_iterations
@@ -179,13 +187,34 @@ class Work:
                 limit=limit,
                 watch=self.watch,
             )
-        except DataError as error:
-            # Pairs of old and new rows that were never in a result may break a query.
-            if gains:
-                raise
-            reason = f"the changes cannot be computed: {error.message}"
-            self.plan = replace(self.plan, way=Way.EMPTY, action=Action.FULL, reason=reason)
+        except NotSettled:
+            raise
+        except Exception as error:
+            self.fall_back(error, gains=gains)
             return from_empty(bench, self.members, limit, self.watch)
+
+    def fall_back(self, error: Exception, *, gains: bool) -> None:
+        """Start from empty where the changes cannot be followed, unless that is the data's fault.
+
+        Pairs of old and new rows that were never in a result may break a query, but where rows only
+        came everything that is looked at is in the result.
+        """
+        fault = blame(error)
+        if (fault is Blame.DATA and gains) or (
+            fault is Blame.WORLD and not isinstance(error, FileMissing)
+        ):
+            raise error
+        streams = [each.stream for each in self.circle.values()]
+        strict = [each.name for each in streams if each.refresh_mode is RefreshMode.DIFFERENTIAL]
+        if strict and fault is Blame.PLAN:
+            raise plan_failed(strict[0], error) from error
+        if strict and fault is Blame.WORLD:
+            raise error
+        reason = f"the changes cannot be computed: {said(error)}"
+        # What is stored may be what is wrong: it is not looked at.
+        self.plan = replace(
+            self.plan, way=Way.EMPTY, action=Action.FULL, reason=reason, afresh=True, fallback=True
+        )
 
     def watch(self, found: Counts) -> None:
         self.rounds += 1
@@ -230,7 +259,7 @@ def outcome(
         options=definition.options,
         delta_rows=sources.delta_rows,
         source_rows=sources.rows,
-        event=rebuilt(name, choice),
+        event=fallback_event(name, choice) or rebuilt(name, choice),
         fixpoint_iterations=None if settled is None else settled.rounds,
         rounds=None if settled is None else rounds_text(settled),
     )

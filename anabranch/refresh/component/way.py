@@ -40,6 +40,7 @@ class Plan:
     action: Action
     reason: str
     afresh: bool = False
+    fallback: bool = False  # another way was tried first, and failed
 
 
 def decide(facts: Facts) -> Plan:

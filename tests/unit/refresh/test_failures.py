@@ -12,12 +12,16 @@ from anabranch.errors import (
     DataError,
     InternalError,
     NotIncremental,
+    PlanFailed,
+    PublishConflict,
+    RowsLost,
     SchemaError,
     Unreachable,
     UserError,
 )
 from anabranch.model import Status
-from anabranch.refresh.failures import LONGEST_DELAY, Failure, after, delay, mark, passes
+from anabranch.refresh import failures
+from anabranch.refresh.failures import LONGEST_DELAY, Failure, after, delay, mark
 from tests.unit.scheduler.looks import NOW, name, seen
 
 
@@ -33,13 +37,30 @@ def test_delays_grow_to_a_bound() -> None:
         (DataError("division by zero"), True),
         (Unreachable("gone"), True),
         (InternalError("bug"), True),
+        (PublishConflict("moved"), True),
+        (RowsLost("fewer rows"), True),
+        (PlanFailed("our plan"), False),
         (UserError("unknown"), False),
         (SchemaError("dropped"), False),
         (NotIncremental("never"), False),
     ],
 )
 def test_who_is_tried_again(error: AnabranchError, again: bool) -> None:
-    assert passes(error) is again
+    """What an error says of itself is what is written down."""
+    assert error.retryable is again
+    look = seen({"b": "a"}, b={"consecutive_errors": 2})
+    table = name("b")
+    found = after(look, look.streams[table], Failure(table, error, 5), 3, NOW)
+    assert (found["next_retry_at"] is not None) is again
+    assert (found["failed_mark"] is None) is again
+    assert found["status"] is (Status.SUSPENDED if again else Status.ERROR)
+
+
+def test_another_version_is_another_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = seen({"b": "a"})
+    before = mark(look, name("b"))
+    monkeypatch.setattr(failures, "version", lambda: "a later one")
+    assert mark(look, name("b")) != before
 
 
 def test_what_is_written_down() -> None:
