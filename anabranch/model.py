@@ -99,11 +99,15 @@ class Op(str, Enum):
 
 @dataclass(frozen=True)
 class Written:
-    """The files one Spark job wrote, by what they are for."""
+    """The files one Spark job wrote, by what they are for, and how many rows it says it produced.
+
+    Whoever commits the files compares: rows that are not in them are lost.
+    """
 
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
+    rows: int = 0
 
 
 @dataclass(frozen=True)

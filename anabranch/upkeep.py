@@ -58,7 +58,8 @@ def compact(runtime: Runtime, tx: Transaction, name: TableName) -> bool:
         files = _files(plan)
         placed = in_ranges(rows, keys, files) if keys else rows.repartition(files)
         written = write(placed, tx.stage.directory(name), columns)
-    tx.stage.commit_rows(name, Written(keep=written.add), compaction=True, replaced=plan.replaced)
+    placed_again = Written(keep=written.add, rows=written.rows)
+    tx.stage.commit_rows(name, placed_again, compaction=True, replaced=plan.replaced)
     return True
 
 

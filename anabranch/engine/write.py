@@ -6,13 +6,16 @@ import threading
 import uuid
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as F
 
 from anabranch.engine.errors import translated
+from anabranch.engine.produced import save
+from anabranch.engine.shared_disk import local, see_from_everywhere
 from anabranch.engine.types import FILE, POSITION, id_metadata, parse_type, sql_type, with_ids
 from anabranch.errors import InternalError
 from anabranch.model import Column, Columns, Op, Written
@@ -38,13 +41,14 @@ def write(df: DataFrame, directory: str, columns: Columns, files: int | None = N
 
     A frame without the column `_ab_op` holds only rows to add.  `files` is the number of tasks
     that write: each leaves at most one file per Op.  Every write has a folder of its own below
-    `directory`, so that what is found there afterwards is what this write left.
+    `directory`, so that what is found there afterwards is what this write left.  The answer carries
+    the rows that Spark produced: whoever commits the files compares.
     """
-    directory = f"{directory.rstrip('/')}/{uuid.uuid4().hex[:8]}"
     names = {name.lower() for name in df.columns}
     ops = OP in names
     positions = tuple(column for column in (FILE, POSITION) if column.name in names)
     chosen = [stored(column) for column in (*columns, *positions)]
+    see_from_everywhere(df.sparkSession, directory)
     with translated():
         frame = df.select(*chosen, *([F.col(OP)] if ops else []))
         if files is not None:
@@ -52,18 +56,25 @@ def write(df: DataFrame, directory: str, columns: Columns, files: int | None = N
         if ops:
             order = [OP, *(PHYSICAL[column.name] for column in positions)]
             frame = frame.sortWithinPartitions(*order)
-        writer = frame.write.mode("append").options(
-            **{
-                "compression": CODEC,
-                "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-            }
-        )
-        if ops:
-            writer = writer.partitionBy(OP)
+
+        def writer(rows: DataFrame) -> DataFrameWriter:
+            found = rows.write.mode("append").options(
+                **{
+                    "compression": CODEC,
+                    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+                }
+            )
+            return found.partitionBy(OP) if ops else found
+
         _counted()
-        make_folders(directory)
-        writer.parquet(directory)
-    return written(directory, list_files(directory), ops)
+        folder, rows = save(frame, writer, lambda: new_folder(directory))
+    return replace(written(folder, list_files(folder), ops), rows=rows)
+
+
+def new_folder(directory: str) -> str:
+    found = f"{directory.rstrip('/')}/{uuid.uuid4().hex[:8]}"
+    make_folders(found)
+    return found
 
 
 def make_folders(directory: str) -> None:
@@ -98,7 +109,8 @@ def written(directory: str, found: Iterable[str], ops: bool) -> Written:
         if name not in by_op or not rest:
             raise InternalError(f"unexpected file {relative} in {directory}")
         by_op[name].append(f"{directory}/{relative}")
-    return Written(**{op: tuple(paths) for op, paths in by_op.items()})
+    add, remove, keep = (tuple(by_op[op.value]) for op in (Op.ADD, Op.REMOVE, Op.KEEP))
+    return Written(add, remove, keep)
 
 
 def list_files(directory: str) -> list[str]:
@@ -108,13 +120,6 @@ def list_files(directory: str) -> list[str]:
         return list_remote(directory)
     found = (path.relative_to(root).as_posix() for path in root.rglob("*.parquet"))
     return [path for path in found if visible(path)]
-
-
-def local(directory: str) -> Path | None:
-    scheme, _, rest = directory.partition(":")
-    if scheme == "file":
-        return Path("/" + rest.lstrip("/"))
-    return Path(directory) if directory.startswith("/") else None
 
 
 def list_remote(directory: str) -> list[str]:

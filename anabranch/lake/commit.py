@@ -13,7 +13,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from anabranch.errors import DataError, InternalError, Unreachable, Unsupported
+from anabranch.errors import DataError, InternalError, RowsLost, Unreachable, Unsupported
 from anabranch.lake.changes import DELTA, NetDelta
 from anabranch.lake.footers import counts, data_files, delete_files
 from anabranch.lake.places import same_form
@@ -60,6 +60,10 @@ def _change(
     io, schema = version.io, version.metadata.schema()
     add = data_files(io, schema, _placed(version, written.add))
     keep = data_files(io, schema, _placed(version, written.keep))
+    removed = _placed(version, written.remove)
+    removed_counts = counts(io, removed)
+    in_files = sum(file.record_count for file in (*add, *keep))
+    check_rows(version.name, written.rows, in_files + _rows(removed_counts))
     _check_nulls(version, add)
     empty = version.empty
     if how == "compaction":
@@ -72,8 +76,6 @@ def _change(
         told = _told(version, [*keep, *add], {}) if empty else {}
         operation = Operation.APPEND if empty else Operation.OVERWRITE
         return FileChange(operation, [*keep, *add], everything=not empty, summary=told)
-    removed = _placed(version, written.remove)
-    removed_counts = counts(io, removed)
     if not add and not removed_counts:
         return None
     told = _told(version, add, removed_counts)
@@ -88,6 +90,20 @@ def _change(
     return FileChange(Operation.OVERWRITE if add else Operation.DELETE, add, marks, summary=told)
 
 
+def check_rows(name: object, produced: int, found: int) -> None:
+    """Rows that Spark produced and nobody finds are lost, rows that nobody produced are strays."""
+    if produced != found:
+        raise RowsLost(
+            f"{name}: Spark produced {produced:,} rows, but the files to be committed hold "
+            f"{found:,}: nothing was published",
+            hint="every executor must see the warehouse, and nobody else may write into the folder",
+        )
+
+
+def _rows(found: Mapping[str, tuple[int, int]]) -> int:
+    return sum(rows for rows, _ in found.values())
+
+
 def _told(
     version: TableVersion, add: Sequence[DataFile], removed: Mapping[str, tuple[int, int]]
 ) -> dict[str, str]:
@@ -96,7 +112,7 @@ def _told(
         plus=tuple(file.file_path for file in add),
         minus=tuple(removed),
         plus_rows=sum(file.record_count for file in add),
-        minus_rows=sum(rows for rows, _ in removed.values()),
+        minus_rows=_rows(removed),
         plus_bytes=sum(file.file_size_in_bytes for file in add),
         minus_bytes=sum(size for _, size in removed.values()),
     )

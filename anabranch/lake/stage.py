@@ -23,9 +23,9 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from anabranch.catalog import stages
+from anabranch.catalog import events, stages
 from anabranch.catalog.store import Connection
-from anabranch.errors import AlreadyExists, AnabranchError, InternalError, InvalidValue
+from anabranch.errors import AlreadyExists, AnabranchError, InternalError, InvalidValue, RowsLost
 from anabranch.lake.comments import Comments, commented
 from anabranch.lake.commit import committed
 from anabranch.lake.lake import Lake, no_such_table
@@ -176,15 +176,20 @@ class Stage:
         how = "rewrite" if rewrite else "replace" if replace_all else "plain"
         version = self.version(name)
         self._roots.add(version.root)
-        metadata = committed(
-            version,
-            self.id,
-            written,
-            how="compaction" if compaction else how,
-            replaced=replaced,
-            hidden=version.hidden if hidden is None else hidden,
-            summary=summary or {},
-        )
+        try:
+            metadata = committed(
+                version,
+                self.id,
+                written,
+                how="compaction" if compaction else how,
+                replaced=replaced,
+                hidden=version.hidden if hidden is None else hidden,
+                summary=summary or {},
+            )
+        except RowsLost as error:
+            with self.lake.store.writing() as c:
+                events.record(c, name, events.ROWS_LOST, f"rows lost and refused: {error.message}")
+            raise
         if metadata is version.metadata:
             return version
         return self._put(

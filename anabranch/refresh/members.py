@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from anabranch.catalog.read_set import ReadSet
 from anabranch.catalog.streams import computed_from
 from anabranch.clusters import on_cluster
-from anabranch.engine.errors import Blame, blame, is_lost
-from anabranch.errors import AnabranchError, InternalError, PublishConflict, SparkLost, SystemFault
+from anabranch.engine.errors import is_lost
+from anabranch.errors import AnabranchError, InternalError, PublishConflict, SparkLost
 from anabranch.graph.components import Component
 from anabranch.graph.order import reads_among
 from anabranch.names import TableName
@@ -96,8 +96,7 @@ def with_name(error: Exception, table: TableName) -> AnabranchError:
     if is_lost(error):
         return SparkLost(f"{table}: the Spark session ended", hint="start the process again")
     if not isinstance(error, AnabranchError):
-        kind = SystemFault if blame(error) is Blame.WORLD else InternalError
-        found = kind(f"{table}: {type(error).__name__}: {error}")
+        found = InternalError(f"{table}: {type(error).__name__}: {error}")
         found.__cause__ = error
         return found
     if str(table) not in error.message:

@@ -125,10 +125,12 @@ def written(
             _field("pos", pa.int64(), POSITION_ID),
         ]
     )
+    added, kept = list(add), list(keep)
     return Written(
-        add=_file(f"{folder}/op=add", shape, list(add)),
+        add=_file(f"{folder}/op=add", shape, added),
         remove=_file(f"{folder}/op=remove", paths, [(*row, path, at) for path, at, row in marked]),
-        keep=_file(f"{folder}/op=keep", shape, list(keep)),
+        keep=_file(f"{folder}/op=keep", shape, kept),
+        rows=len(added) + len(marked) + len(kept),
     )
 
 

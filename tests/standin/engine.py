@@ -334,7 +334,7 @@ def write_frame(df: Frame, directory: str, columns: Columns, files: int | None =
         local.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), local)
         found[op.value] = (path,)
-    return Written(**found)
+    return Written(**found, rows=df.count())
 
 
 def delete(

@@ -19,6 +19,7 @@ from anabranch.engine.rounds import BROADCAST_ROWS, counted, distinct, present, 
 from anabranch.engine.scan import empty, frame, union
 from anabranch.engine.session import Spark
 from anabranch.engine.write import write
+from anabranch.lake.commit import check_rows
 from anabranch.lake.footers import counts
 from anabranch.lake.places import same_form
 from anabranch.lake.version import TableVersion
@@ -163,10 +164,11 @@ class SparkBench:
         hashed = add_all(found, rows.columns, hashed=bool(rows.hidden))
         if size <= FEW_ROWS:
             hashed = hashed.repartition(1)  # what it is computed from stays parallel
-        files = write(hashed, rows.directory, rows.physical).add
+        done = write(hashed, rows.directory, rows.physical)
         io, root = rows.version.io, rows.version.root
-        found_rows = counts(io, [same_form(path, root) for path in files])
-        return Batch(files, sum(number for number, _ in found_rows.values()))
+        found_rows = counts(io, [same_form(path, root) for path in done.add])
+        check_rows(rows.version.name, done.rows, sum(number for number, _ in found_rows.values()))
+        return Batch(done.add, done.rows)
 
     def kept(self, rows: Rows, batches: list[Batch], batch: Batch) -> int:
         (batches if batch.rows else rows.waste).append(batch)

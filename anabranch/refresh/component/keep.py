@@ -13,6 +13,7 @@ from anabranch.engine.merge import apply_rows
 from anabranch.engine.rounds import BROADCAST_ROWS, change, present
 from anabranch.engine.scan import frame
 from anabranch.engine.write import write
+from anabranch.lake.commit import check_rows
 from anabranch.lake.places import same_form
 from anabranch.model import Columns, Reading, Written
 from anabranch.names import TableName
@@ -37,7 +38,7 @@ def stage_rows(
 ) -> None:
     """`afresh`: the table becomes what was found, whatever it was."""
     if afresh or (rows.base and not rows.lost):
-        written = Written(add=added(runtime, tx, rows))
+        written = added(runtime, tx, rows)
         tx.stage.commit_rows(name, written, replace_all=afresh, hidden=rows.hidden, summary=summary)
         discard(tx, rows, [*rows.lost, *rows.waste])
         return
@@ -71,19 +72,20 @@ def _delta(runtime: Runtime, rows: Rows) -> DataFrame:
     return change(plus, gone, rows.columns)
 
 
-def added(runtime: Runtime, tx: Transaction, rows: Rows) -> tuple[str, ...]:
+def added(runtime: Runtime, tx: Transaction, rows: Rows) -> Written:
     """The files of what was found; many small ones are written again as few."""
     files, count = paths(rows.added), sum(batch.rows for batch in rows.added)
     if len(files) <= MANY_FILES:
-        return files
+        return Written(add=files, rows=count)
     columns: Columns = rows.physical
     with runtime.spark.tuned(count) as session:
         whole = frame(session, Reading(files), columns)
         if count <= ROWS_PER_FILE:
             whole = whole.repartition(1)
         written = write(whole, rows.directory, columns)
+    check_rows(rows.version.name, count, written.rows)
     discard(tx, rows, rows.added)
-    return written.add
+    return written
 
 
 def discard(tx: Transaction, rows: Rows, batches: list[Batch]) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from anabranch.catalog import events
 from anabranch.catalog.events import REINITIALIZED, Event
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way, follow, from_empty
 from anabranch.engine.errors import Blame, blame, plan_failed, said
 from anabranch.engine.query import Inputs
-from anabranch.errors import FileMissing, PlanFailed
+from anabranch.errors import FileMissing, PlanFailed, RowsLost
 from anabranch.lake import steps
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
@@ -164,6 +165,11 @@ class Work:
                 return self.follow(bench)
             except NotSettled as error:
                 raise not_converged(error, list(self.circle)) from error
+            except RowsLost as error:
+                with self.runtime.store.writing() as c:
+                    said_so = f"rows lost and refused: {error.message}"
+                    events.record(c, next(iter(self.circle)), events.ROWS_LOST, said_so)
+                raise
             except Exception as error:
                 if blame(error) is Blame.PLAN and not isinstance(error, PlanFailed):
                     raise plan_failed(next(iter(self.circle)), error) from error

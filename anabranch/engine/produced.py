@@ -1,0 +1,64 @@
+"""How many rows a write produced, told by Spark and not by what lies on disk.
+
+The tasks of a write count their rows for Spark's own statistics, which reach the driver with the
+results of the tasks, whatever disk they wrote to: reading that number costs nothing.  It lies in Java
+and is not public, so a session without it, such as one on a Connect server, observes the rows on their
+way instead (`DataFrame.observe`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+log = logging.getLogger("anabranch")
+
+ROWS = "rows"
+Prepare = Callable[[DataFrame], Any]  # a frame's writer, with all its options
+_counts_itself = True  # until a version of Spark shows that it cannot be asked
+
+
+def save(frame: DataFrame, prepare: Prepare, folder: Callable[[], str]) -> tuple[str, int]:
+    """Write a frame as Parquet into a new folder: the folder, and the rows that were produced."""
+    global _counts_itself  # noqa: PLW0603  a property of the Spark that this process runs
+    if _counts_itself and hasattr(frame, "_jdf"):
+        directory = folder()
+        counted = _counted(frame, prepare(frame), directory)
+        if counted is not None:
+            return directory, counted
+        _counts_itself = False
+        log.warning(
+            "this Spark does not tell how many rows it wrote: they are counted on their way"
+        )
+    directory = folder()
+    return directory, _observed(frame, prepare, directory)
+
+
+def _counted(frame: DataFrame, writer: Any, directory: str) -> int | None:
+    """The write command's own count; None where this Spark has no such thing."""
+    session: Any = frame.sparkSession
+    jvm = session._jvm
+    try:
+        command = writer.format("parquet")._jwrite.saveCommand(jvm.scala.Option.apply(directory))
+        run = jvm.org.apache.spark.sql.classic.Dataset.ofRows
+    except Py4JJavaError:
+        raise
+    except (Py4JError, AttributeError, TypeError):
+        return None
+    done = run(session._jsparkSession, command)
+    try:
+        plan = done.queryExecution().commandExecuted().commandPhysicalPlan()
+        return int(plan.metrics().apply("numOutputRows").value())
+    except (Py4JError, AttributeError, TypeError, ValueError):
+        return None
+
+
+def _observed(frame: DataFrame, prepare: Prepare, directory: str) -> int:
+    seen = Observation()
+    prepare(frame.observe(seen, F.count(F.lit(1)).alias(ROWS))).parquet(directory)
+    return int(seen.get[ROWS])

@@ -1,0 +1,98 @@
+"""Rows that Spark produced against rows that are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from anabranch.engine import produced, shared_disk
+from anabranch.engine.session import Spark
+from anabranch.engine.shared_disk import see_from_everywhere
+from anabranch.engine.write import write
+from anabranch.errors import DataError, Refused
+from anabranch.model import Column
+
+ID = (Column("id", "bigint", True, 1),)
+OPS = "SELECT id, IF(id < 3, 'add', 'keep') AS _ab_op FROM range(10)"
+
+
+@pytest.mark.parametrize("itself", [True, False])
+def test_every_way_tells_the_rows(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, itself: bool
+) -> None:
+    monkeypatch.setattr(produced, "_counts_itself", itself)
+    session = spark.session
+    for rows, files in (("SELECT id FROM range(7)", 1), (OPS, 1), (OPS, None)):
+        done = write(session.sql(rows), str(tmp_path / "t"), ID, files)
+        found = [pq.read_metadata(path).num_rows for path in (*done.add, *done.keep)]
+        assert done.rows == sum(found) == session.sql(rows).count()
+    assert write(session.sql("SELECT id FROM range(0)"), str(tmp_path / "t"), ID).rows == 0
+    with pytest.raises(DataError):
+        write(session.sql("SELECT id DIV 0 AS id FROM range(2)"), str(tmp_path / "t"), ID)
+    assert produced._counts_itself is itself
+
+
+def test_a_spark_that_does_not_tell(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The public way is taken, after a write whose files nobody uses."""
+    monkeypatch.setattr(produced, "_counts_itself", True)
+    monkeypatch.setattr(produced, "_counted", lambda *_: None)
+    done = write(spark.session.sql("SELECT id FROM range(7)"), str(tmp_path / "t"), ID)
+    assert done.rows == 7 and produced._counts_itself is False
+
+
+def test_a_folder_that_others_do_not_see(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = spark.session
+    (tmp_path / "anabranch.json").write_text("{}")
+    tried: list[Path] = []
+    real = shared_disk.answer
+
+    def answer(session: Any, folder: Path) -> list[int]:
+        tried.append(folder)
+        return real(session, folder)
+
+    monkeypatch.setattr(shared_disk, "answer", answer)
+    see_from_everywhere(session, f"file://{tmp_path}/t/data/1")
+    assert not tried, "one process sees what it sees"
+    monkeypatch.setattr(shared_disk, "in_one_process", lambda _: False)
+    monkeypatch.setattr(shared_disk, "_seen", set())
+    for table in ("t", "u"):
+        see_from_everywhere(session, f"file://{tmp_path}/{table}/data/1")
+    see_from_everywhere(session, "s3a://bucket/t/data/1")
+    assert [folder.parent for folder in tried] == [tmp_path], "asked once, at the root"
+    assert [path.name for path in tmp_path.iterdir()] == ["anabranch.json"]
+
+    monkeypatch.setattr(shared_disk, "_seen", set())
+    for broken in (lambda *_: [0, 1], lambda *_: 1 // 0):  # files lost, files not found
+        monkeypatch.setattr(shared_disk, "answer", broken)
+        with pytest.raises(Refused, match="not every executor of .* sees it"):
+            see_from_everywhere(session, f"{tmp_path}/t/data/1")
+    assert [path.name for path in tmp_path.iterdir()] == ["anabranch.json"]
+
+
+@pytest.mark.parametrize(
+    ("master", "one"),
+    [
+        ("local", True),
+        ("local[*]", True),
+        ("local[2,3]", True),
+        ("local-cluster[2,1,1024]", False),
+        ("spark://host:7077", False),
+        ("yarn", False),
+    ],
+)
+def test_masters(master: str, one: bool) -> None:
+    class Context:
+        pass
+
+    class Session:
+        sparkContext = Context()
+
+    Context.master = master  # type: ignore[attr-defined]
+    assert shared_disk.in_one_process(Session()) is one  # type: ignore[arg-type]
