@@ -36,7 +36,7 @@ from anabranch.refresh.situation import gather, remember, situation
 from anabranch.refresh.sources import Sources
 from anabranch.refresh.work import in_full
 from anabranch.runtime import Runtime, Transaction
-from anabranch.sql.predicates import is_beyond_spark
+from anabranch.sql.recursion import is_beyond_spark
 
 
 @dataclass(frozen=True)

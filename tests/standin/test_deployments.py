@@ -91,9 +91,11 @@ def computed(monkeypatch: pytest.MonkeyPatch, shop: Shop) -> list[str]:
     for job in ("full_job", "incremental_job"):
         real = getattr(apply, job)
 
-        def noted(runtime: Any, tx: Any, stream: Any, *rest: Any, _real: Any = real) -> Any:
+        def noted(
+            runtime: Any, tx: Any, stream: Any, *rest: Any, _real: Any = real, **options: Any
+        ) -> Any:
             found.append(str(stream.name))
-            return _real(runtime, tx, stream, *rest)
+            return _real(runtime, tx, stream, *rest, **options)
 
         monkeypatch.setattr(apply, job, noted)
     assert jobs is not None
