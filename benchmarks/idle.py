@@ -10,7 +10,7 @@ from rich.console import Console
 
 import anabranch
 from anabranch.catalog import streams
-from anabranch.catalog.streams import Input, StreamTable
+from anabranch.catalog.streams import Input, StreamTable, computed_from
 from anabranch.model import Status
 from anabranch.names import TableName
 
@@ -48,7 +48,14 @@ def declare(ab: anabranch.Anabranch, count: int, schedule: str | None = None) ->
             c,
             [
                 StreamTable(
-                    name, "SELECT 1", "", schedule=schedule, status=Status.ACTIVE, populated=True
+                    name,
+                    "SELECT 1",
+                    "",
+                    schedule=schedule,
+                    status=Status.ACTIVE,
+                    populated=True,
+                    definition="",
+                    computed_from=computed_from(""),
                 )
                 for name in names
             ],

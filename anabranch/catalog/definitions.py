@@ -39,7 +39,7 @@ class Renaming:
     gone: frozenset[str] = frozenset()  # what rows say of these is left out
 
     def __call__(self, taken: Taken) -> Taken:
-        return {
+        renamed = {
             kind: [
                 self._row(kind, row)
                 for row in rows
@@ -47,6 +47,16 @@ class Renaming:
             ]
             for kind, rows in taken.items()
         }
+        # A source under another name is in no cut so far: the next look finds where a table stands.
+        moved = {
+            self.names.get(row["table_name"], row["table_name"])
+            for row in taken.get("frontiers", ())
+            if row["source"] in self.names or row["source"] in self.gone
+        }
+        for row in renamed.get("streams", ()):
+            if row["name"] in moved:
+                row["cut_id"] = None
+        return renamed
 
     def _row(self, kind: str, row: Mapping[str, Any]) -> dict[str, Any]:
         new = {

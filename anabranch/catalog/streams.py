@@ -70,7 +70,8 @@ class StreamTable:
     @property
     def cuts(self) -> tuple[int, ...]:
         """The cut it stands at, or those that it mixes; none if that is not known."""
-        return tuple(self.options.get(MIXED_CUTS, ())) or tuple(filter(None, [self.cut_id]))
+        one = () if self.cut_id is None else (self.cut_id,)
+        return tuple(self.options.get(MIXED_CUTS, ())) or one
 
 
 @dataclass(frozen=True)
@@ -143,11 +144,21 @@ def note_cut(
     set_frontiers(c, frontiers)
 
 
-def standing(c: Connection) -> dict[TableName, tuple[int | None, str]]:
-    """The cut and the definition of every table."""
+Standing = tuple[int | None, str, datetime | None]
+
+
+def standing(c: Connection) -> dict[TableName, Standing]:
+    """The cut, the definition and the last refresh of every table: equal means nothing happened."""
     found = tables.stream_tables.c
-    rows = c.execute(select(found.name, found.cut_id, found.definition))
-    return {TableName.parse(row.name): (row.cut_id, row.definition or "") for row in rows}
+    rows = c.execute(select(found.name, found.cut_id, found.definition, found.last_refresh_at))
+    return {
+        TableName.parse(row.name): (row.cut_id, row.definition or "", row.last_refresh_at)
+        for row in rows
+    }
+
+
+def standing_of(stream: StreamTable) -> Standing:
+    return stream.cut_id, stream.token, stream.last_refresh_at
 
 
 def epochs(c: Connection) -> dict[TableName, int | None]:

@@ -417,9 +417,15 @@ def is_source(seen: Look, name: TableName) -> bool:
 def cuts_read(
     tx: Transaction, seen: Look, done: Mapping[TableName, Outcome], sources: Sources
 ) -> tuple[int, ...]:
-    """The cuts of all that is read: one, but for tables that opted out.  0: a cut not known."""
+    """The cuts of all that is read: one, but for tables that opted out.  0: a cut not known.
+
+    None where a boundary is read that the same publish puts in place without refreshing it: no cut
+    shows it so far, and the next look finds where the table stands.
+    """
     found: set[int] = set()
     for name in sources.versions:
+        if name in seen.boundaries and name in tx.stage.changes and name not in done:
+            return ()
         if name in done:
             found.update(done[name].cuts)
         elif not is_source(seen, name):

@@ -109,8 +109,8 @@ def note_cuts(c: Connection, seen: Look, noted: Look) -> None:
     same = [
         name
         for name in moved
-        if stand.get(name) == _standing(seen.streams[name])
-        and (seen.streams[name].cut_id or 0) < noted.cut_id
+        if stand.get(name) == streams.standing_of(seen.streams[name])
+        and noted.cut_id > _known(seen.streams[name].cut_id)
     ]
     streams.note_cut(c, noted.cut_id, {name: noted.frontiers[name] for name in same})
     for name in same:
@@ -118,8 +118,8 @@ def note_cuts(c: Connection, seen: Look, noted: Look) -> None:
             streams.change(c, name, options=noted.streams[name].options)
 
 
-def _standing(stream: StreamTable) -> tuple[int | None, str]:
-    return stream.cut_id, stream.token
+def _known(cut_id: int | None) -> int:
+    return -1 if cut_id is None else cut_id
 
 
 def write_outcome(c: Connection, outcome: Outcome, epoch: int | None) -> None:

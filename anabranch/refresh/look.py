@@ -173,12 +173,14 @@ class Look:
 
     def noting(self, names: Iterable[TableName]) -> Look:
         """The look in which all of these tables that stand at its cut say so, and on what."""
-        given = [*self.above(names), *names]
-        order = [name for name in self.order(given) if name in set(given)]
+        here = (self.cut_id,)
+        wanted = [name for name in names if self.streams[name].cuts != here]
+        if not wanted:
+            return self
+        given = {*self.above(wanted), *wanted}
+        order = [name for name in self.order(given) if name in given]
         late = set(self.lagging(order))
-        moved = [
-            name for name in order if name not in late and self.streams[name].cuts != (self.cut_id,)
-        ]
+        moved = [name for name in order if name not in late and self.streams[name].cuts != here]
         if not moved:
             return self
         noted = {

@@ -121,6 +121,9 @@ def blocked(seen: Look) -> dict[TableName, TableName]:
 
     Those that read a boundary take it as it is, and do not wait.
     """
+    stopped = [name for name in seen.order() if suspended(seen, name)]
+    if not stopped:
+        return {}
     readers = dependants(
         {
             name: [each for each in reads if each not in seen.boundaries]
@@ -128,7 +131,6 @@ def blocked(seen: Look) -> dict[TableName, TableName]:
         }
     )
     home = {name: group for group in seen.groups for name in group.members}
-    stopped = [name for name in seen.order() if suspended(seen, name)]
     return {
         other: name
         for name in stopped

@@ -107,11 +107,14 @@ class Pass:
         asked = [group for group in unit.groups if self.full.intersection(group.members)]
         return frozenset(name for group in asked for name in group.members)
 
-    def published(self, tx: Transaction, noted: Look, done: Mapping[TableName, Outcome]) -> None:
+    def published(
+        self, tx: Transaction, looks: tuple[Look, Look], done: Mapping[TableName, Outcome]
+    ) -> None:
         """Later units read what this one made."""
+        found, noted = looks
         past = {name for name, each in done.items() if each.cuts != (noted.cut_id,)}
         with self._lock:
-            self.seen = after(_with_cuts(self.seen, noted), tx, done)
+            self.seen = after(_with_cuts(self.seen, found, noted), tx, done)
             self.ahead |= past
 
     def idle(
@@ -134,7 +137,7 @@ class Pass:
             if due:
                 streams.touch(c, names, tables.now())
         with self._lock:
-            self.seen = _with_cuts(self.seen, noted)
+            self.seen = _with_cuts(self.seen, seen, noted)
         return lines
 
     # -- one unit ------------------------------------------------------------------------------
@@ -251,7 +254,7 @@ class Pass:
 
         tx.later(rows)
         cut_id = tx.publish("refresh")
-        self.published(tx, noted, done)
+        self.published(tx, looks, done)
         self.runtime.progress("published", {"cut_id": cut_id})
         if cut_id is None:
             reason = "the changes leave the tables as they are"
@@ -288,15 +291,13 @@ def world_of(runtime: Runtime, seen: Look) -> World:
     return World(runtime.lake, runtime.spark, seen.pointers, seen.views, cut_id=seen.cut_id)
 
 
-def _with_cuts(seen: Look, noted: Look) -> Look:
-    """The look with what another one of the same cut says of tables that did not change."""
-    moved = {
+def _with_cuts(seen: Look, found: Look, noted: Look) -> Look:
+    """The look with what was `noted` of tables, unless they moved on since they were `found`."""
+    moved = [
         name
         for name, each in noted.streams.items()
-        if each.cut_id == seen.cut_id
-        and name in seen.streams
-        and each.cuts != seen.streams[name].cuts
-    }
+        if each is not found.streams.get(name) and found.streams.get(name) is seen.streams.get(name)
+    ]
     if not moved or noted.cut_id != seen.cut_id:
         return seen
     return replace(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
 from typing import Any
 
 from anabranch.catalog import cuts, history, tables
@@ -30,11 +29,8 @@ class Overview:
     committed: dict[TableName, datetime]  # the newest commit of each table
     changed: dict[TableName, int]  # the newest cut that changed each table
     then: dict[int, dict[TableName, datetime]] = field(default_factory=dict)  # the same, per cut
+    waits: dict[Group, Wait] = field(default_factory=dict)
     stuck: dict[TableName, datetime] = field(default_factory=dict)
-
-    @cached_property
-    def waits(self) -> dict[Group, Wait]:
-        return _waits(self.agenda)
 
     def group(self, group: Group) -> dict[str, Any]:
         wait = self.waits.get(group)
@@ -95,7 +91,7 @@ class Overview:
 
     def lag(self, group: Group) -> float | None:
         """Seconds from the newest commit that the data hold to the newest that the sources hold."""
-        if not self.lagging(group):
+        if not lagging(self.seen, group):
             return 0.0
         stands = [self.seen.streams[name].cut_id for name in group.members]
         known = [each for each in stands if each is not None]
@@ -109,27 +105,35 @@ class Overview:
             return None
         return max(0.0, (max(new) - max(held)).total_seconds())
 
-    def lagging(self, group: Group) -> bool:
-        members = list(group.members)
-        return bool(set(self.seen.lagging([*self.seen.above(members), *members])) & set(members))
+
+def lagging(seen: Look, group: Group) -> bool:
+    members = list(group.members)
+    return bool(set(seen.lagging([*seen.above(members), *members])).intersection(members))
 
 
 def overview(store: Store, settings: Settings) -> Overview:
     with store.reading() as c:
         seen = look(c)
         agenda = Agenda(seen, tables.now(), SchedulePolicy(settings.diamond_schedule_policy))
-        held = {each.by for each in _waits(agenda).values() if each.by is not None}
-        late = [name for group in _waits(agenda) for name in group.members]
-        stands = {each.cut_id for each in seen.streams.values() if each.cut_id is not None}
-        newest = {each for each in stands if each != seen.cut_id}
+        waits = _waits(agenda)
+        involved = {name for group, wait in waits.items() for name in (*group.members, wait.by)}
         return Overview(
             seen,
             agenda,
             cuts.commit_times(c),
             cuts.last_changes(c),
-            {each: cuts.commit_times(c, each) for each in newest} if agenda.lagging else {},
-            history.stuck_since(c, [*held, *late]) if held else {},
+            {each: cuts.commit_times(c, each) for each in _stands(seen, agenda)},
+            waits,
+            history.stuck_since(c, [name for name in involved if name]) if waits else {},
         )
+
+
+def _stands(seen: Look, agenda: Agenda) -> set[int]:
+    """The cuts at which tables stand that are behind: they are needed to tell how far."""
+    late = set(seen.lagging(seen.order()))
+    groups = [group for group in agenda.groups if late.intersection(group.members)]
+    stands = {seen.streams[name].cut_id for group in groups for name in group.members}
+    return {each for each in stands if each is not None}
 
 
 def groups(store: Store, settings: Settings) -> Rows:

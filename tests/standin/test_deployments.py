@@ -480,3 +480,25 @@ def test_a_roll_back_of_several_projects_must_say_which(shop: Shop) -> None:
         ab.rollback()
     assert rollback_dry(ab._runtime, None, "crm")["id"] == made
     assert ab.rollback(made)["status"] == "ROLLED_BACK"
+
+
+def test_promoted_tables_and_their_readers_stand_at_a_cut(shop: Shop) -> None:
+    """Tables without a schedule are sources for those that read them, under their new names too."""
+    ab = shop.ab
+    ab.create_stream_table("db.x.x", "SELECT SUM(bv) AS v FROM db.d.d", schedule="1h")
+    names = ["db.b.b", "db.c.c", "db.d.d", "db.x.x"]
+    for query in (TWICE, FILES["models/db/b/b.sql"]):
+        shop.edit(query)
+        shop.deploy()
+        for name in names:
+            assert ab.verify(name)["equal"], (name, ab.verify(name))
+    ab.rollback()
+    for name in names:
+        assert ab.verify(name)["equal"], (name, ab.verify(name))
+    ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
+    ab.refresh()
+    ab.tick()
+    stands = {row["name"]: row["cut_id"] for row in ab.status()}
+    assert all(stands[name] is not None for name in names), stands
+    for name in names:
+        assert ab.verify(name)["equal"], (name, ab.verify(name))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
+from anabranch.catalog.refresh_groups import RefreshGroup
+from anabranch.graph.policies import SchedulePolicy
 from anabranch.model import Status
 from anabranch.refresh.failures import mark
 from anabranch.refresh.look import Look
@@ -105,3 +108,107 @@ def test_a_declared_group_is_due_as_one() -> None:
 def test_a_table_that_was_dropped_meanwhile_is_not_stale() -> None:
     look = seen({"b": "a"}, b={"populated": False})
     assert look.stale([name("b"), name("gone")]) == [name("b")]
+
+
+# -- one cut -------------------------------------------------------------------------------------
+
+BANK = {"s1": "a1", "s2": "a2", "total": "s1 s2"}
+FRESH = {"schedule": "1h", "last_refresh_at": ago(0)}
+DUE = {"schedule": "1h", "last_refresh_at": ago(7200)}
+
+
+def moved(look: Look, *sources: str) -> Look:
+    """The look after commits to some sources."""
+    return replace(look, pointers={**look.pointers, **{name(each): "new" for each in sources}})
+
+
+def planned(
+    look: Look, policy: SchedulePolicy = SchedulePolicy.FASTEST
+) -> tuple[list[str], set[str], dict[str, str]]:
+    """Groups at work in order, those that are only brought along, and why the others wait."""
+    plan = Agenda(look, NOW, policy).plan
+    waits = {group.id.name: wait.reason for group, wait in plan.waits.items()}
+    return [each.id.name for each in plan.work], {each.id.name for each in plan.pulled}, waits
+
+
+def test_a_table_that_is_due_brings_along_what_it_reads_and_is_behind() -> None:
+    look = seen(BANK, s1=DUE, s2=FRESH, total=DUE)
+    assert planned(moved(look, "a1", "a2")) == (["s1", "s2", "total"], {"s2"}, {})
+    assert planned(moved(look, "a1")) == (["s1", "total"], set(), {"s2": NOT_DUE})
+    assert planned(look) == (["s1", "total"], set(), {"s2": NOT_DUE})
+
+
+def test_nobody_is_brought_along_for_a_table_that_is_not_due() -> None:
+    look = moved(seen(BANK, s1=DUE, s2=FRESH, total=FRESH), "a1", "a2")
+    assert planned(look) == (["s1"], set(), {"s2": NOT_DUE, "total": NOT_DUE})
+
+
+def test_a_chain_is_brought_along_to_its_top() -> None:
+    look = seen({"b": "a", "c": "b", "d": "c", "e": "b"}, b=FRESH, c=FRESH, d=DUE, e=FRESH)
+    assert planned(moved(look, "a")) == (["b", "c", "d"], {"b", "c"}, {"e": NOT_DUE})
+
+
+def test_groups_are_brought_along_whole() -> None:
+    reads = {**DIAMOND, "top": "b"}
+    look = moved(seen(reads, b=FRESH, c=FRESH, d=FRESH, top=DUE), "a")
+    plan = Agenda(look, NOW).plan
+    assert [set(group.members) for group in plan.work] == [
+        {name("b"), name("c"), name("d")},
+        {name("top")},
+    ]
+
+
+def test_slowest_waits_for_what_is_behind_and_not_due() -> None:
+    slow = {**DUE, "diamond_schedule_policy": "slowest"}
+    look = moved(seen(BANK, s1=DUE, s2=FRESH, total=slow), "a1", "a2")
+    waits = {"s2": NOT_DUE, "total": f"{NOT_DUE}: waits for t.s2"}
+    assert planned(look) == (["s1"], set(), waits)
+    same = moved(seen(BANK, s1=DUE, s2=FRESH, total=DUE), "a1", "a2")
+    assert planned(same, SchedulePolicy.SLOWEST) == (["s1"], set(), waits)
+    idle = moved(seen(BANK, s1=DUE, s2=FRESH, total=slow), "a1")
+    assert planned(idle) == (["s1", "total"], set(), {"s2": NOT_DUE})
+
+
+def test_who_cannot_get_there_is_waited_for_by_name() -> None:
+    stopped = {**FRESH, "status": Status.SUSPENDED}
+    look = seen({**BANK, "twice": "total"}, s1=DUE, s2=stopped, total=DUE, twice=DUE)
+    said = "waits for t.s2: t.s2 is suspended"
+    _, _, waits = planned(moved(look, "a1", "a2"))
+    assert waits == {"s2": NOT_DUE, "total": said, "twice": said}
+    assert planned(moved(look, "a1"))[0] == ["s1", "total", "twice"]  # s2 has nothing to do
+    later = {**FRESH, "status": Status.ERROR, "next_retry_at": NOW + timedelta(seconds=2)}
+    look = seen(BANK, s1=DUE, s2=later, total=DUE)
+    assert planned(look)[2]["total"] == "waits for t.s2: t.s2 failed and is tried again in 2.0 s"
+
+
+def test_a_boundary_is_a_source() -> None:
+    by_hand = {"schedule": None, "status": Status.SUSPENDED}
+    look = moved(seen({"b": "a", "c": "b", "d": "c x"}, b=DUE, c=by_hand, d=DUE), "a")
+    assert look.boundaries == {name("c")}
+    assert planned(look) == (["b", "d"], set(), {"c": BY_HAND})
+    assert look.behind([name("d")]) == [] and look.stale([name("d")]) == []
+    inside = seen(DIAMOND, b={"schedule": None}, c=DUE, d=DUE)
+    assert inside.boundaries == frozenset(), "it comes along with its group"
+
+
+def test_who_opted_out_brings_nobody_along_and_waits_for_nobody() -> None:
+    out = {**DUE, "diamond_consistency": "none"}
+    look = moved(seen(BANK, s1=DUE, s2=FRESH, total=out), "a1", "a2")
+    assert planned(look) == (["s1", "total"], set(), {"s2": NOT_DUE})
+    reads = {"b": "x", "c": "y", "d": "z"}
+    loose = replace(
+        seen({**reads, "d": "b"}, {"g": "c d"}, b=FRESH, c=DUE, d=DUE),
+        declared={"g": RefreshGroup("g", (name("c"), name("d")), "read_committed")},
+    )
+    assert planned(moved(loose, "x", "y")) == (["c"], set(), {"b": NOT_DUE})
+
+
+def test_tables_that_stand_at_the_cut_say_so() -> None:
+    look = replace(seen(BANK), cut_id=9)
+    noted = look.noting([name("total")])
+    assert {each.cut_id for each in noted.streams.values()} == {9}
+    assert noted.frontiers[name("total")] == {name("a1"): 1, name("a2"): 1}
+    late = moved(look, "a2").noting([name("total")])
+    stands = {each.name.name: each.cut_id for each in late.streams.values()}
+    assert stands == {"s1": 9, "s2": None, "total": None}
+    assert noted.noting([name("total")]) is noted
