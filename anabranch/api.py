@@ -356,6 +356,31 @@ class Anabranch:
             self._runtime, name, parsed, isolation, snapshot_timeout_ms
         )
 
+    def alter_refresh_group(
+        self,
+        name: str,
+        *,
+        add: str | Sequence[str] = (),
+        drop: str | Sequence[str] = (),
+        isolation: str | None = None,
+        snapshot_timeout_ms: int | None = None,
+    ) -> None:
+        """Change members, isolation and time-out of a refresh group, all at once."""
+        from anabranch.refresh import declared_groups
+
+        coming, going = (
+            [TableName.parse(each) for each in ([given] if isinstance(given, str) else given)]
+            for given in (add, drop)
+        )
+        declared_groups.alter_refresh_group(
+            self._runtime,
+            name,
+            add=coming,
+            drop=going,
+            isolation=isolation,
+            snapshot_timeout_ms=snapshot_timeout_ms,
+        )
+
     def drop_refresh_group(self, name: str, *, if_exists: bool = False) -> None:
         from anabranch.refresh import declared_groups
 

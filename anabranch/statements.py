@@ -212,6 +212,19 @@ def _whole(text: str) -> int:
         raise InvalidValue(f"snapshot_timeout_ms {text!r} is not a number") from None
 
 
+def _alter_refresh_group(ab: Anabranch, statement: s.AlterRefreshGroup) -> Done:
+    options: dict[str, Any] = dict(statement.options)
+    if "snapshot_timeout_ms" in options:
+        options["snapshot_timeout_ms"] = _whole(options["snapshot_timeout_ms"])
+    ab.alter_refresh_group(
+        statement.name,
+        add=[str(each) for each in statement.add],
+        drop=[str(each) for each in statement.drop],
+        **options,
+    )
+    return {"statement": "ALTER REFRESH GROUP", "group": statement.name}
+
+
 def _drop_refresh_group(ab: Anabranch, statement: s.DropRefreshGroup) -> Done:
     ab.drop_refresh_group(statement.name, if_exists=statement.if_exists)
     return {"statement": "DROP REFRESH GROUP", "group": statement.name}
@@ -337,6 +350,7 @@ VERBS: dict[type[s.Statement], Callable[[Anabranch, Any], Any]] = {
     s.AlterStreamTable: _alter_stream_table,
     s.DropStreamTable: _drop_stream_table,
     s.CreateRefreshGroup: _create_refresh_group,
+    s.AlterRefreshGroup: _alter_refresh_group,
     s.DropRefreshGroup: _drop_refresh_group,
     s.CreateCluster: _create_cluster,
     s.DropCluster: _drop_cluster,

@@ -25,6 +25,13 @@ def add(c: Connection, group: RefreshGroup) -> None:
     c.execute(insert(tables.refresh_groups).values(**_row(group)))
 
 
+def change(c: Connection, group: RefreshGroup) -> None:
+    """Replace what is kept of a group."""
+    table = tables.refresh_groups
+    values = _row(group)
+    c.execute(update(table).where(table.c.name == values.pop("name")).values(**values))
+
+
 def remove(c: Connection, name: str) -> bool:
     table = tables.refresh_groups
     return c.execute(delete(table).where(table.c.name == name)).rowcount == 1

@@ -31,7 +31,7 @@ from anabranch.refresh.definition import Definition, check_mode, define
 from anabranch.refresh.failures import FORGIVEN
 from anabranch.refresh.fit import fit_columns, fit_readers
 from anabranch.refresh.lines import Occasion, note_cuts, write_lines
-from anabranch.refresh.look import Look, look_now
+from anabranch.refresh.look import Look, look, look_now
 from anabranch.refresh.members import stage_part
 from anabranch.refresh.run import refuse_suspended, resolve
 from anabranch.refresh.unit import asked_for
@@ -294,22 +294,37 @@ def requery(
 
 
 def set_status(runtime: Runtime, name: TableName, wanted: str) -> None:
-    """SUSPENDED leaves the table out of refreshes; ACTIVE takes it in again."""
+    """SUSPENDED leaves the table out of refreshes, and so its group; ACTIVE takes the group in again.
+
+    A group moves as one: one member that is out keeps all of them out.  So whoever takes one member
+    in takes in all that are out, whether a failure put them out or somebody did.
+    """
     refuse_in_transaction(runtime, "altered")
     if wanted.upper() not in (Status.ACTIVE.value, Status.SUSPENDED.value):
         raise InvalidValue(f"{wanted!r} cannot be set", hint="use ACTIVE or SUSPENDED")
-    status = Status(wanted.upper())
     name = resolve(runtime, name)
     with runtime.store.writing() as c:
-        stream = streams.get(c, name)
-        assert stream is not None
-        unfilled = status is Status.ACTIVE and not stream.populated
-        streams.change(
-            c,
-            name,
-            status=Status.INITIALIZING if unfilled else status,
-            **FORGIVEN,
-        )
+        if Status(wanted.upper()) is Status.ACTIVE:
+            resume(c, look(c, runtime.lake), name)
+        else:
+            streams.change(c, name, status=Status.SUSPENDED, **FORGIVEN)
+            said = f"suspended by hand; ALTER STREAM TABLE {name} RESUME takes it in again"
+            events.record(c, name, events.SUSPENDED, said)
+
+
+def resume(c: Connection, seen: Look, name: TableName) -> None:
+    """The table and all members of its group that are out, with their errors forgiven."""
+    for member in together_with(seen, name):
+        stream = seen.streams[member]
+        status = Status.ACTIVE if stream.populated else Status.INITIALIZING
+        streams.change(c, member, status=status, **FORGIVEN)
+        if stream.status in (Status.SUSPENDED, Status.ERROR):
+            why = "" if member == name else f" with {name}, which is in the same group"
+            events.record(c, member, events.RESUMED, f"taken in again{why}")
+
+
+def together_with(seen: Look, name: TableName) -> tuple[TableName, ...]:
+    return next((group.members for group in seen.groups if name in group.members), (name,))
 
 
 def drop(

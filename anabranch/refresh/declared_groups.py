@@ -1,8 +1,9 @@
-"""Refresh groups as declarations: create and drop, and what is said when tables meet them."""
+"""Refresh groups as declarations: create, alter and drop, and what is said when tables meet them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from anabranch.catalog import events, refresh_groups
 from anabranch.catalog.events import Event
@@ -15,7 +16,7 @@ from anabranch.graph.notices import closed_diamonds, left_out, member_conflicts
 from anabranch.graph.order import Cycle, closure, topological
 from anabranch.graph.policies import Isolation
 from anabranch.names import TableName
-from anabranch.refresh.look import Look, look_now
+from anabranch.refresh.look import Look, look, look_now
 from anabranch.runtime import Runtime, Transaction
 
 
@@ -29,12 +30,7 @@ def create_refresh_group(
     """Declare that tables move together; checked against all other groups."""
     if not name.strip():
         raise InvalidValue("a refresh group needs a name")
-    if not isinstance(snapshot_timeout_ms, int):
-        raise InvalidValue(f"snapshot_timeout_ms {snapshot_timeout_ms!r} is not a whole number")
-    if snapshot_timeout_ms < 0:
-        raise InvalidValue(
-            f"snapshot_timeout_ms {snapshot_timeout_ms} is negative", hint="0 means no limit"
-        )
+    check_timeout(snapshot_timeout_ms)
     level = read_isolation(isolation)
 
     def act(tx: Transaction) -> None:
@@ -44,6 +40,78 @@ def create_refresh_group(
         tx.later(lambda c, _: add(c, group))
 
     runtime.write("create refresh group", act)
+
+
+def check_timeout(snapshot_timeout_ms: int) -> None:
+    if isinstance(snapshot_timeout_ms, bool) or not isinstance(snapshot_timeout_ms, int):
+        raise InvalidValue(f"snapshot_timeout_ms {snapshot_timeout_ms!r} is not a whole number")
+    if snapshot_timeout_ms < 0:
+        raise InvalidValue(
+            f"snapshot_timeout_ms {snapshot_timeout_ms} is negative", hint="0 means no limit"
+        )
+
+
+def alter_refresh_group(
+    runtime: Runtime,
+    name: str,
+    *,
+    add: Sequence[TableName] = (),
+    drop: Sequence[TableName] = (),
+    isolation: str | None = None,
+    snapshot_timeout_ms: int | None = None,
+) -> None:
+    """Change members, isolation and time-out at once: read, checked and written in one transaction."""
+    if not add and not drop and isolation is None and snapshot_timeout_ms is None:
+        raise InvalidValue(
+            f"nothing is said that shall change in refresh group {name}",
+            hint="ADD, DROP, SET ISOLATION or SET SNAPSHOT TIMEOUT",
+        )
+    if snapshot_timeout_ms is not None:
+        check_timeout(snapshot_timeout_ms)
+    level = None if isolation is None else read_isolation(isolation).value
+    with runtime.store.writing() as c:
+        seen = look(c, runtime.lake)
+        group = declared(seen, name)
+        group = replace(group, members=other_members(seen, group, add, drop))
+        if level is not None:
+            group = replace(group, isolation=level)
+        if snapshot_timeout_ms is not None:
+            group = replace(group, snapshot_timeout_ms=snapshot_timeout_ms)
+        others = {each: one for each, one in seen.declared.items() if each != group.name}
+        refuse_conflicts(group, others)
+        refuse_circles(seen, group)
+        refresh_groups.change(c, group)
+
+
+def declared(seen: Look, name: str) -> RefreshGroup:
+    if name not in seen.declared:
+        raise UnknownName(f"there is no refresh group {name}", name=name, known=seen.declared)
+    return seen.declared[name]
+
+
+def other_members(
+    seen: Look, group: RefreshGroup, add: Sequence[TableName], drop: Sequence[TableName]
+) -> tuple[TableName, ...]:
+    """The members after some came and some went."""
+    coming = [stream(seen, each) for each in add]
+    going = [each.find_in(group.members) for each in drop]
+    for given, found in zip(drop, going, strict=True):
+        if found is None:
+            raise UnknownName(
+                f"{given} is not a member of refresh group {group.name}",
+                name=str(given),
+                known=[str(each) for each in group.members],
+            )
+        if found in coming:
+            raise InvalidValue(f"{found} cannot be added and dropped at once")
+    left = [each for each in group.members if each not in going]
+    members = tuple(dict.fromkeys([*left, *coming]))
+    if len(members) < 2:
+        raise InvalidValue(
+            f"refresh group {group.name} would have fewer than two stream tables",
+            hint=f"DROP REFRESH GROUP {group.name}",
+        )
+    return members
 
 
 def add(c: Connection, group: RefreshGroup) -> None:
@@ -68,20 +136,22 @@ def read_isolation(text: str) -> Isolation:
 
 def known(seen: Look, members: Sequence[TableName]) -> tuple[TableName, ...]:
     """The members as they are kept, each once."""
-    found = []
-    for member in members:
-        name = member.find_in(seen.streams)
-        if name is None:
-            raise UnknownName(
-                f"there is no stream table {member}",
-                name=str(member),
-                known=[str(each) for each in seen.streams],
-            )
-        found.append(name)
-    different = tuple(dict.fromkeys(found))
+    different = tuple(dict.fromkeys(stream(seen, member) for member in members))
     if len(different) < 2:
         raise InvalidValue("a refresh group needs at least two stream tables")
     return different
+
+
+def stream(seen: Look, name: TableName) -> TableName:
+    """A stream table's name as it is kept."""
+    found = name.find_in(seen.streams)
+    if found is None:
+        raise UnknownName(
+            f"there is no stream table {name}",
+            name=str(name),
+            known=[str(each) for each in seen.streams],
+        )
+    return found
 
 
 def check(seen: Look, group: RefreshGroup) -> None:
@@ -137,7 +207,7 @@ def notices(seen: Look, made: Mapping[TableName, StreamTable], after: Reads) -> 
     """What to say about tables that were made or got another query."""
     known = {**seen.streams, **made}
     alone = {name for name, each in known.items() if each.diamond_consistency == "none"}
-    declared = {name: group.members for name, group in seen.declared.items()}
+    groups = {name: group.members for name, group in seen.declared.items()}
     found: dict[Event, None] = {}
     for name in made:
         for diamond in closed_diamonds(name, seen.reads, after):
@@ -145,7 +215,7 @@ def notices(seen: Look, made: Mapping[TableName, StreamTable], after: Reads) -> 
                 continue
             said = f"{diamond}; they will be published together"
             found[Event(diamond.convergence, events.DIAMOND, said)] = None
-        for each in left_out(name, after, declared):
+        for each in left_out(name, after, groups):
             hint = "add it to the group if it must show one version of both"
             found[Event(name, events.LEFT_OUT, f"{each}; {hint}")] = None
     return list(found)

@@ -39,7 +39,7 @@ JITTER = 0.2
 class Failure:
     """The table whose refresh failed, and why; nothing of its set was published.
 
-    `members` are the tables that failed with it: a component that found no fixed point.
+    `members` are the tables that failed with it: the other members of its component.
     """
 
     table: TableName

@@ -59,7 +59,7 @@ class Staging:
             raise
         except Exception as error:
             named = with_name(error, part.members[0])
-            failed = tuple(getattr(named, "members", ()))
+            failed = tuple(part.members) if part.cyclic else ()  # they fail as one
             self.failure = self.failure or Failure(part.members[0], named, _ms(start), failed)
             return False
         for outcome in outcomes:

@@ -2,6 +2,9 @@
 
 CREATE REFRESH GROUP n [MEMBERS] (table, table, …) [ISOLATION REPEATABLE READ | READ COMMITTED]
     [WITH (isolation = …, snapshot_timeout_ms = …)]
+ALTER REFRESH GROUP n [ADD t | ADD (t, …)] [DROP t | DROP (t, …)]
+    [SET ISOLATION REPEATABLE READ | READ COMMITTED] [SET SNAPSHOT TIMEOUT ms]
+    [SET (isolation = …, snapshot_timeout_ms = …)]          clauses in any order, all at once
 DROP REFRESH GROUP [IF EXISTS] n
 """
 
@@ -10,9 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.errors import Unsupported
+from anabranch.names import TableName
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.options import read_options
-from anabranch.sql.statement_records import CreateRefreshGroup, DropRefreshGroup, Statement
+from anabranch.sql.statement_records import (
+    AlterRefreshGroup,
+    CreateRefreshGroup,
+    DropRefreshGroup,
+    Statement,
+)
 
 OPTIONS = ("isolation", "snapshot_timeout_ms")
 
@@ -34,6 +43,31 @@ def create_refresh_group(cursor: Cursor, or_replace: bool) -> Statement:
         else:
             raise cursor.error("ISOLATION or WITH")
     return CreateRefreshGroup(name, members, options)
+
+
+def alter_refresh_group(cursor: Cursor) -> Statement:
+    name = cursor.identifier("a group's name")
+    members: dict[str, tuple[TableName, ...]] = {"ADD": (), "DROP": ()}
+    options: dict[str, str] = {}
+    while True:
+        word = next((each for each in members if cursor.accept(each)), None)
+        if word is not None:
+            cursor.accept("MEMBER")
+            several = cursor.at("(")
+            named = cursor.bracketed(cursor.table_name) if several else (cursor.table_name(),)
+            members[word] += named
+        elif cursor.accept("SET", "ISOLATION"):
+            options["isolation"] = _isolation(cursor)
+        elif cursor.accept("SET", "SNAPSHOT", "TIMEOUT"):
+            options["snapshot_timeout_ms"] = cursor.next().text
+        elif cursor.at("SET", "("):
+            cursor.accept("SET")
+            options |= _known(read_options(cursor))
+        else:
+            raise cursor.error("ADD, DROP, SET ISOLATION or SET SNAPSHOT TIMEOUT")
+        cursor.accept(",")
+        if cursor.ended():
+            return AlterRefreshGroup(name, members["ADD"], members["DROP"], options)
 
 
 def _isolation(cursor: Cursor) -> str:

@@ -222,6 +222,16 @@ class CreateRefreshGroup(Statement):
 
 
 @dataclass(frozen=True)
+class AlterRefreshGroup(Statement):
+    """Everything that is said changes at once."""
+
+    name: str
+    add: tuple[TableName, ...] = ()
+    drop: tuple[TableName, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
 class DropRefreshGroup(Statement):
     name: str
     if_exists: bool = False

@@ -8,7 +8,7 @@ from anabranch.errors import Unsupported, UserError, did_you_mean
 from anabranch.sql.cluster_ddl import create_cluster, create_index, drop_cluster, drop_index
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.dml import delete, insert, update
-from anabranch.sql.group_ddl import create_refresh_group, drop_refresh_group
+from anabranch.sql.group_ddl import alter_refresh_group, create_refresh_group, drop_refresh_group
 from anabranch.sql.merge import merge
 from anabranch.sql.parse import QUERY_WORDS, Passage, check_query, split
 from anabranch.sql.project_ddl import comment, create_test
@@ -116,7 +116,7 @@ SETTINGS_PREFIX = "anabranch."
 TRANSACTION_HINT = "write several changes as one with `with ab.transaction(): …`"
 POSSIBLE = (
     "SELECT, INSERT, UPDATE, DELETE, MERGE, CREATE/ALTER/DROP TABLE, CREATE/DROP VIEW, "
-    "CREATE/ALTER/DROP/REFRESH/EXPLAIN STREAM TABLE, CREATE/DROP REFRESH GROUP, "
+    "CREATE/ALTER/DROP/REFRESH/EXPLAIN STREAM TABLE, CREATE/ALTER/DROP REFRESH GROUP, "
     "CREATE/DROP CLUSTER, CREATE/DROP INDEX, SHOW TABLES, DESCRIBE, SET anabranch.…"
 )
 HINTS = {  # statements people try, and what to do instead
@@ -198,7 +198,9 @@ def _alter(cursor: Cursor) -> Statement:
         return alter_stream_table(cursor)
     if cursor.accept("TABLE"):
         return alter_table(cursor)
-    raise _not_made(cursor, "ALTER", "TABLE or STREAM TABLE")
+    if cursor.accept("REFRESH", "GROUP"):
+        return alter_refresh_group(cursor)
+    raise _not_made(cursor, "ALTER", "TABLE, STREAM TABLE or REFRESH GROUP")
 
 
 def _drop(cursor: Cursor) -> Statement:

@@ -11,7 +11,12 @@ from anabranch.model import RefreshMode
 from anabranch.names import TableName
 from anabranch.sql.column_types import column_type
 from anabranch.sql.parse import split
-from anabranch.sql.statement_records import CreateRefreshGroup, DropRefreshGroup, Rows
+from anabranch.sql.statement_records import (
+    AlterRefreshGroup,
+    CreateRefreshGroup,
+    DropRefreshGroup,
+    Rows,
+)
 from anabranch.sql.statements import (
     AddColumn,
     AlterStreamTable,
@@ -452,6 +457,25 @@ def test_refresh_groups(text: str, options: dict[str, str]) -> None:
     members = (TableName.of("s", "a"), TableName.of("s", "b"))
     assert parse_statement(text) == CreateRefreshGroup("g", members, options)
     assert parse_statement("DROP REFRESH GROUP IF EXISTS g") == DropRefreshGroup("g", True)
+
+
+def test_alter_refresh_group() -> None:
+    a, b, c = (TableName.parse(f"s.{each}") for each in "abc")
+    everything = parse_statement(
+        "ALTER REFRESH GROUP g ADD (s.a, s.b) DROP s.c SET ISOLATION READ COMMITTED "
+        "SET SNAPSHOT TIMEOUT 500;"
+    )
+    options = {"isolation": "read_committed", "snapshot_timeout_ms": "500"}
+    assert everything == AlterRefreshGroup("g", (a, b), (c,), options)
+    text = "ALTER REFRESH GROUP g SET (isolation = 'read_committed', snapshot_timeout_ms = 500)"
+    assert parse_statement(text) == AlterRefreshGroup("g", options=options)
+    for text, says in (
+        ("ALTER REFRESH GROUP g", "expected ADD, DROP"),
+        ("ALTER REFRESH GROUP g SET (speed = 1)", 'no option "speed"'),
+        ("ALTER REFRESH GROUP g ADD", "expected"),
+    ):
+        with pytest.raises(AnabranchError, match=says):
+            parse_statement(text)
 
 
 @pytest.mark.parametrize(
