@@ -87,9 +87,7 @@ def hindrance(seen: Look, name: TableName, now: datetime) -> str | None:
         seconds = (stream.next_retry_at - now).total_seconds()
         return f"{name} failed and is tried again in {max(seconds, 0.1):.1f} s"
     if stream.failed_mark is not None and stream.failed_mark == mark(seen, name):
-        return (
-            f"{name} failed and is not tried again until its query, a source or Anabranch changes"
-        )
+        return f"{name} failed and is not tried again until its query or a source changes"
     return None
 
 
