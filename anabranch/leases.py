@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from anabranch.catalog import leases, read_leases
 from anabranch.catalog.heartbeat import Beat
-from anabranch.catalog.leases import Lease
+from anabranch.catalog.leases import Lease, Waiting
 from anabranch.catalog.read_leases import ReadLease
 from anabranch.catalog.store import Store
 from anabranch.errors import AnabranchError, Refused
@@ -29,25 +29,52 @@ class Leases:
         self, names: Collection[TableName], seconds: float, *, wait: bool
     ) -> Iterator[Lease | TableName]:
         """A lease of all the tables; or, without `wait`, perhaps the table somebody else has."""
-        taken = self._take(names, seconds)
-        while wait and isinstance(taken, TableName):
-            time.sleep(POLL_SECONDS)
-            again = self._take(names, seconds)
-            taken = replace(again, waited=True) if isinstance(again, Lease) else again
+        taken = self._wait_for(names, seconds) if wait else self._take(names, seconds)
         if isinstance(taken, TableName):
             yield taken
             return
+        with self._holding(taken, seconds):
+            yield taken
+
+    @contextmanager
+    def hold_free(self, names: Collection[TableName], seconds: float) -> Iterator[Lease]:
+        """A lease of those tables that nobody else has."""
+        with self._store.writing() as c:
+            taken = leases.take_free(c, names, seconds)
+        with self._holding(taken, seconds):
+            yield taken
+
+    def _wait_for(self, names: Collection[TableName], seconds: float) -> Lease:
+        """Queue up until the tables are free."""
+        waiting = Waiting.begin()
+        taken = self._take(names, seconds, waiting)
+        if isinstance(taken, Lease):
+            return taken
+        try:
+            while isinstance(taken, TableName):
+                time.sleep(POLL_SECONDS)
+                taken = self._take(names, seconds, waiting)
+        except BaseException:
+            with suppress(AnabranchError), self._store.writing() as c:  # it ends by itself
+                leases.leave(c, waiting)
+            raise
+        return replace(taken, waited=True)
+
+    @contextmanager
+    def _holding(self, taken: Lease, seconds: float) -> Iterator[None]:
         token = taken.token
         with self._kept(token, seconds, lambda c: leases.renew(c, [token], seconds)):
             try:
-                yield taken
+                yield
             finally:
                 with suppress(AnabranchError), self._store.writing() as c:  # it ends by itself
                     leases.give_back(c, taken)
 
-    def _take(self, names: Collection[TableName], seconds: float) -> Lease | TableName:
+    def _take(
+        self, names: Collection[TableName], seconds: float, waiting: Waiting | None = None
+    ) -> Lease | TableName:
         with self._store.writing() as c:
-            return leases.take(c, names, seconds)
+            return leases.take(c, names, seconds, waiting)
 
     @contextmanager
     def hold_cut(self, cut_id: int, seconds: float) -> Iterator[ReadLease | None]:

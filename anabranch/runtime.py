@@ -22,7 +22,7 @@ from anabranch.errors import AlreadyExists, PublishConflict, Refused
 from anabranch.indexes.keep import keep
 from anabranch.lake.lake import Lake
 from anabranch.lake.observe import observed
-from anabranch.lake.publish import publish, rehearse
+from anabranch.lake.publish import check_pointers, publish, rehearse
 from anabranch.lake.stage import Stage
 from anabranch.leases import Leases
 from anabranch.names import TableName
@@ -65,6 +65,22 @@ class Transaction:
             self.world.views, self.indexes, self.used = views, indexes, used
             del self._rows[count:]
             raise
+
+    def moved(self) -> bool:
+        """Whether something that this was computed from is no longer so."""
+        with self.world.lake.store.reading() as c:
+            try:
+                self.used.check(c)
+                check_pointers(c, self.stage)
+            except PublishConflict:
+                return True
+        return False
+
+    def restart(self, world: World) -> None:
+        """Begin again upon another cut; files that were written stay and may be used."""
+        self.stage.restart(world.pointers, world.cut_id)
+        self.world = replace(world, stage=self.stage)
+        self.used, self._rows, self.indexes = ReadSet(), [], {}
 
     def reading(self, pointers: Mapping[TableName, str], cut_id: int) -> Transaction:
         """The same work, with the tables it does not change read as a newer cut shows them."""

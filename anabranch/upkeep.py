@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from anabranch.catalog import events, history, leases, tables
+from anabranch.catalog import events, history, leases, streams, tables
 from anabranch.catalog.indexes import all_indexes
 from anabranch.engine.scan import frame
 from anabranch.engine.sorting import in_ranges
@@ -24,20 +24,40 @@ BYTES_PER_FILE = 128 << 20
 
 def maintain(runtime: Runtime) -> dict[str, Any]:
     """Tidy everything; tables stay readable all the time, and no row changes."""
-    compacted = [
-        str(name)
-        for name in sorted(runtime.lake.pointers())
-        if runtime.write("compact", lambda tx, name=name: compact(runtime, tx, name))  # type: ignore[misc]
-    ]
+    compacted = [str(n) for n in sorted(runtime.lake.pointers()) if leased_compact(runtime, n)]
     settings = runtime.settings
     with runtime.store.writing() as c:
         before = tables.now() - timedelta(seconds=settings.history_retention)
         forgotten = history.forget(c, before)
         events.forget(c, before)
         leases.forget(c)
-    report = maintain_lake(runtime.lake, retention=timedelta(seconds=settings.snapshot_retention))
+        known = streams.all_streams(c)
+    with runtime.leases.hold_free(known, settings.lease_time) as lease:
+        report = maintain_lake(
+            runtime.lake,
+            retention=timedelta(seconds=settings.snapshot_retention),
+            without={name for name in known if name not in lease.tables},
+            check=lambda c, cut_id: leases.check(c, lease),
+        )
     catch_up(runtime)
     return {"tables_compacted": compacted, "history_forgotten": forgotten, **asdict(report)}
+
+
+def leased_compact(runtime: Runtime, name: TableName) -> bool:
+    """Compact a table; a stream table only if nobody else writes it just now."""
+    with runtime.store.reading() as c:
+        is_stream = streams.get(c, name) is not None
+    with runtime.leases.hold_free(
+        [name] if is_stream else [], runtime.settings.lease_time
+    ) as lease:
+        if is_stream and not lease.tables:
+            return False  # the next upkeep finds it
+
+        def act(tx: Transaction) -> bool:
+            tx.used.hold(lease)
+            return compact(runtime, tx, name)
+
+        return runtime.write("compact", act)
 
 
 def compact(runtime: Runtime, tx: Transaction, name: TableName) -> bool:

@@ -1,7 +1,10 @@
-"""Leases: which process refreshes which stream tables, for a limited time.
+"""Leases: which process writes which stream tables, for a limited time.
 
 A lease keeps two processes from doing the same work.  It is not what keeps results right: that is the
 compare-and-swap of a publish, and `check` in its transaction, which refuses whoever lost the lease.
+
+Whoever waits for a lease is written down.  A scheduler, which can come back, takes no table that
+somebody waits for, and those who wait get their turn in the order in which they came.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, Table, delete, insert, select, update
 
 from anabranch.catalog import cuts, stages, tables
 from anabranch.catalog.streams import CHUNK
@@ -29,27 +32,105 @@ class Lease:
     waited: bool = False  # somebody else had it first, and may have published
 
 
-def take(c: Connection, names: Iterable[TableName], seconds: float) -> Lease | TableName:
-    """A lease of all the tables, or the first table that somebody else has.
+@dataclass(frozen=True)
+class Waiting:
+    """A place in the queue."""
 
-    A lease ends with its time, and at once when its process is known to be dead.
+    token: str
+    since: datetime
+
+    @classmethod
+    def begin(cls) -> Waiting:
+        return cls(uuid.uuid4().hex, tables.now())
+
+
+def take(
+    c: Connection, names: Iterable[TableName], seconds: float, waiting: Waiting | None = None
+) -> Lease | TableName:
+    """A lease of all the tables, or the first table that somebody else has, or waits for.
+
+    A lease ends with its time, and at once when its process is known to be dead.  With a place in the
+    queue only those count who came before; without one all do.
     """
     cuts.hold(c)  # two takers at once would both find nothing
     wanted = tuple(sorted(names))
     at = tables.now()
-    for row in _rows(c, wanted):
+    taken = _busy(c, wanted, at) or _waited_for(c, wanted, at, waiting)
+    if taken is not None:
+        if waiting is not None:
+            queue(c, wanted, waiting, seconds)
+        return taken
+    if waiting is not None:
+        leave(c, waiting)
+    return _insert(c, wanted, at, seconds)
+
+
+def take_free(c: Connection, names: Iterable[TableName], seconds: float) -> Lease:
+    """A lease of those tables that nobody has or waits for."""
+    cuts.hold(c)
+    at = tables.now()
+    free = [
+        name
+        for name in sorted(names)
+        if _busy(c, (name,), at) is None and _waited_for(c, (name,), at, None) is None
+    ]
+    return _insert(c, tuple(free), at, seconds)
+
+
+def queue(c: Connection, names: Iterable[TableName], waiting: Waiting, seconds: float) -> None:
+    """Stand in the queue, or stay in it: whoever falls silent loses the place."""
+    leave(c, waiting)
+    until = tables.now() + timedelta(seconds=seconds)
+    rows = [
+        {
+            "table_name": str(name),
+            "token": waiting.token,
+            "since": waiting.since,
+            "expires_at": until,
+            **_owner(),
+        }
+        for name in names
+    ]
+    if rows:
+        c.execute(insert(tables.waiters), rows)
+
+
+def leave(c: Connection, waiting: Waiting) -> None:
+    c.execute(delete(tables.waiters).where(tables.waiters.c.token == waiting.token))
+
+
+def _busy(c: Connection, wanted: tuple[TableName, ...], at: datetime) -> TableName | None:
+    for row in _rows(c, tables.leases, wanted):
         if row.expires_at > at and _lives(row, at):
             return TableName.parse(row.table_name)
+    return None
+
+
+def _waited_for(
+    c: Connection, wanted: tuple[TableName, ...], at: datetime, mine: Waiting | None
+) -> TableName | None:
+    for row in _rows(c, tables.waiters, wanted):
+        first = mine is None or (row.since, row.token) < (mine.since, mine.token)
+        if first and row.expires_at > at and _lives(row, at):
+            return TableName.parse(row.table_name)
+    return None
+
+
+def _insert(c: Connection, wanted: tuple[TableName, ...], at: datetime, seconds: float) -> Lease:
     _remove(c, wanted)
-    me = stages.mine(uuid.uuid4().hex)
-    owner = {"host": me.host, "pid": me.pid, "process_start": me.process_start}
-    until = at + timedelta(seconds=seconds)
+    token, until = uuid.uuid4().hex, at + timedelta(seconds=seconds)
     rows = [
-        {"table_name": str(name), "token": me.id, "expires_at": until, **owner} for name in wanted
+        {"table_name": str(name), "token": token, "expires_at": until, **_owner()}
+        for name in wanted
     ]
     if rows:
         c.execute(insert(tables.leases), rows)
-    return Lease(me.id, wanted)
+    return Lease(token, wanted)
+
+
+def _owner() -> dict[str, Any]:
+    me = stages.mine("")
+    return {"host": me.host, "pid": me.pid, "process_start": me.process_start}
 
 
 def renew(c: Connection, tokens: Collection[str], seconds: float) -> None:
@@ -74,15 +155,16 @@ def give_back(c: Connection, lease: Lease) -> None:
 def forget(c: Connection) -> int:
     """Remove leases that ended long ago; taking over removes the others."""
     old = tables.now() - timedelta(days=1)
+    c.execute(delete(tables.waiters).where(tables.waiters.c.expires_at < old))
     return c.execute(delete(tables.leases).where(tables.leases.c.expires_at < old)).rowcount
 
 
-def _rows(c: Connection, names: tuple[TableName, ...]) -> list[Row[Any]]:
+def _rows(c: Connection, table: Table, names: tuple[TableName, ...]) -> list[Row[Any]]:
     shown = [str(name) for name in names]
     found: list[Row[Any]] = []
     for start in range(0, len(shown), CHUNK):
-        chosen = tables.leases.c.table_name.in_(shown[start : start + CHUNK])
-        found += c.execute(select(tables.leases).where(chosen)).all()
+        chosen = table.c.table_name.in_(shown[start : start + CHUNK])
+        found += c.execute(select(table).where(chosen)).all()
     return sorted(found, key=lambda row: str(row.table_name))
 
 

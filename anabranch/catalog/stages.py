@@ -44,6 +44,11 @@ def beat(c: Connection, stage_id: str, touched: Iterable[str]) -> bool:
     return c.execute(statement.values(**values)).rowcount == 1
 
 
+def reads(c: Connection, stage_id: str, cut_id: int | None) -> None:
+    """Note that a stage reads another cut from now on."""
+    c.execute(update(tables.stages).where(tables.stages.c.id == stage_id).values(cut_id=cut_id))
+
+
 def remove(c: Connection, stage_id: str) -> bool:
     return c.execute(delete(tables.stages).where(tables.stages.c.id == stage_id)).rowcount == 1
 

@@ -154,6 +154,18 @@ leases = Table(
     Column("process_start", Text, nullable=False),
     Column("expires_at", Moment, nullable=False),
 )
+# Who waits for a lease: those who can come back later let them go first, and others queue behind.
+waiters = Table(
+    "ab_waiters",
+    metadata,
+    Column("table_name", Text, primary_key=True),
+    Column("token", String(32), primary_key=True),
+    Column("since", Moment, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", BigInteger, nullable=False),
+    Column("process_start", Text, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+)
 # Who reads which cut right now: upkeep leaves such a cut readable.
 read_leases = Table(
     "ab_read_leases",

@@ -228,6 +228,15 @@ def _check_expected(c: Connection, stage: Stage, catalog: str) -> None:
             raise conflict(name)
 
 
+def check_pointers(c: Connection, stage: Stage) -> None:
+    """Refuse when a table that the stage changes or expects has moved: as the publish would."""
+    found = cuts.pointers(c, stage.lake.catalog_name)
+    bases = {name: staged.base for name, staged in stage.changes.items()}
+    for name, location in {**stage.expected, **bases}.items():
+        if found.get(name) != location:
+            raise conflict(name)
+
+
 def conflict(name: TableName) -> PublishConflict:
     return PublishConflict(f"table {name} was changed by another process", hint="run it again")
 

@@ -220,6 +220,16 @@ class Stage:
         """Set table properties; None takes one away."""
         return self._put(name, with_properties(self.version(name).metadata, values))
 
+    def restart(self, pointers: Mapping[TableName, str], cut_id: int | None) -> None:
+        """Begin again from other versions; what was written stays and may be used."""
+        with self._lock:
+            self._roots |= {each.version.root for each in self.changes.values() if each.version}
+            self.changes.clear()
+            self.expected.clear()
+            self.base = dict(pointers)
+        with self.lake.store.writing() as c:
+            stages.reads(c, self.id, cut_id)
+
     def adopt(self, name: TableName, location: str) -> TableVersion:
         """The table becomes what a metadata file says that some cut shows, whatever its name there."""
         version = self.lake.version(name, location)

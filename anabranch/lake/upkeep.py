@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -18,7 +18,7 @@ from anabranch.lake.changes import DELTA, NetDelta
 from anabranch.lake.collect import FOREIGN_GRACE, collect, is_our_root
 from anabranch.lake.lake import Lake
 from anabranch.lake.manifests import manifests
-from anabranch.lake.publish import publish
+from anabranch.lake.publish import Rows, publish
 from anabranch.lake.snapshots import MANY_MANIFESTS, FileChange, with_snapshot
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import ROWS, STAGE, TableVersion
@@ -63,11 +63,14 @@ def maintain(
     needed: Mapping[TableName, Iterable[int]] | None = None,
     foreign_grace: timedelta = FOREIGN_GRACE,
     now: datetime | None = None,
+    without: Collection[TableName] = (),
+    check: Rows | None = None,
 ) -> Report:
     """Cuts younger than `retention`, and those that somebody holds, stay readable; `needed` snapshots
     stay as long as named.
 
-    Without `needed`, those that stream tables stand on are taken from the catalog.
+    Without `needed`, those that stream tables stand on are taken from the catalog.  Tables that
+    somebody else writes are left as they are (`without`), and `check` runs with the publish.
     """
     now = now or tables.now()
     with lake.store.writing() as c:
@@ -78,7 +81,7 @@ def maintain(
         held = {*read_leases.held_cuts(c, now), *(each.cut_id or 0 for each in living)}
         forgotten = cuts.forget(c, cuts.first_since(c, now - retention), held)
         deployments.forget_undos(c)
-    expired, merged, cut_id = _expire_patiently(lake, needed)
+    expired, merged, cut_id = _expire_patiently(lake, needed, without, check)
     deleted, size = collect(lake, foreign_grace, now)
     return Report(forgotten, expired, merged, len(dead), deleted, size, cut_id)
 
@@ -91,18 +94,24 @@ def _stages(c: Connection, now: datetime) -> tuple[list[stages.StageRow], list[s
 
 
 def _expire_patiently(
-    lake: Lake, needed: Mapping[TableName, Iterable[int]] | None
+    lake: Lake,
+    needed: Mapping[TableName, Iterable[int]] | None,
+    without: Collection[TableName],
+    check: Rows | None,
 ) -> tuple[int, int, int | None]:
     for _ in range(ATTEMPTS):
         try:
-            return _expire(lake, needed)
+            return _expire(lake, needed, without, check)
         except PublishConflict:
             continue  # someone published meanwhile: look again
     return 0, 0, None
 
 
 def _expire(
-    lake: Lake, needed: Mapping[TableName, Iterable[int]] | None
+    lake: Lake,
+    needed: Mapping[TableName, Iterable[int]] | None,
+    without: Collection[TableName],
+    check: Rows | None,
 ) -> tuple[int, int, int | None]:
     with lake.store.reading() as c:
         pointers = lake.pointers(c)
@@ -117,7 +126,7 @@ def _expire(
             wanted.setdefault(each.name, set()).add(shown.snapshot_id or 0)
     expired = merged = 0
     with Stage(lake, pointers) as stage:
-        for name in pointers:
+        for name in pointers.keys() - {*without}:
             version = stage.version(name)
             if not is_our_root(lake.warehouse.location, version.root):
                 continue  # made by another program, which also keeps it tidy
@@ -129,7 +138,7 @@ def _expire(
             if many > MANY_MANIFESTS:
                 stage.replace_metadata(name, _with_fewer_manifests(stage, stage.version(name)))
                 merged += many
-        return expired, merged, publish(stage, "maintain") if stage.changes else None
+        return expired, merged, publish(stage, "maintain", check) if stage.changes else None
 
 
 def expendable(version: TableVersion, needed: set[int]) -> set[int]:

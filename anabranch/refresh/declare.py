@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from anabranch.graph.components import components
 from anabranch.graph.order import closure, dependants
 from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
+from anabranch.refresh.apply import Outcome
 from anabranch.refresh.circles import (
     check_allowed,
     check_circle,
@@ -35,6 +36,7 @@ from anabranch.refresh.look import Look, look, look_now
 from anabranch.refresh.members import stage_part
 from anabranch.refresh.run import refuse_suspended, resolve
 from anabranch.refresh.unit import asked_for
+from anabranch.refresh.writing import Backfill, Names, write_tables
 from anabranch.runtime import Runtime, Transaction, check_new_name
 from anabranch.sql.tables import tables_of
 
@@ -109,7 +111,7 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
     """Make a batch of stream tables that may read each other: all of them or none."""
     refuse_in_transaction(runtime, "created")
 
-    def act(tx: Transaction) -> None:
+    def act(tx: Transaction, seen: Look) -> Names:
         made: dict[TableName, StreamTable] = {}
         reads: dict[TableName, tuple[TableName, ...]] = {}
         said: list[Event] = []
@@ -120,7 +122,6 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
                 reads[each.name] = found[each.name].reads
             said += growth(found) if part.cyclic else []
 
-        seen = look_now(runtime)
         said += notices(seen, made, {**seen.reads, **reads})
         tx.used.definitions.update(tokens_of({}, made))
 
@@ -131,10 +132,11 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
 
         tx.later(rows)
         wanted = [each.name for each in declared if each.initialize]
-        if wanted:
-            fill(runtime, tx, made, reads, wanted, CREATE)
+        if not wanted:
+            return made
+        return fill(runtime, tx, seen.declaring(made, reads), wanted, CREATE)
 
-    runtime.write("create stream table", act)
+    write_tables(runtime, "create stream table", act)
 
 
 def in_order(declared: Sequence[Declaration]) -> list[Part]:
@@ -190,40 +192,44 @@ def _stream(declared: Declaration, definition: Definition) -> StreamTable:
 def fill(
     runtime: Runtime,
     tx: Transaction,
-    made: Mapping[TableName, StreamTable],
-    reads: Mapping[TableName, tuple[TableName, ...]],
+    seen: Look,
     wanted: Sequence[TableName],
     initiated_by: str,
-) -> None:
-    """Refresh tables in the same stage, with their groups and all they read that is out of date."""
-    world = tx.world
-    now = replace(
-        look_now(runtime), pointers=world.pointers, views=world.views, cut_id=world.cut_id or 0
-    )
-    found = now.declaring(made, reads)
-    unit = asked_for(found, wanted)
-    seen = found.noting([name for name in unit.members if name not in made])
+    backfill: Backfill | None = None,
+    keep: Callable[[Outcome], None] = lambda outcome: None,
+) -> Names:
+    """Refresh tables in the same stage, with their groups and all they read that is out of date.
+
+    Returns all tables of those groups.  `keep` sees each outcome; `backfill` is of a table whose rows
+    were staged before, and are only brought up to date.
+    """
+    unit, made = asked_for(seen, wanted), seen.stored
+    known, seen = seen, seen.noting([name for name in unit.members if name not in made])
     order = unit.members
     refuse_suspended(seen, [name for name in order if name not in wanted])
     stale = set(seen.stale(order)).union(wanted)
-    done, failure = stage_part(runtime, tx, [name for name in order if name in stale], seen)
+    found, failure = stage_part(runtime, tx, [name for name in order if name in stale], seen)
     if failure is not None:
         raise failure.error
+    done = [
+        backfill.told(each) if backfill and each.table == backfill.outcome.table else each
+        for each in found
+    ]
+    for outcome in done:
+        keep(outcome)
     read = {outcome.table: outcome.reads for outcome in done}
     whole = asked_for(replace(seen, reads={**seen.reads, **read}), wanted)
     tx.used.groups_after |= {group.members for group in whole.groups}
-    staged = {outcome.table for outcome in done}
     for name in order:
-        if (
-            name not in staged
-        ):  # a group is published whole: those that stay must be where they were
+        if name not in read:  # a group is published whole: those that stay must be where they were
             tx.stage.expect(name, tx.world.pointers.get(name))
 
     def rows(c: Connection, cut_id: int | None) -> None:
         write_lines(c, cut_id, done, Occasion(initiated_by), seen.groups)
-        note_cuts(c, found, seen)
+        note_cuts(c, known, seen)
 
     tx.later(rows)
+    return order
 
 
 def alter(runtime: Runtime, name: TableName, changes: Mapping[str, Any]) -> None:
@@ -233,26 +239,28 @@ def alter(runtime: Runtime, name: TableName, changes: Mapping[str, Any]) -> None
     """
     refuse_in_transaction(runtime, "altered")
     name = resolve(runtime, name)
+    values = dict(changes)
+    if changes.keys() & streams.DECLARED:
+        values["definition"] = streams.new_token()
+    backfills: list[Backfill] = []  # the newest is the last
 
-    def act(tx: Transaction) -> None:
-        seen = look_now(runtime)
+    def act(tx: Transaction, seen: Look) -> Names:
         before = seen.streams.get(name)
         if before is None:
             raise gone(name)
         tx.used.add(ReadSet(tokens_of(seen.streams, [name])))
-        new = {**changes, "definition": streams.new_token()}
-        values = new if changes.keys() & streams.DECLARED else changes
         stream = replace(before, **values)
         tx.later(lambda c, cut_id: (streams.change(c, name, **values, failed_mark=None), None)[1])
         if not changes.keys() & {"query", "refresh_mode"}:
-            return
+            return [name]
         definition = define(tx.world, stream.query)
         check_mode(name, stream.refresh_mode, definition)
         said = check_circle(runtime, tx, seen, stream, definition)
-        if "query" in changes:
-            requery(runtime, tx, seen, stream, definition, said)
+        if "query" not in changes:
+            return [name]
+        return requery(runtime, tx, seen, stream, definition, said, backfills)
 
-    runtime.write("alter stream table", act)
+    write_tables(runtime, "alter stream table", act)
 
 
 def gone(name: TableName) -> UnknownName:
@@ -265,9 +273,13 @@ def requery(
     seen: Look,
     stream: StreamTable,
     definition: Definition,
-    said: Sequence[Event] = (),
-) -> None:
-    """Another query: other columns perhaps, other sources, and all rows anew."""
+    said: Sequence[Event],
+    backfills: list[Backfill],
+) -> Names:
+    """Another query: other columns perhaps, other sources, and all rows from scratch.
+
+    Rows that were computed in an earlier attempt are used again, and brought up to date.
+    """
     name, options = stream.name, definition.options
     reads = definition.reads
     fit_columns(tx, name, definition)
@@ -280,17 +292,28 @@ def requery(
 
     tx.later(rows)
     if not stream.populated:
-        return
+        return [name]
     changed = replace(stream, options=options)
     after = {**seen.reads, name: reads}
+    circle = circle_of(after, name)
     readers = closure([name], dependants(after)) - {name}
     wanted = [name]
     wanted += [each for each in seen.order() if each in readers and seen.streams[each].populated]
     queries = {each: seen.streams[each].query for each in seen.order() if each in readers}
-    if circle_of(after, name):
+    if circle:
         queries[name] = stream.query
-    fit_readers(tx, queries, circle_of(after, name))
-    fill(runtime, tx, {name: changed}, {name: reads}, wanted, ALTER)
+    fit_readers(tx, queries, circle)
+    declared = seen.declaring({name: changed}, {name: reads})
+    usable = backfills and circle is None and backfills[-1].usable(tx, definition.fingerprint)
+    backfill = backfills[-1] if usable else None
+    if backfill is not None:
+        declared = backfill.put(tx, declared, changed)
+
+    def keep(outcome: Outcome) -> None:
+        if outcome.table == name and circle is None and (found := Backfill.of(tx, outcome)):
+            backfills.append(found)
+
+    return fill(runtime, tx, declared, wanted, ALTER, backfill, keep)
 
 
 def set_status(runtime: Runtime, name: TableName, wanted: str) -> None:
@@ -337,8 +360,7 @@ def drop(
         return
     name = resolve(runtime, name)
 
-    def act(tx: Transaction) -> None:
-        seen = look_now(runtime)
+    def act(tx: Transaction, seen: Look) -> Names:
         if name not in seen.streams:
             raise gone(name)
         reads = seen.reads
@@ -351,8 +373,9 @@ def drop(
             tx.later(partial(_forget, each))
         tx.used.add(ReadSet(tokens_of(seen.streams, [name, *readers])))
         tx.later(lambda c, cut_id: check_unread(c, [name, *readers]))
+        return [name, *readers]
 
-    runtime.write("drop stream table", act)
+    write_tables(runtime, "drop stream table", act)
 
 
 def check_unread(c: Connection, dropped: Collection[TableName]) -> None:

@@ -63,6 +63,20 @@ class Look:
             had_read={name: before.inputs.get(name, {}) for name in moved},
         )
 
+    def standing(
+        self, stream: StreamTable, inputs: Mapping[TableName, Input], frontier: Frontier
+    ) -> Look:
+        """As if the table had been refreshed from the given inputs."""
+        name = stream.name
+        return replace(
+            self,
+            streams={**self.streams, name: stream},
+            inputs={**self.inputs, name: inputs},
+            frontiers={**self.frontiers, name: frontier},
+            stored={name: self.streams.get(name), **self.stored},
+            had_read={name: self.inputs.get(name, {}), **self.had_read},
+        )
+
     @property
     def groups(self) -> list[Group]:
         """The consistency groups, upstreams first."""

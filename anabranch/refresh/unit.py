@@ -288,7 +288,14 @@ def asked_for(seen: Look, names: Iterable[TableName]) -> Unit:
 
 
 def world_of(runtime: Runtime, seen: Look) -> World:
-    return World(runtime.lake, runtime.spark, seen.pointers, seen.views, cut_id=seen.cut_id)
+    return World(
+        runtime.lake,
+        runtime.spark,
+        seen.pointers,
+        seen.views,
+        cut_id=seen.cut_id,
+        system=runtime.system,
+    )
 
 
 def _with_cuts(seen: Look, found: Look, noted: Look) -> Look:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 from anabranch.api import Anabranch
 from anabranch.catalog import streams
+from anabranch.catalog.leases import Lease
 from anabranch.catalog.read_set import ReadSet
 from anabranch.errors import Refused
+from anabranch.leases import Leases
 from anabranch.names import TableName
 from anabranch.refresh import members
 from tests.standin.engine import connect, installed
@@ -25,6 +28,17 @@ D = TableName.parse("s.d")
 def home(tmp_path: Path) -> Iterator[Path]:
     with installed():
         yield tmp_path / "home"
+
+
+@pytest.fixture(autouse=True)
+def without_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases keep others out, and definitions must do without: all leases have ended."""
+
+    @contextmanager
+    def hold(self: Leases, names: Any, seconds: float, *, wait: bool) -> Iterator[Lease]:
+        yield Lease("nobody's", ())
+
+    monkeypatch.setattr(Leases, "hold", hold)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from anabranch.catalog import cuts, groups, read_leases, read_set
+from anabranch.catalog import cuts, groups, leases, read_leases, read_set
 from anabranch.catalog.groups import Group
 from anabranch.lake import publish
 from anabranch.lake.stage import Staged
@@ -64,6 +64,14 @@ def compares_nothing(*_: object) -> None:
     """A publish does not look whether definitions, views and inputs are still what they were."""
 
 
+def nobody_holds(*_: object) -> None:
+    """A lease keeps nobody out, as if it had ended."""
+
+
+def never_taken_over(*_: object) -> None:
+    """Nor does a publish look whether it still has its lease."""
+
+
 def everyone_alone(*given: Any) -> list[Group]:
     """Every table is published by itself."""
     found = GROUPED(*given)
@@ -89,7 +97,11 @@ def nobody_waits(*_: object) -> list[Any]:
 GROUPED, SWAP = groups.grouped, publish._swap
 # By the program that finds it: functions, wherever they are used, or attributes of a class.
 MUTATIONS: Mapping[str, Sequence[tuple[Any, Callable[..., Any]]]] = {
-    "alter_during_a_refresh": [(read_set._compare, compares_nothing)],
+    "alter_during_a_refresh": [
+        (read_set._compare, compares_nothing),
+        (leases._busy, nobody_holds),
+        (leases.check, never_taken_over),
+    ],
     "diamond_in_a_tick": [(groups.grouped, everyone_alone)],
     "two_writers": [(publish._swap, swaps_anyway)],
     "a_held_cut": [(read_leases.held_cuts, nobody_reads)],
