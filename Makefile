@@ -18,7 +18,7 @@ test: lint postgres ## check style and types, then run the tests
 
 test-all: lint postgres ## also run the slow tests
 	@ANABRANCH_ORACLE_CASES=100000 ANABRANCH_SPARK_QUERIES=300 ANABRANCH_TPCH_WINDOWS=3 \
-		ANABRANCH_CIRCLE_SEEDS=40 ANABRANCH_MODEL_PROGRAMS=600 \
+		ANABRANCH_CIRCLE_SEEDS=40 ANABRANCH_CYCLE_PROGRAMS=20000 ANABRANCH_MODEL_PROGRAMS=600 ANABRANCH_SPARK_CYCLES=40 \
 		$(PYTEST) -m "slow or not slow"
 
 lint: dev ## ruff and mypy

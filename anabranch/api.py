@@ -209,6 +209,9 @@ class Anabranch:
         diamond_consistency: str | None = None,
         diamond_schedule_policy: str | None = None,
         cluster: str | None = None,
+        max_fixpoint_iterations: int | None = None,
+        max_fixpoint_rows: int | None = None,
+        max_fixpoint_time: str | float | None = None,
         if_not_exists: bool = False,
         or_replace: bool = False,
     ) -> None:
@@ -224,6 +227,9 @@ class Anabranch:
             diamond_consistency=diamond_consistency,
             diamond_schedule_policy=diamond_schedule_policy,
             cluster=cluster,
+            max_fixpoint_iterations=max_fixpoint_iterations,
+            max_fixpoint_rows=max_fixpoint_rows,
+            max_fixpoint_time=max_fixpoint_time,
         )
         declare.create(self._runtime, declared, if_not_exists=if_not_exists, or_replace=or_replace)
 
@@ -262,6 +268,9 @@ class Anabranch:
         diamond_consistency: str = UNSET,
         diamond_schedule_policy: str = UNSET,
         cluster: str | None = UNSET,
+        max_fixpoint_iterations: int | None = UNSET,
+        max_fixpoint_rows: int | None = UNSET,
+        max_fixpoint_time: str | float | None = UNSET,
         status: str = UNSET,
     ) -> None:
         """Change what is given; a new query refills the table in the same publish."""
@@ -271,6 +280,9 @@ class Anabranch:
             "diamond_consistency": diamond_consistency,
             "diamond_schedule_policy": diamond_schedule_policy,
             "cluster": cluster,
+            "max_fixpoint_iterations": max_fixpoint_iterations,
+            "max_fixpoint_rows": max_fixpoint_rows,
+            "max_fixpoint_time": max_fixpoint_time,
         }
         options = {option: value for option, value in given.items() if value is not UNSET}
         self._alter(name, options, query=query, status=status)
@@ -399,7 +411,7 @@ class Anabranch:
 
     def scc_status(self) -> list[dict[str, Any]]:
         """Circles of stream tables, and how they last reached their fixed point."""
-        return listing.scc_status(self._store)
+        return listing.scc_status(self._store, self._settings)
 
     # -- deployments ---------------------------------------------------------------------------
 

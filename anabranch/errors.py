@@ -141,6 +141,7 @@ class SchemaError(AnabranchError):
 class Refused(AnabranchError):
     kind = Kind.REFUSED
     retry = Retry.ON_CHANGE
+    not_monotone = False  # a member of a circle may lose rows when others gain some
 
 
 class NotIncremental(Refused):
@@ -152,13 +153,19 @@ class BaseExpired(Refused):
 
 
 class NotConverged(Refused):
-    """A circle of stream tables that still changed after its last round."""
+    """A circle of stream tables that still changed after its last round; `cure` is what to mend."""
 
     def __init__(
-        self, message: str, *, members: Sequence[object] = (), hint: str | None = None
+        self,
+        message: str,
+        *,
+        members: Sequence[object] = (),
+        hint: str | None = None,
+        cure: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.members = tuple(members)
+        self.cure = cure or hint
 
 
 class SystemFault(AnabranchError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -14,9 +14,10 @@ from anabranch.catalog import indexes as index_rows
 from anabranch.catalog import refresh_groups as group_rows
 from anabranch.catalog import streams
 from anabranch.catalog import views as view_rows
+from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.groups import Group, all_groups
 from anabranch.catalog.store import Connection, Store
-from anabranch.catalog.streams import StreamTable
+from anabranch.catalog.streams import MONOTONE, StreamTable
 from anabranch.errors import UnknownName
 from anabranch.graph.components import Component
 from anabranch.graph.picture import Facts, Picture, picture
@@ -86,17 +87,32 @@ def _component(name: TableName, group: Group) -> str | None:
     return next((str(part.id) for part in found), None)
 
 
-def scc_status(store: Store) -> Rows:
-    """Components of stream tables that read each other in a circle, and how they last converged."""
+def scc_status(store: Store, settings: Settings) -> Rows:
+    """Components of stream tables that read each other in a circle, how they last converged, and the
+    bounds in force."""
     with store.reading() as c:
         found = streams.all_streams(c)
         groups = all_groups(c, found)
         rounds = history_rows.last_fixed_points(c)
     parts = [part for group in groups for part in group.components if part.cyclic]
-    return [_scc(part, [rounds[name] for name in part.members if name in rounds]) for part in parts]
+    return [
+        _scc(
+            part,
+            [rounds[name] for name in part.members if name in rounds],
+            [found[name] for name in part.members],
+            settings,
+        )
+        for part in parts
+    ]
 
 
-def _scc(part: Component[TableName], lines: Rows) -> dict[str, Any]:
+def _scc(
+    part: Component[TableName],
+    lines: Rows,
+    members: Sequence[StreamTable],
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    bounds = bounds_of(members, settings)
     newest = max(lines, key=lambda line: line["refresh_id"], default=None)
     return {
         "scc_id": str(part.id),
@@ -104,8 +120,12 @@ def _scc(part: Component[TableName], lines: Rows) -> dict[str, Any]:
         "members": [str(name) for name in part.members],
         "last_iterations": newest["fixpoint_iterations"] if newest else None,
         "last_converged_at": _ended(newest) if newest else None,
-        "is_monotone": True,  # no other circle can be declared
+        # Checked when a member is declared and before the first round of every refresh.
+        "is_monotone": all(each.options.get(MONOTONE, True) for each in members),
         "last_reason": newest["reason"] if newest else None,
+        "max_fixpoint_iterations": bounds.rounds,
+        "max_fixpoint_rows": bounds.rows or None,
+        "max_fixpoint_time": bounds.seconds or None,
     }
 
 
@@ -310,7 +330,7 @@ SYSTEM_VIEWS: dict[str, Callable[[Store, Settings], Rows]] = {
     "dependencies": lambda store, _: dependencies(store),
     "groups": groups,
     "diamond_groups": diamond_groups,
-    "scc_status": lambda store, _: scc_status(store),
+    "scc_status": scc_status,
     "refresh_groups": lambda store, _: refresh_groups(store),
     "cuts": lambda store, _: cuts(store),
     "events": lambda store, _: events(store),
@@ -418,6 +438,9 @@ COLUMNS: dict[str, dict[str, str]] = {
         "last_converged_at": _TIME,
         "is_monotone": "boolean",
         "last_reason": _TEXT,
+        "max_fixpoint_iterations": _INT,
+        "max_fixpoint_rows": _INT,
+        "max_fixpoint_time": "double",
     },
     "refresh_groups": {
         "group_name": _TEXT,

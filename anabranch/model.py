@@ -158,3 +158,21 @@ def joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 Box = tuple[tuple[str, Spans], ...]  # rows whose columns all lie in their spans
+
+
+class FixpointBound(Enum):
+    """What may end the rounds before they settle: the names of the settings."""
+
+    ROUNDS = "max_fixpoint_iterations"
+    ROWS = "max_fixpoint_rows"
+    TIME = "max_fixpoint_time"
+
+
+@dataclass(frozen=True)
+class FixpointBounds:
+    """How far the rounds of one refresh may go.  `rounds` holds in each direction, `rows` and `seconds`
+    over both; 0 is no bound."""
+
+    rounds: int
+    rows: int = 0
+    seconds: float = 0.0

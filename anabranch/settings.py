@@ -161,7 +161,22 @@ class Settings(Mapping[str, Any]):
         "max_fixpoint_iterations",
         values.INTEGER,
         "100",
-        "Rounds after which a fixed point that has not been reached is given up.",
+        "Rounds after which a fixed point that has not been reached is given up; rounds that take "
+        "rows away count by themselves. A stream table may say otherwise for its cycle.",
+    )
+    max_fixpoint_rows: int = row(
+        "max_fixpoint_rows",
+        values.COUNT,
+        "0",
+        "Rows that the rounds of one refresh of a cycle may add and take away; 0: any number. "
+        "A stream table may say otherwise for its cycle.",
+    )
+    max_fixpoint_time: float = row(
+        "max_fixpoint_time",
+        values.DURATION,
+        "0s",
+        "Time after which a refresh of a cycle begins no further round; 0s: any time. "
+        "A stream table may say otherwise for its cycle.",
     )
     max_consecutive_errors: int = row(
         "max_consecutive_errors",

@@ -17,6 +17,7 @@ from anabranch.names import TableName
 MIXED_CUTS = (
     "mixed_cuts"  # an option: the cuts that a table mixes which opted out of standing at one
 )
+MONOTONE = "monotone"  # an option of members: False once a refresh found that they are not
 CHUNK = 500  # databases limit the length of IN
 DECLARED = frozenset({"query", "refresh_mode", "diamond_consistency", "cluster"})
 
@@ -58,6 +59,9 @@ class StreamTable:
     next_retry_at: datetime | None = None  # a failed refresh is not tried again before
     failed_mark: str | None = None  # what it had read when it failed for good: see refresh.failures
     cluster: str | None = None  # where it is refreshed
+    max_fixpoint_iterations: int | None = None  # bounds of its cycle; None: what the settings say
+    max_fixpoint_rows: int | None = None
+    max_fixpoint_time: float | None = None
     definition: str | None = field(default_factory=new_token)  # another one with each redefinition
     computed_from: str | None = None  # the definition that the rows follow: refresh.fingerprint
     cut_id: int | None = None  # the cut it stands at: it equals its query over all sources there

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Dialect,
+    Float,
     Index,
     Integer,
     MetaData,
@@ -109,6 +110,10 @@ stream_tables = Table(
     Column("next_retry_at", Moment),
     Column("failed_mark", Text),
     Column("cluster", Text),
+    # Bounds of the cycle that the table is in; NULL: what the settings say.
+    Column("max_fixpoint_iterations", Integer),
+    Column("max_fixpoint_rows", BigInteger),
+    Column("max_fixpoint_time", Float),
     Column("definition", String(32)),  # a token, new whenever something else is declared
     Column("computed_from", Text),  # the token, and the format of fingerprints, that rows follow
     Column("cut_id", BigInteger),  # where it stands; NULL: at no single cut, or not known

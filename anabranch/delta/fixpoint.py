@@ -12,6 +12,7 @@ that the same rounds run on Spark and in tests.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -19,6 +20,7 @@ from typing import Protocol
 
 from anabranch.delta.member import Member, without
 from anabranch.delta.rule import Changed
+from anabranch.model import FixpointBound, FixpointBounds
 from anabranch.names import TableName
 from anabranch.plan.nodes import Node, UnionAll
 
@@ -64,12 +66,50 @@ class Way(Enum):
 
 
 class NotSettled(Exception):
-    """No fixed point after so many rounds; `growing` are the members that still gained rows."""
+    """No fixed point within a bound; `growing` are the members that the last round still moved.
 
-    def __init__(self, rounds: Sequence[Counts]) -> None:
+    `down`: it was met while rows were taken away.
+    """
+
+    def __init__(
+        self,
+        rounds: Sequence[Counts],
+        bound: FixpointBound = FixpointBound.ROUNDS,
+        *,
+        down: bool = False,
+    ) -> None:
         super().__init__(f"no fixed point after {len(rounds)} rounds")
         self.rounds = tuple(rounds)
         self.growing = dict(rounds[-1])
+        self.bound = bound
+        self.down = down
+
+
+@dataclass
+class Meter:
+    """What the rounds of one refresh have used up of its bounds."""
+
+    bounds: FixpointBounds
+    clock: Callable[[], float] = time.monotonic
+    rows: int = 0
+    started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    def count(self, moved: Counts) -> None:
+        self.rows += sum(moved.values())
+
+    def met(self, rounds: int) -> FixpointBound | None:
+        """The bound at which another round must not begin."""
+        most = self.bounds
+        if rounds >= most.rounds:
+            return FixpointBound.ROUNDS
+        if most.rows and self.rows > most.rows:
+            return FixpointBound.ROWS
+        if most.seconds and self.clock() - self.started > most.seconds:
+            return FixpointBound.TIME
+        return None
 
 
 @dataclass(frozen=True)
@@ -93,10 +133,10 @@ class Settled:
 
 
 def from_empty(
-    bench: Bench, members: Sequence[Member], limit: int, watch: Callable[[Counts], None]
+    bench: Bench, members: Sequence[Member], bounds: FixpointBounds, watch: Callable[[Counts], None]
 ) -> Settled:
     bench.clear()
-    return Settled(Way.EMPTY, (), climb(Upwards(bench, members, None), limit, watch))
+    return Settled(Way.EMPTY, (), climb(Upwards(bench, members, None), Meter(bounds), watch))
 
 
 def follow(
@@ -105,25 +145,30 @@ def follow(
     changed: Changed,
     *,
     only_gains: bool,
-    bound: float,
-    limit: int,
+    give_up: float | None,
+    bounds: FixpointBounds,
     watch: Callable[[Counts], None],
+    careful: bool = False,
 ) -> Settled:
     """From the old fixed point to the new one, after a change of some sources.
 
-    When more rows than `bound` are lost, it starts from empty: most of them would have to come back.
+    When more rows than `give_up` are lost, it starts from empty: most of them would have to come back.
+    None: it never does.  `careful`: no row that went is ever put together with one that came, for a
+    query may break on what never was; it costs as much as one round over everything.
     """
     down: tuple[Counts, ...] = ()
+    meter = Meter(bounds)
     if not only_gains:
-        downwards = Downwards(bench, members, changed, bound)
-        down = climb(downwards, None, watch)
+        downwards = Downwards(bench, members, changed, give_up, careful)
+        down = climb(downwards, meter, watch, down=True)
         if downwards.too_many:
             bench.clear()
-            up = climb(Upwards(bench, members, None), limit, watch)
+            up = climb(Upwards(bench, members, None), meter, watch)
             return Settled(Way.EMPTY, down, up, gave_up=True)
         bench.remove()
-    start = Start(changed, only_gains, frozenset(name for each in down for name in each))
-    up = climb(Upwards(bench, members, start), limit, watch)
+    lost = frozenset(name for each in down for name in each)
+    start = Start(changed, only_gains, lost, careful)
+    up = climb(Upwards(bench, members, start), meter, watch)
     return Settled(Way.DELETES if start.removed else Way.INSERTS, down, up)
 
 
@@ -132,13 +177,16 @@ class Stairs(Protocol):
         """One pass over all members: the rows that each of them moved by."""
 
 
-def climb(stairs: Stairs, limit: int | None, watch: Callable[[Counts], None]) -> tuple[Counts, ...]:
+def climb(
+    stairs: Stairs, meter: Meter, watch: Callable[[Counts], None], *, down: bool = False
+) -> tuple[Counts, ...]:
     """Rounds until one moves nothing."""
     rounds: list[Counts] = []
     while not rounds or rounds[-1]:
-        if limit is not None and len(rounds) == limit:
-            raise NotSettled(rounds)
+        if rounds and (bound := meter.met(len(rounds))) is not None:
+            raise NotSettled(rounds, bound, down=down)
         rounds.append(stairs.round())
+        meter.count(rounds[-1])
         watch(rounds[-1])
     return tuple(rounds)
 
@@ -174,6 +222,7 @@ class Start:
     changed: Changed
     only_gains: bool
     removed: frozenset[TableName]
+    careful: bool = False
 
 
 @dataclass
@@ -202,6 +251,8 @@ class Upwards:
             return member.grown(moved, only_gains=True)
         if self.start is None:
             return member.whole()
+        if self.start.careful:
+            return member.more()
         changed = moved | (self.start.changed & member.sources)
         lines = member.grown(changed, only_gains=self.start.only_gains)
         if member.name not in self.start.removed:
@@ -218,14 +269,15 @@ class Downwards:
     bench: Bench
     members: Sequence[Member]
     changed: Changed
-    bound: float
+    give_up: float | None
+    careful: bool = False
     seen: Seen = field(default_factory=Seen)
     first: bool = True
     total: int = 0
 
     @property
     def too_many(self) -> bool:
-        return self.total > self.bound
+        return self.give_up is not None and self.total > self.give_up
 
     def round(self) -> Counts:
         found: dict[TableName, int] = {}
@@ -241,7 +293,7 @@ class Downwards:
         return found
 
     def taken(self, member: Member, changed: Changed, spans: Spans, *, seeds: bool) -> int:
-        lines = member.lost(changed) if changed else None
+        lines = member.lost(changed, careful=self.careful) if changed else None
         rows = 0 if lines is None else self.bench.take(member, lines, spans, seeds=seeds)
         self.seen.count(member, rows)
         return rows

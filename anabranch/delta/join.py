@@ -40,12 +40,13 @@ def join(node: Join, changed: Changed, delta: Rule) -> Node | None:
             continue
         before = [at(other, Version.BEFORE, changed) for other in node.parts[:position]]
         after = [at(other, Version.AFTER, changed) for other in node.parts[position + 1 :]]
-        terms.append(_term(node, change, [*before, *after]))
+        terms.append(joined(node, change, [*before, *after]))
     return UnionAll(tuple(terms)) if len(terms) > 1 else next(iter(terms), None)
 
 
-def _term(node: Join, change: Node, others: Sequence[Node]) -> Node:
-    """One term, left-deep: what has been joined so far is the small side of the next join."""
+def joined(node: Join, change: Node, others: Sequence[Node]) -> Node:
+    """One term, left-deep: what has been joined so far is the small side of the next join.  The
+    weight of a change goes along."""
     waiting = list(conjuncts(node.condition))
     sharing = _sharing(waiting)
     left, rest = change, list(others)
@@ -58,7 +59,7 @@ def _term(node: Join, change: Node, others: Sequence[Node]) -> Node:
         if left is change:
             following = _groups_met(left, following, ready)
         left = Join((left, following), conjunction(ready), broadcast=True)
-    names = (*node.columns, WEIGHT)
+    names = (*node.columns, WEIGHT) if WEIGHT in change.columns else node.columns
     return Project(left, tuple(Item(name, column(name)) for name in names))
 
 

@@ -13,12 +13,13 @@ and whoever stores them leaves out what is there already.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from sqlglot import exp
 
-from anabranch.delta.differentiate import RULES, delta
-from anabranch.delta.rule import Changed, at, net
+from anabranch.delta.differentiate import delta
+from anabranch.delta.overdelete import Loss, over_deleted
+from anabranch.delta.rule import Changed, at, net, weighted
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, binary, call, cast, column, conjunction, literal, when
 from anabranch.plan.monotone import counts_copies, distinct_root, reads
@@ -42,7 +43,7 @@ from anabranch.plan.nodes import (
     Version,
 )
 from anabranch.plan.push_keys import semi
-from anabranch.plan.walk import reads_now, transform, walk
+from anabranch.plan.walk import reads_now, walk
 
 _LINEAR = (Scan, OneRow, Filter, Project, Join, UnionAll, Generate)
 _COPY, _W = "_ab_i", column(WEIGHT)
@@ -99,14 +100,17 @@ class Member:
             gained = Filter(gained, binary(exp.GT, _W, literal(0)))
         return self.lines(gained if self.is_set else _copies(gained))
 
-    def lost(self, changed: Changed) -> Node | None:
-        """What `changed` takes away, as sets of rows; other tables as they were before."""
-        change = _lost(self.body, changed)
-        if change is None:
-            return None
-        if not changed & self.sources:
-            change = transform(change, _before)
-        return self.lines(Filter(change, binary(exp.LT, _W, literal(0))))
+    def more(self) -> Node:
+        """F(S₁, X) − X, without Δ: only rows that meet in the new state are ever put together."""
+        if self.is_set:
+            return self.lines(self.whole())
+        states = UnionAll((weighted(self.whole(), 1), weighted(self.now, -1)))
+        return self.lines(_copies(Filter(net(states), binary(exp.GT, _W, literal(0)))))
+
+    def lost(self, changed: Changed, *, careful: bool = False) -> Node | None:
+        """At least what goes with the rows that `changed` loses; see `overdelete` for the law."""
+        rows = over_deleted(self.body, Loss(changed, self.circle, careful))
+        return None if rows is None else self.lines(rows)
 
     def again(self, wanted: Given) -> Node:
         """Those of the given rows that the query has, as often as it has them."""
@@ -173,23 +177,6 @@ def _loose(node: Node, circle: frozenset[TableName]) -> Node:
     if isinstance(node, Aggregate) and not node.calls:
         return _loose(Project(node.input, node.keys), circle)
     return node.with_inputs([_loose(part, circle) for part in node.inputs])
-
-
-@lru_cache(maxsize=1_000)
-def _lost(node: Node, changed: Changed) -> Node | None:
-    """Δ, but a row that comes out once goes with any of the rows it stands for."""
-    if not reads_now(node) & changed:
-        return None
-    if isinstance(node, Aggregate) and not node.calls:
-        change = _lost(node.input, changed)
-        return change and Project(change, (*node.keys, Item(WEIGHT, _W)))
-    return RULES[type(node)](node, changed, _lost)
-
-
-def _before(part: Node) -> Node:
-    if isinstance(part, Scan) and part.version is Version.AFTER:
-        return replace(part, version=Version.BEFORE)
-    return part
 
 
 def _copies(gained: Node) -> Node:

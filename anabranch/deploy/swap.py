@@ -220,6 +220,7 @@ class Swap:
             "diamond_consistency": declared.diamond_consistency,
             "diamond_schedule_policy": declared.diamond_schedule_policy,
             "cluster": declared.cluster,
+            **declared.bounds,
         }
 
     def _keys(self) -> list[tuple[str, str, str]]:

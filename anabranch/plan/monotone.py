@@ -13,7 +13,7 @@ asked for where nothing else about it shows than that: as a condition, below AND
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from sqlglot import exp
@@ -126,6 +126,9 @@ def asked_below(node: Node, asked: Asked) -> Asked:
         case Match():
             mine = node.condition.columns if node.condition else frozenset[str]()
             return asked | Asked(shown=mine)
+        case Aggregate():
+            exprs = (*(key.expr for key in node.keys), *(call.expr for call in node.calls))
+            return Asked(shown=frozenset().union(*(expr.columns for expr in exprs)))
         case UnionAll():
             return asked
     return Asked(shown=frozenset(name for below in node.inputs for name in below.columns))
@@ -192,11 +195,17 @@ LEFT, RIGHT = "_ab_l", "_ab_r"
 
 def counted_sides(node: Filter) -> CountedSides | None:
     counts = node.input
-    if not isinstance(counts, Aggregate) or not isinstance(counts.input, UnionAll):
+    if not isinstance(counts, Aggregate) or [call.name for call in counts.calls] != [LEFT, RIGHT]:
         return None
-    if [call.name for call in counts.calls] != [LEFT, RIGHT] or len(counts.input.parts) != 2:
+    sides, filters = counts.input, list[Filter]()
+    while isinstance(sides, Filter):  # a condition on the result holds for each side as well
+        filters.append(sides)
+        sides = sides.input
+    if not isinstance(sides, UnionAll) or len(sides.parts) != 2:
         return None
-    left, right = counts.input.parts
+    left, right = sides.parts
+    for each in reversed(filters):
+        left, right = (replace(each, input=side) for side in (left, right))
     wanted = {part.text for part in conjuncts(node.condition) if isinstance(part.tree, exp.GT)}
     both = {f"`{LEFT}` > 0", f"`{RIGHT}` > 0"} <= wanted
     return CountedSides(tuple(key.name for key in counts.keys), left, right, not both)

@@ -297,11 +297,15 @@ class Partner(Enum):
 @remembered
 @dataclass(frozen=True)
 class Match(OverTwo):
-    """Left rows, each once, judged by whether the condition is true for some right row."""
+    """Left rows, each once, judged by whether the condition is true for some right row.
+
+    `one_to_one`: no two values of the right side equal the same one of the left.
+    """
 
     condition: Expr | None
     partner: Partner
     mark: str = ""  # the name of the column, for MARKED
+    one_to_one: bool = False
 
     def __post_init__(self) -> None:
         _unique((*self.columns, *self.right.columns))

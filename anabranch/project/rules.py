@@ -10,16 +10,22 @@ from anabranch.names import shown
 from anabranch.project.problems import Problem
 from anabranch.project.records import Index, Placed, UnitTest, fold
 from anabranch.schedules import Schedule
+from anabranch.settings import TABLE
 from anabranch.sql.outline import Outline
 from anabranch.sql.statement_records import CreateStreamTable, Rows
 
 if TYPE_CHECKING:
     from anabranch.project.compile import Compiled, CompiledObject
 
-OPTIONS = {
+BOUNDS = {  # of the cycle that a stream table is in
+    name: TABLE[name]
+    for name in ("max_fixpoint_iterations", "max_fixpoint_rows", "max_fixpoint_time")
+}
+OPTIONS: dict[str, tuple[str, ...]] = {
     "initialize": ("true", "false"),
     "diamond_consistency": ("atomic", "none"),
     "diamond_schedule_policy": ("fastest", "slowest"),
+    **dict.fromkeys(BOUNDS, ()),
 }
 
 
@@ -51,6 +57,11 @@ def stream_problems(
         if name not in OPTIONS:
             hint = did_you_mean(name, OPTIONS) or f"known: {', '.join(OPTIONS)}"
             yield at.problem(f'there is no option "{name}"', hint, name)
+        elif name in BOUNDS:
+            try:
+                BOUNDS[name].read(value)
+            except AnabranchError as error:
+                yield at.problem(f"option {name}: {error.message}", error.hint, name)
         elif value.lower() not in OPTIONS[name]:
             hint = f"use {' or '.join(OPTIONS[name])}"
             yield at.problem(f"option {name} cannot be {value!r}", hint, name)

@@ -109,13 +109,15 @@ def _not_monotone(world: World, name: TableName, definition: Definition, broken:
     source = below.source
     line, column = source.position(below.start)
     where = f"in view {source.view}, " if source.view else ""
-    return Refused(
+    error = Refused(
         f"{name} reads {broken.table}, which is in a circle with it, "
         f"{below.operator.value} ({where}line {line}, column {column})\n"
         f"{caret(source.text, line, column)}",
         hint="in a circle more rows must never take rows away: "
         "put this into a stream table that reads the circle from outside",
     )
+    error.not_monotone = True
+    return error
 
 
 def _others(name: TableName, circle: Circle) -> str:

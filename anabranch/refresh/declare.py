@@ -8,12 +8,21 @@ from functools import partial
 from typing import Any
 
 from anabranch.catalog import events, streams
+from anabranch.catalog.bounds import BOUNDS
 from anabranch.catalog.events import Event
 from anabranch.catalog.groups import Reads
 from anabranch.catalog.read_set import ReadSet, tokens_of
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
-from anabranch.errors import AlreadyExists, InvalidValue, PublishConflict, Refused, UnknownName
+from anabranch.errors import (
+    AlreadyExists,
+    AnabranchError,
+    InvalidValue,
+    NotConverged,
+    PublishConflict,
+    Refused,
+    UnknownName,
+)
 from anabranch.graph.components import components
 from anabranch.graph.order import closure, dependants
 from anabranch.model import RefreshMode, Status
@@ -56,6 +65,14 @@ class Declaration:
     diamond_schedule_policy: str = "default"
     initialize: bool = True
     cluster: str | None = None
+    max_fixpoint_iterations: int | None = None
+    max_fixpoint_rows: int | None = None
+    max_fixpoint_time: float | None = None
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        """Those of the cycle that the table is in, or may come to be in."""
+        return {name: getattr(self, name) for name in BOUNDS}
 
 
 @dataclass(frozen=True)
@@ -90,6 +107,7 @@ def create(
                 "diamond_consistency": declared.diamond_consistency,
                 "diamond_schedule_policy": declared.diamond_schedule_policy,
                 "cluster": declared.cluster,
+                **declared.bounds,
             },
         )
     elif not if_not_exists:
@@ -186,6 +204,7 @@ def _stream(declared: Declaration, definition: Definition) -> StreamTable:
         diamond_schedule_policy=declared.diamond_schedule_policy,
         options=definition.options,
         cluster=declared.cluster,
+        **declared.bounds,
     )
 
 
@@ -210,7 +229,7 @@ def fill(
     stale = set(seen.stale(order)).union(wanted)
     found, failure = stage_part(runtime, tx, [name for name in order if name in stale], seen)
     if failure is not None:
-        raise failure.error
+        raise unfilled(failure.error, initiated_by)
     done = [
         backfill.told(each) if backfill and each.table == backfill.outcome.table else each
         for each in found
@@ -232,6 +251,15 @@ def fill(
     return order
 
 
+def unfilled(error: AnabranchError, initiated_by: str) -> AnabranchError:
+    """What was declared is not there: there is nothing to resume."""
+    if isinstance(error, NotConverged):
+        error.message += f"; nothing was {'created' if initiated_by == CREATE else 'changed'}"
+        error.args = (error.message,)
+        error.hint = error.cure
+    return error
+
+
 def alter(runtime: Runtime, name: TableName, changes: Mapping[str, Any]) -> None:
     """Set schedule, mode, query or options.
 
@@ -251,16 +279,28 @@ def alter(runtime: Runtime, name: TableName, changes: Mapping[str, Any]) -> None
         tx.used.add(ReadSet(tokens_of(seen.streams, [name])))
         stream = replace(before, **values)
         tx.later(lambda c, cut_id: (streams.change(c, name, **values, failed_mark=None), None)[1])
+        written = [name]
+        if bounds := {key: value for key, value in changes.items() if key in BOUNDS}:
+            written = sorted(circle_of(seen.reads, name) or written)
+            tx.later(partial(_bound_circle, written, bounds))
         if not changes.keys() & {"query", "refresh_mode"}:
-            return [name]
+            return written
         definition = define(tx.world, stream.query)
         check_mode(name, stream.refresh_mode, definition)
         said = check_circle(runtime, tx, seen, stream, definition)
         if "query" not in changes:
-            return [name]
+            return written
         return requery(runtime, tx, seen, stream, definition, said, backfills)
 
     write_tables(runtime, "alter stream table", act)
+
+
+def _bound_circle(
+    circle: Collection[TableName], bounds: Mapping[str, Any], c: Connection, cut_id: int | None
+) -> None:
+    """A bound is the cycle's: whichever member it is set for, all of them say the same."""
+    for member in sorted(circle):
+        streams.change(c, member, **bounds, failed_mark=None)
 
 
 def gone(name: TableName) -> UnknownName:

@@ -23,8 +23,8 @@ from anabranch.catalog import events, streams, tables
 from anabranch.catalog.events import Event
 from anabranch.catalog.groups import homes
 from anabranch.catalog.store import Connection
-from anabranch.catalog.streams import StreamTable
-from anabranch.errors import AnabranchError
+from anabranch.catalog.streams import MONOTONE, StreamTable
+from anabranch.errors import AnabranchError, Refused
 from anabranch.model import Status
 from anabranch.names import TableName
 
@@ -111,7 +111,9 @@ def after(
     again = failure.error.retryable
     given_up = again and most is not None and errors >= most
     known = stream.name in seen.streams
+    broken = isinstance(failure.error, Refused) and failure.error.not_monotone
     return {
+        **({"options": {**stream.options, MONOTONE: False}} if broken else {}),
         "status": Status.SUSPENDED if given_up else Status.ERROR,
         "consecutive_errors": errors,
         "last_error": str(failure.error),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from anabranch.catalog.bounds import BOUNDS
 from anabranch.errors import InvalidValue, UnknownName
 from anabranch.graph.policies import DEFAULT
 from anabranch.model import RefreshMode
@@ -28,8 +29,15 @@ def read_options(
 
 
 def with_defaults(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """The same for a new table: what is not said of consistency is what the settings say now."""
+    """The same for a new table: what is not said of consistency is what the settings say now.
+
+    Bounds of cycles are kept with the table if somebody has set them; otherwise the setting of the day
+    holds.
+    """
     said = {"diamond_consistency": None, "diamond_schedule_policy": None, **given}
+    for name in BOUNDS:
+        if said.get(name) is None and name in settings.origins:
+            said[name] = settings[name]
     return read_options(said, settings)
 
 
@@ -57,6 +65,11 @@ def _policy(value: str | None, name: str, settings: Settings) -> str:
     return str(settings.with_(name, value)[name])
 
 
+def _bound(value: object, name: str, settings: Settings) -> Any:
+    """A bound of the cycle that the table is in; None: what the setting says."""
+    return None if value is None else settings.with_(name, value)[name]
+
+
 def _yes_or_no(value: object, name: str, settings: Settings) -> bool:
     try:
         return bool(BOOLEAN.read(value))
@@ -71,4 +84,5 @@ READERS: Mapping[str, Reader] = {
     "diamond_consistency": _like_setting,
     "diamond_schedule_policy": _policy,
     "cluster": lambda value, *_: value,
+    **dict.fromkeys(BOUNDS, _bound),
 }

@@ -20,6 +20,7 @@ from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.rounds import counted
 from anabranch.engine.scan import union
 from anabranch.errors import DataError, NotConverged
+from anabranch.model import FixpointBounds
 from anabranch.names import TableName
 from anabranch.plan.exprs import column
 from anabranch.plan.monotone import not_monotone
@@ -128,7 +129,7 @@ class Recursions:
     def computed(self, node: Recursive, before: Changed) -> DataFrame:
         """From nothing; over the tables of `before` as they were before the change."""
         bench = FrameBench(self, node, None, before)
-        from_empty(bench, [bench.member], self.limit, _nothing)
+        from_empty(bench, [bench.member], FixpointBounds(self.limit), _nothing)
         return bench.rows()
 
     def followed(self, node: Recursive, before: DataFrame, changed: Changed) -> Closure:
@@ -141,15 +142,15 @@ class Recursions:
                 [member],
                 changed,
                 only_gains=gains,
-                bound=0 if gains else max(FEW, TOO_MANY * before.count()),
-                limit=self.limit,
+                give_up=0 if gains else max(FEW, TOO_MANY * before.count()),
+                bounds=FixpointBounds(self.limit),
                 watch=_nothing,
             )
         except DataError:
             # Pairs of old and new rows that were never in a result may break a query.
             if gains:
                 raise
-            from_empty(bench, [member], self.limit, _nothing)
+            from_empty(bench, [member], FixpointBounds(self.limit), _nothing)
         return Closure(bench.rows(), before, bench.change(before))
 
 

@@ -207,3 +207,11 @@ def with_lateral(
         for name, value in zip(found.values, absent, strict=True)
     ]
     return Project(joined, (*same_columns(around.node), *filled))
+
+
+_WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
+
+
+def compare_one_to_one(one: str, other: str) -> bool:
+    """Whether `=` between the types never finds two different values equal to a third."""
+    return one == other or (one in _WHOLE_NUMBERS and other in _WHOLE_NUMBERS)

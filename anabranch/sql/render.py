@@ -7,13 +7,14 @@ Every FROM item gets a reserved alias, so that a struct column never reads as a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Literal
 
 from sqlglot import exp, parse_one
 
 from anabranch.errors import InternalError
+from anabranch.plan.equalities import Equality, equalities
 from anabranch.plan.exprs import (
     VERBATIM,
     Expr,
@@ -25,6 +26,7 @@ from anabranch.plan.exprs import (
     conjunction,
     conjuncts,
     identifier,
+    is_not_null,
     literal,
     operand,
     weight,
@@ -289,15 +291,45 @@ class Rendering:
         on = self.written(node.condition) if node.condition else exp.true()
         query.join(self.source(node.right)[0], on=on, join_type=kind, copy=False)
 
-    def marked(self, node: Match) -> exp.Select:
-        """Columns of the two inputs differ in name, so the inner query can see both."""
-        inner = exp.select(exp.Literal.number(1), copy=False)
-        inner = inner.from_(self.source(node.right)[0], copy=False)
-        if node.condition is not None:
-            inner = inner.where(self.written(node.condition), copy=False)
-        mark = exp.alias_(exp.Exists(this=inner), identifier(node.mark), copy=False)
+    def marked(self, node: Match) -> exp.Query:
+        """Never a correlated EXISTS: with UNION above it and a filter above that, Spark's optimizer
+        looks for columns of the inner query in the outer one, and fails with "key not found"."""
+        compared = conjuncts(node.condition)
+        pairs = equalities(node.condition, node.left.columns, node.right.columns)
+        mine = [each for each in compared if each.columns and each.columns <= {*node.left.columns}]
+        theirs = [each for each in compared if each.columns <= {*node.right.columns}]
+        right = Filter(node.right, both) if (both := conjunction(theirs)) else node.right
+        by_key = len(pairs) + len(mine) + len(theirs) == len(compared)
+        if not by_key or (pairs and not node.one_to_one):
+            return self.body(_judged_twice(node))
+        if pairs:
+            return self.found_by_key(node, right, pairs, mine)
+        inner = exp.select(exp.Literal.number(1), copy=False).from_(
+            self.source(right)[0], copy=False
+        )
+        some: Tree = exp.Exists(this=inner)
+        if (own := conjunction(mine)) is not None:
+            known = exp.Coalesce(this=self.written(own), expressions=[exp.false()])
+            some = exp.and_(known, some, copy=False)
+        mark = exp.alias_(some, identifier(node.mark), copy=False)
         query = exp.select(*map(self.column, node.left.columns), mark, copy=False)
         return query.from_(self.source(node.left)[0], copy=False)
+
+    def found_by_key(
+        self, node: Match, right: Node, pairs: tuple[Equality, ...], mine: list[Expr]
+    ) -> exp.Select:
+        """L LEFT JOIN the keys of R, each once: the mark is whether one was found."""
+        keys = Aggregate(
+            right, tuple(Item(f"_ab_met{i}", pair.right) for i, pair in enumerate(pairs))
+        )
+        found = Project(keys, (*same_columns(keys), Item("_ab_met", Expr("TRUE"))))
+        equal = [
+            binary(exp.NullSafeEQ if pair.null_safe else exp.EQ, pair.left, column(key.name))
+            for pair, key in zip(pairs, keys.keys, strict=True)
+        ]
+        outer = Outer(node.left, found, conjunction([*mine, *equal]))
+        mark = Item(node.mark, is_not_null(column("_ab_met")))
+        return self.select(outer, (*same_columns(node.left), mark))
 
     def first_rows(self, node: Top) -> exp.Select:
         query = self.select(node.input, same_columns(node.input))
@@ -415,6 +447,18 @@ def _netted(node: Difference) -> Node:
         Filter(Aggregate(UnionAll(sides), keys, (total,)), moved),
         tuple(Item(name, column(name)) for name in node.columns),
     )
+
+
+def _judged_twice(node: Match) -> Node:
+    """The left rows with a partner, and those without."""
+    sides = (
+        Project(
+            replace(node, partner=partner, mark=""),
+            (*same_columns(node.left), Item(node.mark, Expr(value))),
+        )
+        for partner, value in ((Partner.WANTED, "TRUE"), (Partner.UNWANTED, "FALSE"))
+    )
+    return UnionAll(tuple(sides))
 
 
 def _only_changes(node: Node) -> bool:

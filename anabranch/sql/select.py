@@ -12,7 +12,12 @@ from sqlglot import exp
 
 from anabranch.plan.exprs import Expr, Tree, column, unwrapped
 from anabranch.plan.nodes import Aggregate, Filter, Item, Join, Node, OneRow, Project, same_columns
-from anabranch.sql.correlation import Around, Lowering, with_outer_conditions_last
+from anabranch.sql.correlation import (
+    Around,
+    Lowering,
+    compare_one_to_one,
+    with_outer_conditions_last,
+)
 from anabranch.sql.generators import without_generators
 from anabranch.sql.grouping import Grouped, Groups, grouped, groups, is_grouped
 from anabranch.sql.obstacles import is_aggregate, mark_window_calls
@@ -20,6 +25,7 @@ from anabranch.sql.ordering import Limit, Sorted, limit_of, sorted_by, top
 from anabranch.sql.predicates import (
     Pending,
     conditions,
+    is_quantified,
     is_subquery,
     pending,
     positive,
@@ -30,8 +36,6 @@ from anabranch.sql.resolve import Resolver
 from anabranch.sql.subqueries import applied, kept
 from anabranch.sql.time_windows import Session, TimeWindows, in_sessions, in_where
 from anabranch.sql.windows import inexact_calls, named_windows, with_windows
-
-_WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
 
 
 def select(lowering: Lowering, tree: exp.Select, place: Place) -> Relation:
@@ -99,7 +103,7 @@ class Block:
             return {}
         theirs = self.lowering.types(domain.node, [column(outer[name]) for name in found])
         own = self.lowering.types(self.node, list(found.values()))
-        return found if all(map(_compare_one_to_one, theirs, own)) else {}
+        return found if all(map(compare_one_to_one, theirs, own)) else {}
 
     def where(self, tree: exp.Select) -> None:
         """Plain conditions first: they leave fewer rows to be judged by subqueries."""
@@ -264,12 +268,9 @@ def _columns_in_calls(trees: Iterable[Tree]) -> set[str]:
 
 
 def _judgement(part: Tree) -> Tree | None:
-    """The EXISTS or IN that a condition is, perhaps negated."""
+    """The EXISTS or IN that a condition is, perhaps negated, or ANY."""
+    if is_quantified(part):
+        return part if isinstance(part.expression, exp.Any) else None
     inner = unwrapped(part.this) if isinstance(part, exp.Not) else part
     judges = isinstance(inner, (exp.Exists, exp.In)) and is_subquery(inner)
     return inner if judges else None
-
-
-def _compare_one_to_one(one: str, other: str) -> bool:
-    """Whether `=` between the types never finds two different values equal to a third."""
-    return one == other or (one in _WHOLE_NUMBERS and other in _WHOLE_NUMBERS)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from anabranch.errors import UserError
+from anabranch.plan.equalities import equalities
 from anabranch.plan.exprs import (
     Expr,
     Tree,
@@ -40,8 +41,15 @@ from anabranch.plan.nodes import (
     Project,
     same_columns,
 )
-from anabranch.sql.correlation import Around, Lowered, Lowering, lowered, marked_present
-from anabranch.sql.predicates import Pending
+from anabranch.sql.correlation import (
+    Around,
+    Lowered,
+    Lowering,
+    compare_one_to_one,
+    lowered,
+    marked_present,
+)
+from anabranch.sql.predicates import Pending, is_quantified
 from anabranch.sql.relation import Relation, Stop
 
 
@@ -58,7 +66,11 @@ def applied(lowering: Lowering, wanted: Pending, around: Around) -> Node:
 
 
 def kept(lowering: Lowering, wanted: Pending, around: Around) -> Node:
-    """The rows around for which an EXISTS or IN, or its negation, is true."""
+    """The rows around for which an EXISTS, IN or ANY, or the negation of the first two, is true."""
+    if is_quantified(wanted.tree):
+        found = _present(wanted, lowered(lowering, wanted.query, around), around)
+        compared = conjunction((_compared(wanted, found), *found.belongs))
+        return Match(around.node, found.node, compared, Partner.WANTED)
     if isinstance(wanted.tree, exp.Exists):
         found = lowered(lowering, _bare(wanted.tree.this), around)
         if found.relation.absent is not None:
@@ -74,11 +86,19 @@ def kept(lowering: Lowering, wanted: Pending, around: Around) -> Node:
     return Project(Filter(marked, column(wanted.name)), same_columns(around.node))
 
 
+def _marked(lowering: Lowering, left: Node, right: Node, condition: Expr | None, mark: str) -> Node:
+    pairs = equalities(condition, left.columns, right.columns)
+    mine = lowering.types(left, [pair.left for pair in pairs]) if pairs else ()
+    theirs = lowering.types(right, [pair.right for pair in pairs]) if pairs else ()
+    exact = all(map(compare_one_to_one, mine, theirs))
+    return Match(left, right, condition, Partner.MARKED, mark, one_to_one=exact)
+
+
 def _marked_exists(lowering: Lowering, wanted: Pending, around: Around) -> Node:
     found = lowered(lowering, _bare(wanted.tree.this), around)
     if found.relation.absent is not None:
         return Project(around.node, (*same_columns(around.node), Item(wanted.name, Expr("TRUE"))))
-    return Match(around.node, found.node, found.condition, Partner.MARKED, wanted.name)
+    return _marked(lowering, around.node, found.node, found.condition, wanted.name)
 
 
 def _marked_in(lowering: Lowering, wanted: Pending, around: Around) -> Node:
@@ -90,19 +110,19 @@ def _marked_in(lowering: Lowering, wanted: Pending, around: Around) -> Node:
     found = _present(wanted, lowered(lowering, wanted.query, around), around)
     equal = conjunction((*_equal(wanted, found), *found.belongs))
     if not wanted.negated:
-        return Match(around.node, found.node, equal, Partner.MARKED, wanted.name)
+        return _marked(lowering, around.node, found.node, equal, wanted.name)
     if len(wanted.operands) > 1:
         unsure = conjunction((*map(_possible, _equal(wanted, found)), *found.belongs))
         mark = lowering.fresh("_ab_m")
-        node: Node = Match(around.node, found.node, unsure, Partner.MARKED, mark)
+        node: Node = _marked(lowering, around.node, found.node, unsure, mark)
         return _with(around.node, node, wanted.name, _not(column(mark)))
     equals, unknown, some = (lowering.fresh("_ab_m") for _ in range(3))
     value = column(found.values[0])
-    node = Match(around.node, found.node, equal, Partner.MARKED, equals)
+    node = _marked(lowering, around.node, found.node, equal, equals)
     nulls = _renamed(lowering, replace(found, relation=_only(found.relation, is_null(value))))
-    node = Match(node, nulls.node, nulls.condition, Partner.MARKED, unknown)
+    node = _marked(lowering, node, nulls.node, nulls.condition, unknown)
     every = _renamed(lowering, found)
-    node = Match(node, every.node, every.condition, Partner.MARKED, some)
+    node = _marked(lowering, node, every.node, every.condition, some)
     left = Expr.of(wanted.operands[0])
     without = conjunction(
         (
@@ -119,36 +139,27 @@ def _quantified(lowering: Lowering, wanted: Pending, around: Around) -> Node:
     """x > ANY R  = true if it is for some y, else unknown if it is for some y, else false
     x > ALL R  = false if it is for some y, else unknown if it is for some y, else true
     """
-    tree = wanted.tree
-    assert isinstance(tree, exp.Binary)
     found = _present(wanted, lowered(lowering, wanted.query, around), around)
     again = _renamed(lowering, found)
     decides, unsure = lowering.fresh("_ab_m"), lowering.fresh("_ab_m")
-    every = isinstance(tree.expression, exp.All)
-    compared, unknown = (
-        binary(type(tree), Expr.of(wanted.operands[0]), column(each.values[0]))
-        for each in (found, again)
-    )
+    every = isinstance(wanted.tree.expression, exp.All)
+    compared, unknown = (_compared(wanted, each) for each in (found, again))
     decided = _not(compared) if every else compared
-    node: Node = Match(
-        around.node,
-        found.node,
-        conjunction((decided, *found.belongs)),
-        Partner.MARKED,
-        decides,
-    )
-    node = Match(
-        node,
-        again.node,
-        conjunction((is_null(unknown), *again.belongs)),
-        Partner.MARKED,
-        unsure,
-    )
+    known = conjunction((decided, *found.belongs))
+    node = _marked(lowering, around.node, found.node, known, decides)
+    unclear = conjunction((is_null(unknown), *again.belongs))
+    node = _marked(lowering, node, again.node, unclear, unsure)
     otherwise = when(
         column(unsure), cast(Expr("NULL"), "boolean"), Expr("TRUE" if every else "FALSE")
     )
     value = when(column(decides), Expr("FALSE" if every else "TRUE"), otherwise)
     return _with(around.node, node, wanted.name, value)
+
+
+def _compared(wanted: Pending, found: Lowered) -> Expr:
+    """x > y, for the rows that ANY or ALL asks"""
+    assert isinstance(wanted.tree, exp.Binary)
+    return binary(type(wanted.tree), Expr.of(wanted.operands[0]), column(found.values[0]))
 
 
 def _scalar(lowering: Lowering, wanted: Pending, around: Around) -> Node:

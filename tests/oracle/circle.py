@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from anabranch.delta.fixpoint import (
     REMOVED,
@@ -15,6 +15,7 @@ from anabranch.delta.fixpoint import (
     from_empty,
 )
 from anabranch.delta.member import Member, among_rows, without
+from anabranch.model import FixpointBounds
 from anabranch.names import TableName
 from anabranch.plan.exprs import column
 from anabranch.plan.monotone import not_monotone
@@ -24,14 +25,17 @@ from tests.oracle.duck import place, plan_text
 from tests.oracle.kept import Bag, World
 
 LIMIT = 200
+PlanText = Callable[[Node, Callable[[Scan | Given], str]], str]
 ROWS = "* EXCLUDE (_ab_batch)"
 
 
 class Circle:
     """Members and their rows; `world` holds the sources, and the members as empty tables."""
 
-    def __init__(self, world: World, queries: Mapping[str, str]) -> None:
-        self.world, self.queries = world, dict(queries)
+    def __init__(
+        self, world: World, queries: Mapping[str, str], text: PlanText = plan_text
+    ) -> None:
+        self.world, self.queries, self.text = world, dict(queries), text
         self.db = world.db
         self.db.execute("CREATE OR REPLACE MACRO raise_error(x) AS error(x)")
         names = {name: TableName.of(name) for name in queries}
@@ -44,24 +48,31 @@ class Circle:
             assert lowered.plan is not None, lowered.obstacles
             assert not list(not_monotone(lowered.plan, circle))
             self.members.append(Member(names[name], lowered.plan, circle))
-            empty = f"SELECT * FROM now.{name} LIMIT 0"
-            self.db.execute(f"CREATE OR REPLACE TABLE main.{name}_old AS {empty}")
-            for kind in ("rows", "lost"):
-                self.db.execute(
-                    f"CREATE OR REPLACE TABLE main.{name}_{kind} AS "
-                    f"SELECT 0 AS _ab_batch, * FROM now.{name} LIMIT 0"
-                )
+            self.db.execute(
+                f"CREATE OR REPLACE TABLE main.{name}_old AS FROM now.{name} LIMIT 0;"
+                f"CREATE OR REPLACE TABLE main.{name}_rows AS "
+                f"SELECT 0 AS _ab_batch, * FROM now.{name} LIMIT 0;"
+                f"CREATE OR REPLACE TABLE main.{name}_lost AS FROM main.{name}_rows"
+            )
         self.down = False
         self.texts: dict[Node, tuple[str, list[Scan | Given]]] = {}
 
     # -- as the outside sees it ------------------------------------------------------------------
 
     def fill(self) -> Settled:
-        done = from_empty(self, self.members, LIMIT, _nothing)
+        done = from_empty(self, self.members, FixpointBounds(LIMIT), _nothing)
         self._store()
         return done
 
-    def refresh(self, changed: frozenset[TableName], *, insert_only: bool) -> Settled:
+    def refresh(
+        self,
+        changed: frozenset[TableName],
+        *,
+        insert_only: bool,
+        strict: bool = False,
+        careful: bool = False,
+    ) -> Settled:
+        """`strict`: never from empty, however much is lost."""
         gains = insert_only and not any(
             list(not_monotone(member.plan, changed)) for member in self.members
         )
@@ -72,9 +83,10 @@ class Circle:
             self.members,
             changed,
             only_gains=gains,
-            bound=(stored + 1) / 2,
-            limit=LIMIT,
+            give_up=None if strict else (stored + 1) / 2,
+            bounds=FixpointBounds(LIMIT),
             watch=_nothing,
+            careful=careful,
         )
         self._store()
         return done
@@ -85,130 +97,133 @@ class Circle:
     def least(self) -> dict[str, Bag]:
         """The queries themselves, from empty tables on, until nothing changes."""
         found: dict[str, Bag] = {name: Counter() for name in self.queries}
-        for name in self.queries:
-            self.db.execute(f"DELETE FROM now.{name}")
-        while True:
-            rows = {name: self.world.recompute(query) for name, query in self.queries.items()}
-            if rows == found:
-                break
-            found = rows
-            for name, bag in rows.items():
-                self.db.execute(f"DELETE FROM now.{name}")
-                if bag:
-                    self.world._insert(f"now.{name}", list(bag.elements()))
-        for name in self.queries:
-            self.db.execute(f"DELETE FROM now.{name}")
+        self._empty()
+        moved = True
+        while moved:
+            moved = False
+            for name, query in self.queries.items():
+                rows = self.world.recompute(query)
+                if rows != found[name]:
+                    found[name], moved = rows, True
+                    self.db.execute(f"DELETE FROM now.{name}")
+                    if rows:
+                        self.world._insert(f"now.{name}", list(rows.elements()))
+        self._empty()
         return found
+
+    def _empty(self) -> None:
+        self.db.execute("; ".join(f"DELETE FROM now.{name}" for name in self.queries))
 
     # -- the bench -------------------------------------------------------------------------------
 
     def clear(self) -> None:
         self.down = False
-        for name in self.queries:
-            self.db.execute(f"DELETE FROM main.{name}_rows")
+        self.db.execute("; ".join(f"DELETE FROM main.{name}_rows" for name in self.queries))
 
     def _begin(self) -> None:
         self.down = True
         for name in self.queries:
-            self.db.execute(f"DELETE FROM main.{name}_rows; DELETE FROM main.{name}_lost")
-            self.db.execute(f"INSERT INTO main.{name}_rows SELECT -1, * FROM main.{name}_old")
+            self.db.execute(
+                f"DELETE FROM main.{name}_rows; DELETE FROM main.{name}_lost;"
+                f"INSERT INTO main.{name}_rows SELECT -1, * FROM main.{name}_old"
+            )
 
     def remove(self) -> None:
         self.down = False
         for member in self.members:
             name = member.name.name
-            self._make(
-                "kept",
-                without(Given(f"{name}_old", member.columns), member.given(REMOVED)),
-                {},
-                member,
-            )
+            kept = without(Given(f"{name}_old", member.columns), member.given(REMOVED))
             self.db.execute(f"DELETE FROM main.{name}_rows")
-            self.db.execute(f"INSERT INTO main.{name}_rows SELECT -1, * FROM main.kept")
+            self._insert(f"{name}_rows", -1, kept, {}, member)
 
     def add(self, member: Member, lines: Node, spans: Spans) -> int:
         self.down = False
-        lines = self._distinct(member, lines) if member.is_set else lines
-        self._make("lines", lines, spans, member)
         if member.is_set:
-            self._make("fresh", without(member.given("lines"), member.now), spans, member)
-        else:
-            self.db.execute("CREATE OR REPLACE TABLE main.fresh AS FROM main.lines")
-        return self._append(member, "rows", spans[member.name].after)
+            lines = without(self._distinct(member, lines), member.now)
+        batch = spans[member.name].after
+        return self._insert(f"{member.name.name}_rows", batch, lines, spans, member)
 
     def take(self, member: Member, lines: Node, spans: Spans, *, seeds: bool) -> int:
         self.down = True
-        self._make("lines", self._distinct(member, lines), spans, member)
-        given: Node = member.given("lines")
+        lines = self._distinct(member, lines)
         if seeds:
-            given = among_rows(given, member.now)
-        self._make("fresh", without(given, member.given(REMOVED)), spans, member)
-        batch = self.db.execute(
-            f"SELECT count(DISTINCT _ab_batch) FROM main.{member.name.name}_lost"
-        ).fetchone()
+            lines = among_rows(lines, member.now)
+        lines = without(lines, member.given(REMOVED))
+        table = f"{member.name.name}_lost"
+        batch = self.db.execute(f"SELECT count(DISTINCT _ab_batch) FROM main.{table}").fetchone()
         assert batch is not None
-        return self._append(member, "lost", batch[0])
+        return self._insert(table, batch[0], lines, spans, member)
 
     def _distinct(self, member: Member, lines: Node) -> Node:
         return Aggregate(lines, tuple(Item(name, column(name)) for name in member.columns))
 
-    def _append(self, member: Member, kind: str, batch: int) -> int:
-        row = self.db.execute("SELECT count(*) FROM main.fresh").fetchone()
+    def _insert(self, table: str, batch: int, node: Node, spans: Spans, member: Member) -> int:
+        text = self._text(node, spans, member)
+        row = self.db.execute(
+            f"INSERT INTO main.{table} SELECT {batch}, * FROM ({text})"
+        ).fetchone()
         assert row is not None
-        self.db.execute(
-            f"INSERT INTO main.{member.name.name}_{kind} SELECT {batch}, * FROM main.fresh"
-        )
         return int(row[0])
 
-    def _make(self, name: str, node: Node, spans: Spans, member: Member) -> None:
+    def _text(self, node: Node, spans: Spans, member: Member) -> str:
+        """The SQL of a plan, with what its moving relations are just now."""
         if node not in self.texts:
-            self.texts[node] = _text(node, self.queries)
+            self.texts[node] = _template(node, self.queries, self.text)
         text, leaves = self.texts[node]
         for leaf in leaves:
-            if isinstance(leaf, Scan):
-                self._view(leaf, spans)
+            if isinstance(leaf, Given):
+                rows = f"SELECT {ROWS} FROM main.{member.name.name}_lost"
             else:
-                lost = f"SELECT {ROWS} FROM main.{member.name.name}_lost"
-                self.db.execute(f"CREATE OR REPLACE VIEW main.{REMOVED} AS {lost}")
-        self.db.execute(f"CREATE OR REPLACE TABLE main.{name} AS {text}")
+                rows = self._rows(leaf, spans)
+            schema, _, name = _seen(leaf).partition(".")
+            for written in (f'{schema}."{name}"', f"{schema}.{name}"):
+                text = text.replace(written, f"({rows})")
+        return text
 
-    def _view(self, leaf: Scan, spans: Spans) -> None:
+    def _rows(self, leaf: Scan, spans: Spans) -> str:
         name, version = leaf.table.name, leaf.version
         span = spans.get(leaf.table, Span(0, 0))
         kind, sign = ("lost", -1) if self.down else ("rows", 1)
         if version is Version.DELTA:
-            where = f"_ab_batch >= {span.before} AND _ab_batch < {span.after}"
-            text = f"SELECT {ROWS}, {sign}::BIGINT AS {WEIGHT} FROM main.{name}_{kind}"
-        elif self.down:
-            where, text = "true", f"SELECT * FROM main.{name}_old"
-        else:
-            end = span.before if version is Version.BEFORE else span.after
-            where, text = f"_ab_batch < {end}", f"SELECT {ROWS} FROM main.{name}_rows"
-        made = f"{name}_{version.value}_seen"
-        self.db.execute(f"CREATE OR REPLACE VIEW main.{made} AS {text} WHERE {where}")
+            return (
+                f"SELECT {ROWS}, {sign}::BIGINT AS {WEIGHT} FROM main.{name}_{kind} "
+                f"WHERE _ab_batch >= {span.before} AND _ab_batch < {span.after}"
+            )
+        if self.down:
+            return f"SELECT * FROM main.{name}_old"
+        end = span.before if version is Version.BEFORE else span.after
+        return f"SELECT {ROWS} FROM main.{name}_rows WHERE _ab_batch < {end}"
 
     def _store(self) -> None:
         for name in self.queries:
-            self.db.execute(f"DELETE FROM main.{name}_old")
-            self.db.execute(f"INSERT INTO main.{name}_old SELECT {ROWS} FROM main.{name}_rows")
-            self.db.execute(f"DELETE FROM main.{name}_rows; DELETE FROM main.{name}_lost")
+            self.db.execute(
+                f"DELETE FROM main.{name}_old;"
+                f"INSERT INTO main.{name}_old SELECT {ROWS} FROM main.{name}_rows;"
+                f"DELETE FROM main.{name}_rows; DELETE FROM main.{name}_lost"
+            )
 
 
-def _text(node: Node, members: Collection[str]) -> tuple[str, list[Scan | Given]]:
+def _template(
+    node: Node, members: Collection[str], text: PlanText
+) -> tuple[str, list[Scan | Given]]:
     """The SQL of a plan, and the relations of it that are other ones in each round."""
     moving: dict[Scan | Given, None] = {}
 
     def view(leaf: Scan | Given) -> str:
-        if isinstance(leaf, Given):
-            if leaf.name == REMOVED:
-                moving[leaf] = None
+        if isinstance(leaf, Given) and leaf.name != REMOVED:
             return f"main.{leaf.name}"
-        if leaf.table.name not in members:
+        if isinstance(leaf, Scan) and leaf.table.name not in members:
             return place(leaf)
         moving[leaf] = None
-        return f"main.{leaf.table.name}_{leaf.version.value}_seen"
+        return _seen(leaf)
 
-    return plan_text(node, view), list(moving)
+    return text(node, view), list(moving)
+
+
+def _seen(leaf: Scan | Given) -> str:
+    if isinstance(leaf, Given):
+        return f"main.{leaf.name}_seen"
+    return f"main.{leaf.table.name}_{leaf.version.value}_seen"
 
 
 def _nothing(_: Counts) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from anabranch.catalog.bounds import bounds_of
 from anabranch.delta.fixpoint import Counts, NotSettled, from_empty
 from anabranch.engine.query import Inputs
 from anabranch.names import TableName
@@ -63,10 +64,12 @@ class Anew:
             return names[scan.table]
 
         bench = SparkBench(self.runtime.spark, rows, view, inputs, size)
+        streams = [self.seen.streams[name] for name in circle]
+        bounds = bounds_of(streams, self.runtime.settings)
         try:
-            from_empty(bench, members, self.limit, _nothing)
+            from_empty(bench, members, bounds, _nothing)
         except NotSettled as error:
-            raise not_converged(error, sorted(circle)) from error
+            raise not_converged(error, sorted(circle), bounds) from error
         return {name: bench.batches(each, each.added) for name, each in rows.items()}
 
     def close(self) -> None:

@@ -96,6 +96,14 @@ class SparkBench:
             rows.waste += rows.added
             rows.added = []
 
+    def restart(self) -> None:
+        """Back to the stored rows, as if no round had been."""
+        self.down = True
+        for rows in self.rows.values():
+            rows.base, rows.removed = True, False
+            rows.waste += [*rows.added, *rows.lost]
+            rows.added, rows.lost = [], []
+
     def remove(self) -> None:
         self.down = False
         for rows in self.rows.values():

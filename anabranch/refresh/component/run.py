@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from anabranch.catalog import events
+from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.events import REINITIALIZED, Event
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way, follow, from_empty
@@ -15,7 +17,7 @@ from anabranch.errors import FileMissing, PlanFailed, RowsLost
 from anabranch.lake import steps
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
-from anabranch.model import Action, RefreshMode
+from anabranch.model import Action, FixpointBounds, RefreshMode
 from anabranch.names import TableName
 from anabranch.plan.monotone import not_monotone
 from anabranch.refresh.afresh import (
@@ -38,7 +40,13 @@ from anabranch.refresh.choose import ASKED, Choice
 from anabranch.refresh.component.bench import Rows, SparkBench
 from anabranch.refresh.component.circle import Understood, replace_broken, understand
 from anabranch.refresh.component.keep import stage_rows
-from anabranch.refresh.component.sources import Outside, SourceViews, deleted_rows, outside
+from anabranch.refresh.component.sources import (
+    Outside,
+    SourceViews,
+    deleted_rows,
+    outside,
+    rows_before,
+)
 from anabranch.refresh.component.way import (
     FEW,
     TOO_MANY,
@@ -123,7 +131,7 @@ def facts(circle: Mapping[TableName, Understood], found: Outside) -> Facts:
         changed=bool(sources.deltas),
         delta_rows=sources.delta_rows,
         deleted_rows=deleted_rows(sources, list(sources.deltas)),
-        source_rows=sources.rows,
+        source_rows=rows_before(sources),
     )
 
 
@@ -164,7 +172,7 @@ class Work:
             try:
                 return self.follow(bench)
             except NotSettled as error:
-                raise not_converged(error, list(self.circle)) from error
+                raise not_converged(error, list(self.circle), self.bounds) from error
             except RowsLost as error:
                 with self.runtime.store.writing() as c:
                     said_so = f"rows lost and refused: {error.message}"
@@ -175,29 +183,58 @@ class Work:
                     raise plan_failed(next(iter(self.circle)), error) from error
                 raise
 
+    @cached_property
+    def bounds(self) -> FixpointBounds:
+        streams = [each.stream for each in self.circle.values()]
+        return bounds_of(streams, self.runtime.settings)
+
+    @property
+    def strict(self) -> bool:
+        """Whether a member must not be recomputed unless somebody asks for it."""
+        modes = [each.stream.refresh_mode for each in self.circle.values()]
+        return RefreshMode.DIFFERENTIAL in modes
+
     def follow(self, bench: SparkBench) -> Settled:
-        limit = self.runtime.settings.max_fixpoint_iterations
         if self.plan.way is Way.EMPTY:
-            return from_empty(bench, self.members, limit, self.watch)
+            return from_empty(bench, self.members, self.bounds, self.watch)
         changed = frozenset(self.sources.deltas)
         gains = self.sources.insert_only and not any(
             list(not_monotone(member.plan, changed)) for member in self.members
         )
         try:
-            return follow(
-                bench,
-                self.members,
-                changed,
-                only_gains=gains,
-                bound=max(FEW, TOO_MANY * sum(rows.version.rows for rows in self.rows.values())),
-                limit=limit,
-                watch=self.watch,
-            )
+            return self.from_changes(bench, changed, only_gains=gains)
         except NotSettled:
             raise
         except Exception as error:
+            if self.strict and not gains and blame(error) is Blame.DATA:
+                # Pairs of old and new rows that were never in a result may break a query.
+                bench.restart()
+                return self.from_changes(bench, changed, only_gains=False, careful=True)
             self.fall_back(error, gains=gains)
-            return from_empty(bench, self.members, limit, self.watch)
+            return from_empty(bench, self.members, self.bounds, self.watch)
+
+    def from_changes(
+        self,
+        bench: SparkBench,
+        changed: frozenset[TableName],
+        *,
+        only_gains: bool,
+        careful: bool = False,
+    ) -> Settled:
+        return follow(
+            bench,
+            self.members,
+            changed,
+            only_gains=only_gains,
+            give_up=None if self.strict else max(FEW, TOO_MANY * self.stored),
+            bounds=self.bounds,
+            watch=self.watch,
+            careful=careful,
+        )
+
+    @property
+    def stored(self) -> int:
+        return sum(rows.version.rows for rows in self.rows.values())
 
     def fall_back(self, error: Exception, *, gains: bool) -> None:
         """Start from empty where the changes cannot be followed, unless that is the data's fault.

@@ -59,3 +59,14 @@ class SourceViews:
 def deleted_rows(sources: Sources, names: Sequence[TableName]) -> int:
     deltas = [sources.deltas[name] for name in names if name in sources.deltas]
     return sum(reading.rows for delta in deltas for reading in delta.minus)
+
+
+def rows_before(sources: Sources) -> int:
+    """Rows that the sources had before the change."""
+    moved = [
+        sign * reading.rows
+        for delta in sources.deltas.values()
+        for sign, readings in ((1, delta.minus), (-1, delta.plus))
+        for reading in readings
+    ]
+    return sources.rows + sum(moved)

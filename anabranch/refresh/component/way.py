@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way
-from anabranch.errors import BaseExpired, NotConverged
-from anabranch.model import Action
+from anabranch.durations import show_duration
+from anabranch.errors import BaseExpired, NotConverged, Refused
+from anabranch.model import Action, FixpointBound, FixpointBounds
 from anabranch.names import TableName
 from anabranch.refresh.choose import ASKED, FIRST, TIME_PASSED, Choice
 
@@ -29,7 +30,7 @@ class Facts:
     changed: bool = True
     delta_rows: int = 0
     deleted_rows: int = 0
-    source_rows: int = 0
+    source_rows: int = 0  # before the change
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,12 @@ def decide(facts: Facts) -> Plan:
         name, why = next(iter(facts.redefined.items()))
         action = Action.FULL if why.startswith(TIME_PASSED) else Action.REINITIALIZE
         return Plan(Way.EMPTY, action, f"{name}: {why}", afresh=True)
+    if facts.apart is not None and facts.strict is not None:
+        raise Refused(
+            f"{facts.strict} cannot be refreshed from changes: the members of its cycle have read "
+            f"{facts.apart} at different versions",
+            hint=f"REFRESH STREAM TABLE {facts.strict} FULL recomputes the cycle once",
+        )
     if facts.apart is not None:
         reason = f"the members have read {facts.apart} at different versions"
         return Plan(Way.EMPTY, Action.FULL, reason)
@@ -68,9 +75,9 @@ def decide(facts: Facts) -> Plan:
         return Plan(Way.EMPTY, Action.FULL, reason)
     if not facts.changed:
         return Plan(None, Action.NO_DATA, "no change in the sources")
-    if facts.deleted_rows > TOO_MANY * facts.source_rows:
+    if facts.strict is None and facts.deleted_rows > TOO_MANY * facts.source_rows:
         share = facts.deleted_rows / max(facts.source_rows, 1)
-        reason = f"{facts.deleted_rows:,} deleted rows are {share:.0%} of the sources"
+        reason = f"{facts.deleted_rows:,} deleted rows are {share:.0%} of what the sources had"
         return Plan(Way.EMPTY, Action.FULL, reason)
     return Plan(
         Way.DELETES if facts.deleted_rows else Way.INSERTS,
@@ -110,18 +117,35 @@ def _named(counts: Counts) -> dict[str, int]:
     return {str(name): rows for name, rows in sorted(counts.items())}
 
 
-def not_converged(error: NotSettled, members: Sequence[TableName]) -> NotConverged:
-    """How far it got, and who was still changing."""
+def not_converged(
+    error: NotSettled, members: Sequence[TableName], bounds: FixpointBounds
+) -> NotConverged:
+    """How far it got, at which bound it stopped, and who was still changing."""
+    verb = "lost" if error.down else "grew by"
     growing = ", ".join(
-        f"{name} still grew by {rows:,} row{'s' if rows > 1 else ''}"
+        f"{name} still {verb} {rows:,} row{'s' if rows > 1 else ''}"
         for name, rows in sorted(error.growing.items())
     )
     total = sum(sum(each.values()) for each in error.rounds)
     circle = " and ".join(str(name) for name in members)
+    cure = (
+        f"bound the values that grow, keep rows once with UNION, or raise {error.bound.value}: "
+        f"ALTER STREAM TABLE {members[0]} SET ({error.bound.value} = …)"
+    )
     return NotConverged(
-        f"{circle}: no fixed point after {len(error.rounds)} rounds, which added {total:,} rows: "
+        f"{circle}: no fixed point after {len(error.rounds)} rounds, which "
+        f"{'took away' if error.down else 'added'} {total:,} rows{_past(error.bound, bounds)}: "
         f"{growing}",
         members=members,
-        hint="bound the values that grow, keep rows once with UNION, or raise "
-        "max_fixpoint_iterations; then ALTER STREAM TABLE … RESUME or refresh",
+        hint=f"{cure}; then ALTER STREAM TABLE … RESUME or refresh",
+        cure=cure,
     )
+
+
+def _past(bound: FixpointBound, bounds: FixpointBounds) -> str:
+    match bound:
+        case FixpointBound.ROWS:
+            return f" (max_fixpoint_rows is {bounds.rows:,})"
+        case FixpointBound.TIME:
+            return f" (max_fixpoint_time is {show_duration(bounds.seconds)})"
+    return ""

@@ -7,9 +7,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from anabranch.delta.fixpoint import NotSettled, Spans, Way, follow, from_empty
+from anabranch.delta.fixpoint import (
+    Meter,
+    NotSettled,
+    Settled,
+    Spans,
+    Way,
+    follow,
+    from_empty,
+)
 from anabranch.delta.member import Member
-from anabranch.model import Column
+from anabranch.model import Column, FixpointBound, FixpointBounds
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Node, Scan, Version
@@ -74,7 +82,7 @@ def deltas(node: Node) -> set[TableName]:
 
 def test_a_round_looks_only_at_what_is_new() -> None:
     bench = Counting(adds=[3, 3, 2, 2])
-    done = from_empty(bench, members(), 10, lambda _: None)
+    done = from_empty(bench, members(), FixpointBounds(10), lambda _: None)
     assert done.way is Way.EMPTY and done.rounds == 3
     assert done.upwards == ({A: 3, B: 3}, {A: 2, B: 2}, {})
     assert bench.verbs == [
@@ -90,7 +98,7 @@ def test_a_round_looks_only_at_what_is_new() -> None:
 
 def test_plans_do_not_grow_with_the_rounds() -> None:
     bench = Counting(adds=[1] * 40)
-    from_empty(bench, members(), 100, lambda _: None)
+    from_empty(bench, members(), FixpointBounds(100), lambda _: None)
     later = {lines for _, name, lines, _ in bench.asked[3:] if name == "a"}
     assert len(later) == 1
 
@@ -98,16 +106,37 @@ def test_plans_do_not_grow_with_the_rounds() -> None:
 def test_the_limit_ends_what_does_not_end() -> None:
     watched: list[int] = []
     with pytest.raises(NotSettled) as caught:
-        from_empty(Counting(adds=[1] * 100), members(), 4, lambda each: watched.append(len(each)))
+        from_empty(
+            Counting(adds=[1] * 100),
+            members(),
+            FixpointBounds(4),
+            lambda each: watched.append(len(each)),
+        )
     assert len(caught.value.rounds) == 4 == len(watched)
     assert caught.value.growing == {A: 1, B: 1}
 
 
+def followed(
+    bench: Counting,
+    *,
+    only_gains: bool = False,
+    give_up: float | None = None,
+    bounds: FixpointBounds | None = None,
+) -> Settled:
+    return follow(
+        bench,
+        members(),
+        frozenset({E}),
+        only_gains=only_gains,
+        give_up=give_up,
+        bounds=bounds or FixpointBounds(9),
+        watch=lambda _: None,
+    )
+
+
 def test_inserts_take_nothing_away() -> None:
     bench = Counting(adds=[1, 1])
-    done = follow(
-        bench, members(), frozenset({E}), only_gains=True, bound=5, limit=9, watch=lambda _: None
-    )
+    done = followed(bench, only_gains=True, give_up=5)
     assert done.way is Way.INSERTS
     assert {verb for verb, _ in bench.verbs} == {"add"}
     assert deltas(bench.asked[0][2]) == {E}
@@ -116,9 +145,7 @@ def test_inserts_take_nothing_away() -> None:
 
 def test_deletes_go_down_to_the_end_and_come_up_again() -> None:
     bench = Counting(takes=[2, 1], adds=[1])
-    done = follow(
-        bench, members(), frozenset({E}), only_gains=False, bound=50, limit=9, watch=lambda _: None
-    )
+    done = followed(bench, only_gains=False, give_up=50)
     assert done.way is Way.DELETES
     assert done.downwards == ({A: 2, B: 1}, {})
     assert done.lost() == 3 and done.added() == 1
@@ -127,9 +154,7 @@ def test_deletes_go_down_to_the_end_and_come_up_again() -> None:
 
 def test_losing_most_rows_starts_from_empty() -> None:
     bench = Counting(takes=[2, 9, 9, 9], adds=[1])
-    done = follow(
-        bench, members(), frozenset({E}), only_gains=False, bound=5, limit=9, watch=lambda _: None
-    )
+    done = followed(bench, only_gains=False, give_up=5)
     assert done.way is Way.EMPTY and done.gave_up
     assert [verb for verb, _ in bench.verbs].count("clear") == 1
     assert not deltas(bench.asked[-2][2]) or bench.verbs[-1] == ("add", "a")
@@ -137,7 +162,42 @@ def test_losing_most_rows_starts_from_empty() -> None:
 
 def test_nothing_lost_is_no_deletion() -> None:
     bench = Counting(adds=[1])
-    done = follow(
-        bench, members(), frozenset({E}), only_gains=False, bound=5, limit=9, watch=lambda _: None
-    )
+    done = followed(bench, only_gains=False, give_up=5)
     assert done.way is Way.INSERTS
+
+
+def test_whoever_must_not_start_from_empty_does_not_however_much_is_lost() -> None:
+    bench = Counting(takes=[9, 9, 9, 9], adds=[1])
+    done = followed(bench, give_up=None)
+    assert done.way is Way.DELETES and not done.gave_up
+    assert "clear" not in [verb for verb, _ in bench.verbs]
+
+
+@pytest.mark.parametrize("down", [True, False])
+def test_rounds_are_bounded_in_both_directions(down: bool) -> None:
+    endless = Counting(takes=[1] * 100) if down else Counting(takes=[1], adds=[1] * 100)
+    with pytest.raises(NotSettled) as caught:
+        followed(endless, bounds=FixpointBounds(4))
+    assert len(caught.value.rounds) == 4
+    assert (caught.value.bound, caught.value.down) == (FixpointBound.ROUNDS, down)
+
+
+@pytest.mark.parametrize("down", [True, False])
+def test_rows_are_bounded_over_both_directions(down: bool) -> None:
+    many = Counting(takes=[30, 30] * 9) if down else Counting(takes=[30, 30], adds=[30, 30] * 9)
+    with pytest.raises(NotSettled) as caught:
+        followed(many, bounds=FixpointBounds(50, rows=100))
+    assert (caught.value.bound, caught.value.down) == (FixpointBound.ROWS, down)
+    assert len(caught.value.rounds) == (2 if down else 1)
+
+
+def test_time_is_bounded_and_no_bound_is_none() -> None:
+    now = [100.0]
+    meter = Meter(FixpointBounds(9, seconds=5), clock=lambda: now[0])
+    now[0] = 105.0
+    assert meter.met(1) is None
+    now[0] = 105.1
+    assert meter.met(1) is FixpointBound.TIME
+    free = Meter(FixpointBounds(9), clock=lambda: now[0])
+    now[0], free.rows = 1e9, 10**12
+    assert free.met(8) is None and free.met(9) is FixpointBound.ROUNDS

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import duckdb
+import pytest
+
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, Tree, Written
-from anabranch.plan.nodes import Filter, Given, Item, Look, Project, Scan, Semi
+from anabranch.plan.nodes import (
+    Filter,
+    Given,
+    Item,
+    Look,
+    Match,
+    Partner,
+    Project,
+    Scan,
+    Semi,
+)
 from anabranch.sql.render import Rendering, to_sql
+from tests.oracle.duck import plan_text
 
 TABLE = Scan(TableName.of("t"), ("a", "b"))
 EITHER = Expr("`a` = 1 OR `b` = 2")
@@ -35,3 +49,39 @@ def test_a_rendering_may_write_expressions_its_own_way() -> None:
     plan = Project(TABLE, (Item("sum", Expr("`a` + `b`")),))
     text = to_sql(plan, name_of, rendering=Shouting)
     assert text.startswith("SELECT `A` + `B` AS `sum` FROM `t`")
+
+
+@pytest.mark.parametrize(
+    ("condition", "one_to_one", "shape"),
+    [
+        (Expr("`a` = `b`"), True, "LEFT JOIN"),
+        (Expr("`a` = `b` AND `a` > 1 AND `b` < 3"), True, "LEFT JOIN"),
+        (Expr("`a` = `b`"), False, "LEFT ANTI JOIN"),  # '1' and '01' would both equal the number 1
+        (Expr("`a` > `b`"), True, "LEFT ANTI JOIN"),
+        (Expr("`a` = `b` AND `a` > `c`"), True, "LEFT ANTI JOIN"),
+        (Expr("`a` > 1 AND `b` < 3"), True, "EXISTS"),
+        (None, True, "EXISTS"),
+    ],
+)
+def test_a_mark_is_never_a_correlated_exists(
+    condition: Expr | None, one_to_one: bool, shape: str
+) -> None:
+    """Spark's optimizer fails on one below UNION, when a filter or a join lies above."""
+    left, right = (Given(name, columns) for name, columns in (("l", ("a",)), ("r", ("b", "c"))))
+    node = Match(left, right, condition, Partner.MARKED, "m", one_to_one)
+    text = to_sql(node, lambda leaf: getattr(leaf, "name", ""))
+    assert shape in text
+    inner = text.partition("EXISTS(")[2].partition(")")[0]
+    assert "`a`" not in inner
+    db = duckdb.connect()
+    db.execute("CREATE TABLE l AS SELECT unnest([1, 1, 2, 4, NULL]) AS a")
+    db.execute("CREATE TABLE r AS SELECT unnest([1, 1, 2, 3, NULL]) AS b, 0 AS c")
+    asked = condition.text.replace("`", "") if condition else "TRUE"
+    some = f"SELECT 1 FROM r WHERE {asked}"
+    expected = db.execute(f"SELECT a, EXISTS ({some}) FROM l ORDER BY ALL").fetchall()
+    found = db.execute(f"SELECT a, m FROM ({plan_text(node, place_of)}) ORDER BY ALL").fetchall()
+    assert found == expected
+
+
+def place_of(leaf: Scan | Given) -> str:
+    return f"main.{leaf.name}" if isinstance(leaf, Given) else ""

@@ -6,9 +6,11 @@ import json
 
 import pytest
 
+from anabranch.catalog.bounds import bounds_of
+from anabranch.catalog.streams import StreamTable
 from anabranch.delta.fixpoint import NotSettled, Settled, Way
-from anabranch.errors import BaseExpired
-from anabranch.model import Action
+from anabranch.errors import BaseExpired, Refused
+from anabranch.model import Action, FixpointBound, FixpointBounds
 from anabranch.names import TableName
 from anabranch.refresh.choose import FIRST, TIME_PASSED
 from anabranch.refresh.component.way import Facts, choice_of, decide, not_converged, rounds_text
@@ -79,7 +81,61 @@ def test_rounds_tell_the_rows_of_each() -> None:
 
 
 def test_no_fixed_point_says_how_far_it_got() -> None:
-    error = not_converged(NotSettled([{A: 1, B: 2}, {B: 40}]), [A, B])
+    error = not_converged(NotSettled([{A: 1, B: 2}, {B: 40}]), [A, B], FixpointBounds(2))
     assert error.members == (A, B)
     assert "after 2 rounds, which added 43 rows: g.b still grew by 40 rows" in error.message
     assert "g.a and g.b" in error.message
+
+
+def test_a_strict_member_is_never_recomputed_because_much_was_deleted() -> None:
+    facts = Facts(members=2, delta_rows=100, deleted_rows=100, source_rows=100, strict=A)
+    assert decide(facts).way is Way.DELETES
+    with pytest.raises(Refused, match=r"g\.a cannot be refreshed from changes.*g\.e"):
+        decide(Facts(members=2, apart=TableName.of("g", "e"), strict=A))
+    assert decide(Facts(members=2, apart=TableName.of("g", "e"))).way is Way.EMPTY
+
+
+@pytest.mark.parametrize(
+    ("bound", "down", "said"),
+    [
+        (
+            FixpointBound.ROWS,
+            False,
+            "added 43 rows (max_fixpoint_rows is 40): g.b still grew by",
+        ),
+        (
+            FixpointBound.TIME,
+            False,
+            "added 43 rows (max_fixpoint_time is 1m30s): g.b still grew by",
+        ),
+        (FixpointBound.ROUNDS, True, "which took away 43 rows: g.b still lost 40 rows"),
+    ],
+)
+def test_the_bound_that_was_met_is_named(bound: FixpointBound, down: bool, said: str) -> None:
+    unsettled = NotSettled([{A: 1, B: 2}, {B: 40}], bound, down=down)
+    error = not_converged(unsettled, [A, B], FixpointBounds(2, 40, 90))
+    assert said in error.message
+    assert f"ALTER STREAM TABLE g.a SET ({bound.value}" in (error.hint or "")
+    assert "RESUME" in (error.hint or "") and "RESUME" not in (error.cure or "")
+
+
+def test_the_strictest_member_bounds_the_cycle_and_settings_where_none_says_anything() -> None:
+    settings = {
+        "max_fixpoint_iterations": 100,
+        "max_fixpoint_rows": 7,
+        "max_fixpoint_time": 0.0,
+    }
+
+    def stream(**said: float) -> StreamTable:
+        return StreamTable(A, "", "", **said)  # type: ignore[arg-type]
+
+    assert bounds_of([stream(), stream()], settings) == FixpointBounds(100, 7, 0.0)
+    found = bounds_of(
+        [
+            stream(max_fixpoint_iterations=300, max_fixpoint_rows=0, max_fixpoint_time=9.0),
+            stream(max_fixpoint_iterations=200, max_fixpoint_rows=50),
+        ],
+        settings,
+    )
+    assert found == FixpointBounds(200, 50, 9.0)
+    assert bounds_of([stream(max_fixpoint_rows=0)], settings) == FixpointBounds(100, 0, 0.0)

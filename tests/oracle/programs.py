@@ -1,0 +1,346 @@
+"""Random programs of stream tables that read each other, and random changes of what they read.
+
+Every relation has two columns of small numbers, so that rows meet often.  A program only gains rows
+when its members do; what it reads from outside it may aggregate and negate.  A member that is a bag
+reads only members that are sets: every way round keeps a row once, and the rounds end.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+SOURCES = ("e", "f", "g")
+MEMBERS = ("m0", "m1", "m2", "m3")
+COLUMNS = "x INT, y INT"
+
+Row = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Rows that go and come; None instead of rows: all that the source has."""
+
+    source: str
+    gone: tuple[Row, ...] | None = ()
+    new: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A member is its branches and what stands between them; then changes, each of some steps."""
+
+    members: dict[str, tuple[str, tuple[str, ...]]]
+    start: dict[str, tuple[Row, ...]]
+    changes: tuple[tuple[Step, ...], ...]
+
+    @property
+    def queries(self) -> dict[str, str]:
+        return {name: query(how, branches) for name, (how, branches) in self.members.items()}
+
+
+def query(how: str, branches: Sequence[str]) -> str:
+    if how == "DISTINCT":
+        return f"SELECT DISTINCT x, y FROM ({branches[0]}) d" if branches else EMPTY
+    return (
+        f" {how} ".join(
+            f"({each})" if " EXCEPT " in each or " INTERSECT " in each else each
+            for each in branches
+        )
+        or EMPTY
+    )
+
+
+EMPTY = "SELECT x, y FROM e WHERE FALSE"
+
+
+def generate(seed: int) -> Case:
+    dice = random.Random(f"cycle {seed}")
+    names = MEMBERS[: dice.choice((1, 1, 1, 2, 2, 2, 3, 4))]
+    bags = {name for name in names[1:] if dice.random() < 0.3}
+    sets = [name for name in names if name not in bags]
+    members = {}
+    for at, name in enumerate(names):
+        writer = Writer(dice, sets if name in bags else names)
+        branches = [writer.outside()] if at == 0 or dice.random() < 0.3 else []
+        branches += [writer.inside() for _ in range(dice.choice((1, 1, 1, 2)))]
+        how = "UNION ALL" if name in bags else "UNION" if len(branches) > 1 else "DISTINCT"
+        members[name] = how, tuple(branches)
+    start = {name: tuple(rows(dice, dice.randint(0, 4))) for name in SOURCES}
+    return Case(members, start, tuple(changes(dice, start)))
+
+
+def rows(dice: random.Random, count: int) -> list[Row]:
+    return [(value(dice), value(dice)) for _ in range(count)]
+
+
+def value(dice: random.Random) -> int | None:
+    return None if dice.random() < 0.04 else dice.randint(1, 4)
+
+
+def changes(dice: random.Random, start: dict[str, tuple[Row, ...]]) -> list[tuple[Step, ...]]:
+    """Two changes; every second step of one empties a relation, or takes the row that is left."""
+    there = {name: list(found) for name, found in start.items()}
+    made = []
+    for _ in range(2):
+        steps = []
+        for name in dice.sample(SOURCES, dice.choice((1, 1, 2, 3))):
+            kind, found = dice.random(), there[name]
+            if found and kind < 0.4:
+                steps.append(Step(name, None))
+            elif found and kind < 0.75:
+                gone = tuple(dice.sample(found, dice.randint(1, len(found))))
+                new = tuple(rows(dice, dice.choice((0, 0, 1))))
+                steps.append(Step(name, gone, new))
+            else:
+                steps.append(Step(name, (), tuple(rows(dice, dice.randint(1, 3)))))
+            there[name] = after(found, steps[-1])
+        made.append(tuple(steps))
+    return made
+
+
+def after(found: Sequence[Row], step: Step) -> list[Row]:
+    left = [] if step.gone is None else list(found)
+    for row in step.gone or ():
+        if row in left:
+            left.remove(row)
+    return [*left, *step.new]
+
+
+@dataclass
+class Writer:
+    """Branches as text; every alias is a new one."""
+
+    dice: random.Random
+    names: Sequence[str]
+    aliases: int = 0
+
+    def alias(self) -> str:
+        self.aliases += 1
+        return f"a{self.aliases}"
+
+    def source(self) -> str:
+        return self.dice.choice(SOURCES)
+
+    def member(self) -> str:
+        return self.dice.choice(self.names)
+
+    def column(self) -> str:
+        return self.dice.choice("xy")
+
+    def plain(self, *of: str) -> str:
+        """A condition without a subquery."""
+        one = f"{self.dice.choice(of)}.{self.column()}"
+        if len(of) > 1 and self.dice.random() < 0.5:
+            return f"{one} {self.dice.choice(('<', '<=', '>', '<>'))} {of[-1]}.{self.column()}"
+        return f"{one} {self.dice.choice(('=', '<', '>', '<>'))} {self.dice.randint(1, 4)}"
+
+    # -- what reads no member --------------------------------------------------------------------
+
+    def outside(self) -> str:
+        s, t, a, b = self.source(), self.source(), self.alias(), self.alias()
+        return self.dice.choice(
+            (
+                f"SELECT x, y FROM {s}",
+                f"SELECT x, y FROM {s} WHERE {self.plain(s)}",
+                f"SELECT {a}.x, CAST(MAX({a}.y) AS INT) AS y FROM {s} {a} GROUP BY {a}.x",
+                f"SELECT x, y FROM {s} EXCEPT SELECT y, x FROM {t}",
+                f"SELECT {a}.x, {a}.y FROM {s} {a} WHERE NOT EXISTS "
+                f"(SELECT 1 FROM {t} {b} WHERE {b}.x = {a}.y)",
+                f"SELECT {a}.x, {b}.y FROM {s} {a} LEFT JOIN {t} {b} ON {b}.x = {a}.y",
+            )
+        )
+
+    # -- what reads members ----------------------------------------------------------------------
+
+    def inside(self) -> str:
+        kinds: tuple[Callable[[], str], ...] = (
+            self.copy,
+            self.joined,
+            self.crossed,
+            self.two_members,
+            self.judged,
+            self.judged,
+            self.judged,
+            self.judged_in_on,
+            self.set_operation,
+            self.completed,
+            self.against_outside,
+            self.distinct_below,
+            self.exploded,
+        )
+        return self.dice.choice(kinds)()
+
+    def copy(self) -> str:
+        m, a = self.member(), self.alias()
+        shown = self.dice.choice((f"{a}.x, {a}.y", f"{a}.y AS x, {a}.x AS y", f"{a}.x, {a}.x AS y"))
+        where = f" WHERE {self.plain(a)}" if self.dice.random() < 0.3 else ""
+        return f"SELECT {shown} FROM {m} {a}{where}"
+
+    def joined(self) -> str:
+        m, s, a, b = self.member(), self.source(), self.alias(), self.alias()
+        on = self.dice.choice(
+            (f"{a}.y = {b}.x", f"{a}.y = {b}.x AND {self.plain(a, b)}", f"{a}.y < {b}.x")
+        )
+        return f"SELECT {a}.x, {b}.y FROM {s} {a} JOIN {m} {b} ON {on}"
+
+    def crossed(self) -> str:
+        m, s, a, b = self.member(), self.source(), self.alias(), self.alias()
+        shown = self.dice.choice((f"{a}.x, {a}.y", f"{a}.x, {b}.y"))
+        return f"SELECT {shown} FROM {s} {a} CROSS JOIN {m} {b}"
+
+    def two_members(self) -> str:
+        a, b, c = self.alias(), self.alias(), self.alias()
+        more = f" JOIN {self.source()} {c} ON {c}.x = {b}.y" if self.dice.random() < 0.3 else ""
+        return (
+            f"SELECT {a}.x, {b}.y FROM {self.member()} {a} "
+            f"JOIN {self.member()} {b} ON {a}.y = {b}.x{more}"
+        )
+
+    def judged(self) -> str:
+        table = self.source() if self.dice.random() < 0.75 else self.member()
+        a = self.alias()
+        return f"SELECT {a}.x, {a}.y FROM {table} {a} WHERE {self.judgement(a)}"
+
+    def judged_in_on(self) -> str:
+        s, t, a, b = self.source(), self.source(), self.alias(), self.alias()
+        return (
+            f"SELECT {a}.x, {b}.y FROM {s} {a} JOIN {t} {b} "
+            f"ON {a}.y = {b}.x AND ({self.judgement(self.dice.choice((a, b)))})"
+        )
+
+    def judgement(self, of: str) -> str:
+        """A condition with subqueries over members, of which it asks only if they are true."""
+        one, plain = self.asks(of), self.plain(of)
+        return self.dice.choice(
+            (
+                one,
+                one,
+                f"{one} OR {plain}",
+                f"{plain} OR {one}",
+                f"{one} AND {plain}",
+                f"({one} AND {plain}) OR {self.asks(of)}",
+                f"{one} OR {self.asks(of)}",
+                f"{one} AND {self.asks(of)}",
+            )
+        )
+
+    def asks(self, of: str) -> str:
+        kind, c = self.dice.random(), self.column()
+        inner, below = self.relation(of)
+        if kind < 0.5:
+            return f"EXISTS (SELECT 1 {below})"
+        if kind < 0.75:
+            return f"{of}.{c} IN (SELECT {inner}.{self.column()} {below})"
+        less = self.dice.choice((">", "<", "=", "<="))
+        return f"{of}.{c} {less} ANY (SELECT {inner}.{self.column()} {below})"
+
+    def relation(self, of: str) -> tuple[str, str]:
+        """FROM and WHERE of a subquery over members, correlated or not, and the alias that it shows."""
+        a, b, kind = self.alias(), self.alias(), self.dice.random()
+        m, s = self.member(), self.source()
+        if kind < 0.15:
+            found = f"FROM {m} {a} JOIN {s} {b} ON {b}.x = {a}.y"
+        elif kind < 0.25:
+            found = f"FROM {m} {a} JOIN {self.member()} {b} ON {b}.x = {a}.y"
+        elif kind < 0.3:
+            found = f"FROM (SELECT x, y FROM {m} INTERSECT SELECT x, y FROM {s}) {a}"
+        elif kind < 0.35:
+            found = f"FROM {s} {a} CROSS JOIN {m} {b}"
+        else:
+            found = f"FROM {m} {a}"
+        where = []
+        if self.dice.random() < 0.5:
+            on = (f"{a}.x = {of}.y", f"{a}.x = {of}.y", f"{a}.x < {of}.y", f"{a}.x <=> {of}.x")
+            where.append(self.dice.choice(on))
+        if self.dice.random() < 0.3:
+            where.append(self.plain(a))
+        if self.dice.random() < 0.15:
+            c, t = self.alias(), self.source()
+            where.append(
+                self.dice.choice(("NOT ", ""))
+                + f"EXISTS (SELECT 1 FROM {t} {c} WHERE {c}.x = {a}.y)"
+            )
+        return a, found + (f" WHERE {' AND '.join(where)}" if where else "")
+
+    def set_operation(self) -> str:
+        m, s = self.member(), self.source()
+        other = self.member() if self.dice.random() < 0.4 else s
+        return self.dice.choice(
+            (
+                f"SELECT x, y FROM {m} INTERSECT SELECT y, x FROM {other}",
+                f"SELECT x, y FROM {s} INTERSECT SELECT x, y FROM {m}",
+                f"SELECT y, x FROM {m} EXCEPT SELECT x, y FROM {s}",
+            )
+        )
+
+    def completed(self) -> str:
+        """LEFT JOIN; the member is on the side that is kept."""
+        m, s, a, b = self.member(), self.source(), self.alias(), self.alias()
+        right = self.dice.choice((s, f"(SELECT x, CAST(COUNT(*) AS INT) AS y FROM {s} GROUP BY x)"))
+        on = self.dice.choice((f"{b}.x = {a}.y", f"{b}.x > {a}.y", f"{b}.x = {a}.y AND {b}.y > 1"))
+        return (
+            f"SELECT {a}.x, COALESCE({b}.y, {a}.y) AS y FROM {m} {a} LEFT JOIN {right} {b} ON {on}"
+        )
+
+    def against_outside(self) -> str:
+        """Aggregates and negation over what lies outside."""
+        m, s, a, b = self.member(), self.source(), self.alias(), self.alias()
+        where = self.dice.choice(
+            (
+                f"NOT EXISTS (SELECT 1 FROM {s} {b} WHERE {b}.x = {a}.y)",
+                f"NOT EXISTS (SELECT 1 FROM {s} {b})",
+                f"{a}.x NOT IN (SELECT {b}.y FROM {s} {b} WHERE {b}.y IS NOT NULL)",
+                f"{a}.x <= (SELECT MAX({b}.x) FROM {s} {b})",
+                f"{a}.x > (SELECT COUNT(*) FROM {s} {b})",
+                f"{a}.x >= ALL (SELECT {b}.x FROM {s} {b})",
+                f"(EXISTS (SELECT 1 FROM {s} {b} WHERE {b}.x = {a}.x)) = ({a}.y > 2)",
+            )
+        )
+        return f"SELECT {a}.y AS x, {a}.x AS y FROM {m} {a} WHERE {where}"
+
+    def distinct_below(self) -> str:
+        m, s, a, b = self.member(), self.source(), self.alias(), self.alias()
+        return (
+            f"SELECT {b}.x, {a}.y FROM (SELECT DISTINCT y FROM {m}) {a} "
+            f"JOIN {s} {b} ON {b}.y = {a}.y"
+        )
+
+    def exploded(self) -> str:
+        m, a = self.member(), self.alias()
+        return f"SELECT v AS x, y FROM {m} LATERAL VIEW explode(array(x, y)) {a} AS v"
+
+
+# -- smaller cases that fail as well -------------------------------------------------------------------
+
+
+def smaller(case: Case) -> list[Case]:
+    """The case with one thing less, in every way."""
+    found = []
+    for at in range(len(case.changes)):
+        found.append(replace(case, changes=case.changes[:at] + case.changes[at + 1 :]))
+        for step in range(len(case.changes[at])):
+            steps = case.changes[at][:step] + case.changes[at][step + 1 :]
+            if steps:
+                changes = (*case.changes[:at], steps, *case.changes[at + 1 :])
+                found.append(replace(case, changes=changes))
+    for name, (how, branches) in case.members.items():
+        for at in range(len(branches)):
+            left = branches[:at] + branches[at + 1 :]
+            how_left = "DISTINCT" if how == "UNION" and len(left) < 2 else how
+            found.append(replace(case, members={**case.members, name: (how_left, left)}))
+    for name, there in case.start.items():
+        for at in range(len(there)):
+            start = {**case.start, name: there[:at] + there[at + 1 :]}
+            found.append(replace(case, start=start))
+    return [each for each in found if each.changes]
+
+
+def shrunk(case: Case, fails: Callable[[Case], bool]) -> Case:
+    """A case that fails and of which no part can be left out."""
+    while True:
+        less = next((each for each in smaller(case) if fails(each)), None)
+        if less is None:
+            return case
+        case = less
