@@ -91,6 +91,7 @@ class Backfill:
     columns: Columns
     hidden: Columns
     files: tuple[str, ...]
+    rows: int
     summary: Mapping[str, str]
 
     @classmethod
@@ -101,7 +102,9 @@ class Backfill:
         files = tuple(each.data_file.file_path for each in state.data)
         if state.marks.entries or not all(f"/{tx.stage.id}/" in path for path in files):
             return None
-        return cls(tx.stage.id, outcome, version.columns, version.hidden, files, _summary(version))
+        rows = sum(each.data_file.record_count for each in state.data)
+        columns, summary = version.columns, _summary(version)
+        return cls(tx.stage.id, outcome, columns, version.hidden, files, rows, summary)
 
     def usable(self, tx: Transaction, fingerprint: str) -> bool:
         """The files are still there, and the query means the same, in the same columns."""
@@ -116,7 +119,7 @@ class Backfill:
         name = stream.name
         version = tx.stage.commit_rows(
             name,
-            Written(add=self.files),
+            Written(add=self.files, rows=self.rows),
             replace_all=True,
             hidden=self.hidden,
             summary=self.summary,
