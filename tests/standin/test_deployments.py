@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from anabranch.deploy import along
 from anabranch.deploy.verbs import rollback_dry
 from anabranch.errors import Refused
 from anabranch.refresh import jobs
+from anabranch.refresh.look import look
 from tests.standin.engine import connect, installed
 
 FILES = {
@@ -502,3 +504,84 @@ def test_promoted_tables_and_their_readers_stand_at_a_cut(shop: Shop) -> None:
     assert all(stands[name] is not None for name in names), stands
     for name in names:
         assert ab.verify(name)["equal"], (name, ab.verify(name))
+
+
+# -- by chance ---------------------------------------------------------------------------------------
+
+QUERIES = {
+    "b": [
+        "SELECT k, {n} * SUM(v) AS v FROM raw.s GROUP BY k",
+        "SELECT k, SUM(v) AS v, {n} AS n FROM raw.s GROUP BY k",
+        "SELECT k, v + {n} AS v FROM raw.s",
+    ],
+    "c": [
+        "SELECT k, SUM(v) AS v FROM raw.s GROUP BY k",
+        "SELECT k, COUNT(*) + {n} AS v FROM raw.s GROUP BY k",
+    ],
+    "d": [
+        "SELECT b.k, b.v AS bv, c.v AS cv FROM b.b AS b JOIN c.c AS c ON b.k = c.k",
+        "SELECT k, v AS bv, {n} AS cv FROM b.b",
+        "SELECT k, v AS bv, v AS cv FROM c.c WHERE v > {n}",
+    ],
+}
+OUTSIDERS = {
+    "mine.own": OUTSIDE,
+    "mine.top": "SELECT SUM(bv) AS total FROM db.d.d",
+    "mine.both": "SELECT d.bv, c.v FROM db.d.d AS d JOIN db.c.c AS c ON d.k = c.k",
+    "mine.far": "SELECT COUNT(*) AS n FROM mine.own",
+}
+
+
+class Chance(random.Random):
+    """Steps of somebody who edits, deploys, rolls back and writes."""
+
+    def step(self, shop: Shop) -> str:
+        verb = self.choice(["edit", "edit", "write", "deploy", "deploy", "rollback", "outside"])
+        ab = shop.ab
+        if verb == "edit":
+            name = self.choice("bcd")
+            query = self.choice(QUERIES[name]).format(n=self.randint(1, 3))
+            shop.write(f"models/db/{name}/{name}.sql", f"CREATE STREAM TABLE {name} AS {query}")
+        elif verb == "write":
+            ab.sql(f"INSERT INTO db.raw.s VALUES ({self.randint(1, 2)}, {self.randint(1, 9)})")
+            if self.random() < 0.7:
+                ab.refresh(self.choice([None, "db.c.c", "db.b.b"]))
+        elif verb == "deploy":
+            made = ab.stage(str(shop.folder / "shop"))
+            if self.random() < 0.5:
+                ab.sql(f"UPDATE db.raw.s SET v = v + {self.randint(1, 9)} WHERE k = 1")
+            if made:
+                ab.promote(made)
+                assert shop.plan().empty
+        elif verb == "rollback" and len([r for r in ab.deployments() if r["cut_id"]]) > 1:
+            if sum(row["status"] == "PROMOTED" for row in ab.deployments()) > 1:
+                ab.rollback()
+        elif verb == "outside":
+            name = self.choice(list(OUTSIDERS))
+            there = {row["name"] for row in ab.status()}
+            if name not in there and (name != "mine.far" or "mine.own" in there):
+                ab.create_stream_table(name, OUTSIDERS[name])
+        return verb
+
+
+def check_all(shop: Shop) -> None:
+    """No group is torn in the newest cut, and every table is its query at the cut it names."""
+    with shop.ab._store.reading() as c:
+        seen = look(c, shop.ab._runtime.lake)
+    for group in seen.groups:
+        assert not along.torn(seen, group.members), group.members
+    for row in shop.ab.status():
+        assert row["status"] == "ACTIVE" and not row["mixed_cuts"], row
+        assert shop.ab.verify(row["name"])["equal"], row["name"]
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(at, marks=pytest.mark.slow) for at in range(1, 40))]
+)
+def test_deployments_by_chance(shop: Shop, seed: int) -> None:
+    chance = Chance(seed)
+    for _ in range(14):
+        if chance.step(shop) in ("deploy", "rollback"):
+            check_all(shop)
+    shop.ab.refresh()
+    check_all(shop)

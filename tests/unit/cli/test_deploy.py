@@ -362,7 +362,7 @@ def laid_out(text: str, chance: random.Random) -> str:
 
 
 @pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(at, marks=pytest.mark.slow) for at in range(2, 12))]
+    "seed", [0, *(pytest.param(at, marks=pytest.mark.slow) for at in range(1, 12))]
 )
 def test_layout_alone_is_never_deployed(folder: Path, capsys: Capture, seed: int) -> None:
     """Random edits, deployments and roll-backs: what is deployed never comes back as a change."""
