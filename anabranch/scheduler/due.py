@@ -69,6 +69,11 @@ class Agenda:
         order = [name for name in seen.order() if name not in seen.boundaries]
         return frozenset(seen.lagging(order))
 
+    @property
+    def something_to_do(self) -> bool:
+        always = (each.options.get("always") for each in self.seen.streams.values())
+        return bool(self.lagging) or any(always)
+
     @cached_property
     def plan(self) -> Plan:
         """Groups that are due and not held up, and what they need to stand at one cut."""

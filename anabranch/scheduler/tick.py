@@ -76,7 +76,8 @@ class Scheduler:
         stopped: Callable[[], bool],
     ) -> None:
         plan = agenda.plan
-        stale = set(work.seen.stale([name for group in plan.work for name in group.members]))
+        names = [name for group in plan.work for name in group.members]
+        stale = set(work.seen.stale(names)) if agenda.something_to_do else set()
         idle = [group for group in plan.work if not stale.intersection(group.members)]
         self._idle(work, idle, found)
         busy = [group for group in plan.work if group not in found]
@@ -122,6 +123,9 @@ class Scheduler:
         """What is new: groups that wait for another reason than before, or are too slow."""
         lines, notes = [], []
         for group, result in found.items():
+            if result.verdict is Verdict.NO_DATA:
+                self._said[group.id] = Verdict.NO_DATA.value
+                continue
             reason = result.reason or ""
             waits = result.verdict is Verdict.SKIPPED and not reason.startswith(QUIET)
             said = news(result)
@@ -129,9 +133,7 @@ class Scheduler:
                 lines += [work.occasion.skipped(name, reason) for name in group.members]
                 if result.waits_for is not None and result.waits_for not in group.members:
                     notes.append(events.Event(group.id, events.WAITING, reason))
-            if result.verdict is Verdict.NO_DATA:
-                self._said[group.id] = Verdict.NO_DATA.value
-            elif waits or result.verdict is not Verdict.SKIPPED:
+            if waits or result.verdict is not Verdict.SKIPPED:
                 self._said[group.id] = said
             notes += self._lateness(agenda, group, result)
         if lines or notes:

@@ -118,3 +118,13 @@ def test_another_declaration_is_another_token(c: Connection) -> None:
     again = streams.get(c, A)
     assert again is not None and again.definition != moved.definition
     assert again.computed_from == moved.computed_from, "the rows are the old query's"
+
+
+def test_a_table_on_a_source_under_another_name_stands_at_no_cut_yet(c: Connection) -> None:
+    declare(c)
+    streams.change(c, A, cut_id=5)
+    taken = definitions.take(c, [A])
+    (same,) = Renaming(names={str(A): str(B)})(taken)["streams"]
+    (other,) = Renaming(names={str(A): str(B), str(SOURCE): str(VIEW)})(taken)["streams"]
+    assert (same["name"], same["cut_id"]) == (str(B), 5)
+    assert (other["name"], other["cut_id"]) == (str(B), None)
