@@ -6,6 +6,7 @@ from typing import Any
 
 from anabranch.catalog import definitions, deployments, streams, tables
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
+from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.deploy import refresh_groups
 from anabranch.deploy.staging import Staging
@@ -25,14 +26,27 @@ def abort(runtime: Runtime, deployment_id: str) -> dict[str, Any]:
         deployment = find(c, deployment_id)
     if deployment.status not in CAN_END:
         raise wrong_status(deployment, "aborted")
-    removed = runtime.write("abort", lambda tx: _remove(tx, deployment))
+    removed = remove_all(runtime, deployment)
     return {"id": deployment.id, "status": DeploymentStatus.ABORTED.value, "removed": removed}
 
 
 def remove_left_overs(runtime: Runtime, deployment: Deployment) -> None:
     """What a stage made that did not notice the abort in time."""
     if deployment.status is DeploymentStatus.ABORTED:
-        runtime.write("abort", lambda tx: _remove(tx, deployment))
+        remove_all(runtime, deployment)
+
+
+def remove_all(runtime: Runtime, deployment: Deployment) -> list[str]:
+    """Under the lease of what goes, so that nobody refreshes it meanwhile."""
+    names = staged_names(runtime.world(), deployment)
+    with runtime.leases.hold(names, runtime.settings.lease_time, wait=True) as lease:
+        assert isinstance(lease, Lease)
+
+        def act(tx: Transaction) -> list[str]:
+            tx.used.hold(lease)
+            return _remove(tx, deployment)
+
+        return runtime.write("abort", act)
 
 
 def _remove(tx: Transaction, deployment: Deployment) -> list[str]:
