@@ -28,6 +28,7 @@ FOREIGN_WRITE = "FOREIGN_WRITE"  # another program wrote to a stream table
 WAITING = "WAITING"  # a table that cannot be refreshed because one that it reads cannot be
 COLUMNS_KEPT = "COLUMNS_KEPT"  # of a source table, after a roll-back
 UNBOUNDED = "UNBOUNDED"  # a circle in which counts may grow for ever
+RECURSION = "RECURSION"  # a recursion that is computed anew for every change
 LOUD = {
     FALLBACK,
     ROWS_LOST,
@@ -40,6 +41,7 @@ LOUD = {
     FOREIGN_WRITE,
     WAITING,
     UNBOUNDED,
+    RECURSION,
 }  # shown unasked
 
 log = logging.getLogger("anabranch")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from anabranch.delta.maintenance import ByRows, Maintenance
 from anabranch.delta.member import Member
 from anabranch.names import TableName
 from anabranch.plan.exprs import column
@@ -96,3 +97,10 @@ def root_recursion(plan: Node) -> tuple[Recursive, dict[str, str]] | None:
     if not isinstance(plan, Recursive) or not plan.distinct:
         return None
     return (plan, names) if sorted(names.values()) == sorted(plan.columns) else None
+
+
+def starts_afresh(kept: Maintenance) -> bool:
+    """Whether the plan has a recursion whose rows are not the stored ones: before a change can be
+    followed, they have to be computed."""
+    found = any(isinstance(part, Recursive) and part.distinct for part in walk(kept.full))
+    return found and not (isinstance(kept, ByRows) and root_recursion(kept.full))

@@ -17,6 +17,7 @@ from anabranch.engine.conform import assigned, missing
 from anabranch.engine.errors import DATA, translated
 from anabranch.engine.identity import KEY, canonical, same, whole_key
 from anabranch.engine.merge import PLACE, absent_place, kept, names, quoted
+from anabranch.engine.query import checkpoint
 from anabranch.engine.scan import Among, union
 from anabranch.engine.types import parse_type
 from anabranch.engine.write import OP
@@ -114,7 +115,7 @@ def merge(
         changing = rewrite or "matched" in by_match
         pairs = merging.pairs(by_match.get("matched", []))
         if changing and not rewrite and "not_matched" in by_match:
-            pairs = pairs.localCheckpoint(eager=False)
+            pairs = checkpoint(pairs)
         parts: list[DataFrame] = []
         if changing:
             parts.append(merging.matched(pairs, by_match.get("matched", [])))

@@ -42,7 +42,7 @@ class Inputs:
         A checkpoint also ends the plan: what is built on it is planned without what lies below.
         """
         with translated(self.labels):
-            return self.add(df.localCheckpoint(eager=False), label)
+            return self.add(checkpoint(df), label)
 
     def bind(self, name: str, df: DataFrame) -> None:
         self.names.append(name)
@@ -76,7 +76,19 @@ def settled(df: DataFrame) -> DataFrame:
     with translated():
         if plan is not None and plan.queryExecution().analyzed().deterministic():
             return df
-        return df.localCheckpoint()
+        return checkpoint(df, eager=True)
+
+
+def checkpoint(df: DataFrame, *, eager: bool = False) -> DataFrame:
+    """The rows, computed once.
+
+    They are kept under other names: what Spark remembers to hold for the columns of kept rows may
+    speak of columns that are gone, on which a union of them breaks ("key not found").  Behind a new
+    name it is forgotten.
+    """
+    names = df.columns
+    aside = df.toDF(*(f"_ab_z{at}" for at in range(len(names))))
+    return aside.localCheckpoint(eager=eager).toDF(*names)
 
 
 def view_names(tables: Iterable[T]) -> dict[T, str]:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from anabranch.engine.errors import translated
 from anabranch.engine.identity import cast, typed
 from anabranch.engine.merge import Identity, names, quoted
+from anabranch.engine.query import checkpoint
 from anabranch.engine.scan import frame, union
 from anabranch.engine.types import WEIGHT
 from anabranch.model import Columns, Reading
@@ -73,5 +74,5 @@ def change(plus: DataFrame | None, minus: DataFrame | None, columns: Columns) ->
 def counted(df: DataFrame, labels: Mapping[str, str]) -> tuple[DataFrame, int]:
     """The rows, computed once, and how many there are."""
     with translated(labels):
-        kept = df.localCheckpoint(eager=False)
+        kept = checkpoint(df)
         return kept, kept.count()

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anabranch.delta.closure import by_seeds
+from anabranch.catalog.events import RECURSION, Event
+from anabranch.delta.closure import by_seeds, starts_afresh
 from anabranch.delta.maintenance import ByRows, Maintenance, maintenance
 from anabranch.engine.identity import HASHES, hashable
 from anabranch.engine.query import types_of, view_names
@@ -191,6 +192,20 @@ def output_columns(found: Columns) -> Columns:
             )
         seen.add(fold(each.name))
     return tuple(replace(each, type=to_text(to_iceberg(each.type))) for each in found)
+
+
+def recursion_notices(name: TableName, mode: RefreshMode, definition: Definition) -> list[Event]:
+    """What a recursion inside of a larger query costs."""
+    if mode is RefreshMode.FULL or definition.kept is None or not starts_afresh(definition.kept):
+        return []
+    return [Event(name, RECURSION, AFRESH)]
+
+
+AFRESH = (
+    "WITH RECURSIVE … UNION is not the whole query, so that its rows are not stored: each change "
+    "computes it as it was before; a stream table of its own, read by this one, would follow the "
+    "change alone"
+)
 
 
 def check_mode(name: TableName, mode: RefreshMode, definition: Definition) -> None:

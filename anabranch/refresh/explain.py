@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from anabranch.catalog.streams import StreamTable
+from anabranch.delta.closure import starts_afresh
 from anabranch.delta.explain import explain as explain_kept
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance
 from anabranch.errors import BaseExpired
@@ -15,7 +16,7 @@ from anabranch.plan.walk import tables
 from anabranch.refresh.choose import Situation, choose, seconds
 from anabranch.refresh.circles import circle_of
 from anabranch.refresh.component.explain import explain_member
-from anabranch.refresh.definition import Definition, define
+from anabranch.refresh.definition import AFRESH, Definition, define
 from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.redefined import redefined
 from anabranch.refresh.run import resolve
@@ -52,6 +53,8 @@ def explain(runtime: Runtime, name: TableName) -> str:
         sections.append(_obstacles(definition, world))
     if definition.kept is not None:
         sections.append("incremental: yes")
+        if starts_afresh(definition.kept):
+            sections.append(f"note: {AFRESH}")
         sections.append(explain_kept(definition.kept))
         if isinstance(definition.kept, ByRows) and definition.hidden:
             hidden = "\n".join(f"{column.name} {column.type}" for column in definition.hidden)

@@ -64,7 +64,7 @@ def full_job(
     )
     with Inputs(session) as inputs, runtime.spark.tuned(max(sources.rows, 1)):
         rounds = runtime.settings.max_fixpoint_iterations
-        scans = Scans(session, sources, inputs, hints=False, rounds=rounds)
+        scans = Scans(session, sources, inputs, hints=False, rounds=rounds, afresh=True)
         kept = definition.kept
         rows = scans.run(kept.full) if kept is not None else tx.world.sql(definition.query)
         if compare:

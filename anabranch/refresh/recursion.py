@@ -16,7 +16,7 @@ from anabranch.delta.closure import as_member, as_now, is_before
 from anabranch.delta.fixpoint import REMOVED, Counts, NotSettled, Span, Spans, follow, from_empty
 from anabranch.delta.member import Member, among_rows, without
 from anabranch.delta.rule import Changed, at
-from anabranch.engine.query import Inputs, run_sql
+from anabranch.engine.query import Inputs, checkpoint, run_sql
 from anabranch.engine.rounds import counted
 from anabranch.engine.scan import union
 from anabranch.errors import DataError, NotConverged
@@ -208,7 +208,7 @@ class FrameBench:
             self.sizes[False].append(count)
             whole = found if not self.together else union([self.together[-1], found])
             if len(self.together) % MANY_BATCHES == MANY_BATCHES - 1:
-                whole = whole.localCheckpoint(eager=False)
+                whole = checkpoint(whole)
             self.together.append(whole)
         return count
 
@@ -257,6 +257,7 @@ class FrameBench:
     def checked(
         self, node: Node, spans: Spans, given: dict[str, DataFrame] | None = None
     ) -> tuple[DataFrame, int]:
+        """The rows of a plan, computed once, and how many there are."""
         return counted(self.run(node, spans, given or {}), self.around.inputs.labels)
 
     def run(self, node: Node, spans: Spans, given: dict[str, DataFrame]) -> DataFrame:

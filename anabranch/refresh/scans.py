@@ -38,6 +38,7 @@ class Scans:
     inputs: Inputs
     hints: bool
     rounds: int = 100  # that a recursion may take
+    afresh: bool = False  # plans look at the sources as they are now, and not at what changed
     names: dict[object, str] = field(default_factory=dict)
     parts: dict[Node, str] = field(default_factory=dict)  # computed once, though used more often
 
@@ -61,7 +62,7 @@ class Scans:
 
     @cached_property
     def recursions(self) -> Recursions:
-        deltas = self.sources.deltas
+        deltas = {} if self.afresh else self.sources.deltas
         return Recursions(
             self.session,
             self.inputs,
