@@ -14,17 +14,20 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from anabranch.engine.errors import is_lost, said
 from anabranch.errors import Refused
 
 MARKER = "anabranch.json"  # lies at the root of every warehouse
-TASKS_PER_CORE = 4
-MOST_TASKS = 1_000
+FILES_PER_CORE = 2
+MOST_FILES = 1_000
+LINGER_MS = 200  # so long a task takes that no executor does the work of another
+ATTEMPTS = 5
 
 _lock = threading.Lock()
-_seen: set[tuple[str, str]] = set()  # sessions and folders that were tried, and are well
+_seen: dict[tuple[str, str], frozenset[str]] = {}  # by session and folder: executors that see it
 
 
 def local(directory: str) -> Path | None:
@@ -42,9 +45,10 @@ def see_from_everywhere(session: SparkSession, directory: str) -> None:
     root = warehouse_of(path)
     key = (identity(session), str(root))
     with _lock:
-        if key not in _seen:
+        there = executors(session)
+        if key not in _seen or not there <= _seen[key]:
             probe(session, root)
-            _seen.add(key)
+            _seen[key] = _seen.get(key, frozenset()) | there
 
 
 def in_one_process(session: SparkSession) -> bool:
@@ -68,26 +72,47 @@ def warehouse_of(path: Path) -> Path:
 
 def probe(session: SparkSession, root: Path) -> None:
     """Read files of the driver on all executors and find what they write, or refuse."""
+    answered: set[str] = set()
+    for _ in range(ATTEMPTS):
+        answered |= ask(session, root)
+        wanted = max(1, len(executors(session)) - 1)  # without the driver
+        if len(answered) >= wanted:
+            return
+    raise refusal(session, root, f"{len(answered)} of {wanted} executors answered")
+
+
+def ask(session: SparkSession, root: Path) -> set[str]:
+    """The processes that read files of the driver and wrote others that the driver finds."""
     folder = root / f"_probe-{uuid.uuid4().hex}"
     try:
         count = scatter(session, folder / "in")
-        complete = answer(session, folder) == list(range(count))
-    except Refused:
-        raise
+        found = answer(session, folder)
     except Exception as error:
         if is_lost(error):
             raise
         raise refusal(session, root, said(error)) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if not complete:
+    if sorted(int(line) for line, _ in found) != list(range(count)):
         raise refusal(session, root, "what they write is not found there")
+    return {process for _, process in found}
+
+
+def executors(session: Any) -> frozenset[str]:
+    """The driver and the executors that there are now; a server does not tell of them."""
+    if "connect" in type(session).__module__:
+        return frozenset()
+    try:
+        status = session.sparkContext._jsc.sc().getExecutorMemoryStatus()
+        return frozenset(status.keys().mkString(" ").split(" "))
+    except Py4JError:
+        return frozenset()
 
 
 def scatter(session: SparkSession, folder: Path) -> int:
     """Small files of the driver, enough of them that every core gets some."""
     folder.mkdir(parents=True)
-    count = min(MOST_TASKS, TASKS_PER_CORE * cores(session))
+    count = min(MOST_FILES, FILES_PER_CORE * cores(session))
     for at in range(count):
         (folder / f"{at}.txt").write_text(f"{at}\n")
     return count
@@ -99,16 +124,20 @@ def cores(session: Any) -> int:
     return max(2, int(session.sparkContext.defaultParallelism))
 
 
-def answer(session: SparkSession, folder: Path) -> list[int]:
-    """The numbers that came back: read by tasks, and written by them."""
-    lines = session.read.text((folder / "in").as_uri())
+def answer(session: SparkSession, folder: Path) -> list[list[str]]:
+    """Numbers that came back, read by tasks and written by them, each with the process that did it."""
+    lines = session.read.text((folder / "in").as_uri()).selectExpr(
+        "concat_ws(' ', value, reflect('java.net.InetAddress', 'getLocalHost')"
+        " || '/' || reflect('java.lang.ProcessHandle', 'current'),"
+        f" reflect('java.lang.Thread', 'sleep', {LINGER_MS}L)) AS value"
+    )
     lines.write.mode("append").text((folder / "out").as_uri())
     found = [
         path
         for path in (folder / "out").rglob("part-*")
         if not path.name.endswith(".crc") and "_temporary" not in path.parts
     ]
-    return sorted(int(line) for path in found for line in path.read_text().splitlines())
+    return [line.split(" ")[:2] for path in found for line in path.read_text().splitlines()]
 
 
 def refusal(session: Any, root: Path, why: str) -> Refused:

@@ -29,7 +29,8 @@ if believe == "yes":  # nobody asks the executors: only the rows tell
     from anabranch.engine import write
     write.see_from_everywhere = lambda *_: None
 conf = {"spark.master": master, "spark.conf.spark.executor.memory": "512m"}
-conf |= {"spark.conf.spark.driver.host": "127.0.0.1"}
+conf |= {"spark.conf.spark.driver.host": "127.0.0.1", "spark.conf.spark.cores.max": "2"}
+conf |= {"spark.conf.spark.scheduler.minRegisteredResourcesRatio": "1.0"}  # both take part
 with anabranch.connect(home, **conf) as ab:
     ab.sql("CREATE TABLE d.t (id BIGINT)")
     try:

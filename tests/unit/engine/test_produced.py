@@ -53,7 +53,7 @@ def test_a_folder_that_others_do_not_see(
     tried: list[Path] = []
     real = shared_disk.answer
 
-    def answer(session: Any, folder: Path) -> list[int]:
+    def answer(session: Any, folder: Path) -> list[list[str]]:
         tried.append(folder)
         return real(session, folder)
 
@@ -61,15 +61,21 @@ def test_a_folder_that_others_do_not_see(
     see_from_everywhere(session, f"file://{tmp_path}/t/data/1")
     assert not tried, "one process sees what it sees"
     monkeypatch.setattr(shared_disk, "in_one_process", lambda _: False)
-    monkeypatch.setattr(shared_disk, "_seen", set())
+    there = {"driver", "one"}
+    monkeypatch.setattr(shared_disk, "executors", lambda _: frozenset(there))
+    monkeypatch.setattr(shared_disk, "_seen", {})
     for table in ("t", "u"):
         see_from_everywhere(session, f"file://{tmp_path}/{table}/data/1")
     see_from_everywhere(session, "s3a://bucket/t/data/1")
     assert [folder.parent for folder in tried] == [tmp_path], "asked once, at the root"
+    there.add("two")  # a new executor, that never answers: there is one process only
+    with pytest.raises(Refused, match="1 of 2 executors answered"):
+        see_from_everywhere(session, f"file://{tmp_path}/t/data/1")
+    there.remove("two")
     assert [path.name for path in tmp_path.iterdir()] == ["anabranch.json"]
 
-    monkeypatch.setattr(shared_disk, "_seen", set())
-    for broken in (lambda *_: [0, 1], lambda *_: 1 // 0):  # files lost, files not found
+    monkeypatch.setattr(shared_disk, "_seen", {})
+    for broken in (lambda *_: [["0", "p"]], lambda *_: 1 // 0):  # files lost, files not found
         monkeypatch.setattr(shared_disk, "answer", broken)
         with pytest.raises(Refused, match="not every executor of .* sees it"):
             see_from_everywhere(session, f"{tmp_path}/t/data/1")
