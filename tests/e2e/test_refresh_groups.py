@@ -22,6 +22,7 @@ from tests.e2e.graphs import (
     no_waiting,
     overdue,
     pointers,
+    status,
     ticked,
     wait_is_over,
 )
@@ -385,3 +386,19 @@ def test_without_a_group_the_table_over_both_still_sees_whole_transactions(ab: A
                 ticked(ab, CROSS)
             (row,) = ab.table("twin.d").collect()
             assert row.b - row.c == gap
+
+
+def test_a_table_that_is_due_brings_along_what_it_reads(ab: Anabranch) -> None:
+    """c2 was refreshed by hand and is not due: without it d would see half of a transaction."""
+    overdue(ab, *CROSS)
+    ab.tick()
+    gap = sums(ab)[0] - sums(ab)[1]
+    overdue(ab, *CROSS)
+    ab.refresh("twin.c2")
+    write_both(ab, 10)
+    cut = ab.cuts(1)[0]["cut_id"]
+    ticked(ab, CROSS)
+    (row,) = ab.table("twin.d").collect()
+    assert row.b - row.c == gap
+    assert {status(ab, name)["cut_id"] for name in CROSS} == {cut}
+    check(ab, CROSS)
