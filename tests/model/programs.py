@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anabranch.lake.steps import IN_TRANSACTION, METADATA_WRITTEN, PUBLISHED, STAGED, STEPS
+from anabranch.lake.steps import METADATA_WRITTEN, PUBLISHED, STAGED, STEPS
 from tests.model.machine import BY_HAND, PROJECT, SOURCES, VIEWS, Step, machine
 from tests.model.plain import KINDS, WIDTH
 
@@ -155,7 +155,7 @@ class Chance:
         options: dict[str, Any] = {"schedule": self.random.choice(SCHEDULES)}
         if self.random.random() < 0.3:
             options["refresh_mode"] = self.random.choice(MODES)
-        if self.random.random() < 0.2:
+        if self.random.random() < 0.3:
             options["initialize"] = False
         if not new:
             options["or_replace"] = True
@@ -229,7 +229,27 @@ class Chance:
     def meanwhile(self) -> Step:
         number = self.random.choice((1, 1, 1, 2))
         point = self.random.choice(BETWEEN)
-        return ["meanwhile", point, number, self.publishing(), self.other()]
+        if self.random.random() < 0.5:
+            return ["meanwhile", point, number, self.publishing(), self.other()]
+        name = self.stream()  # two who want the same
+        return ["meanwhile", point, 1, self.upon(name, 2), self.upon(name)]
+
+    def upon(self, name: str, refreshes: int = 1) -> Step:
+        """A step that is about a certain table, or likely to reach it."""
+        makers: list[Callable[[], Step]] = [
+            *[lambda: ["refresh", name]] * refreshes,
+            *[lambda: ["full", name], lambda: ["tick", 6]] * refreshes,
+            lambda: ["alter_query", name, self.spec(name)],
+            lambda: ["alter_query", name, self.spec(name)],
+            lambda: ["alter", name, {"refresh_mode": self.random.choice(MODES)}],
+            lambda: ["drop", name, True],
+            lambda: ["deploy"],
+            lambda: ["rollback"],
+        ]
+        made = self.random.choice(makers)()
+        if made[0] == "drop":
+            self.there.discard(name)
+        return made
 
 
 @dataclass(frozen=True)
@@ -320,15 +340,3 @@ def simpler(step: Step) -> Iterator[Step]:
 def shown(program: Program) -> str:
     """As a fixture has it: a step a line."""
     return "[\n" + ",\n".join(f"  {json.dumps(step)}" for step in program) + "\n]\n"
-
-
-def explore(
-    seeds: Sequence[int], length: int, told: Counter[str] | None = None
-) -> Iterator[tuple[int, Failure]]:
-    for seed in seeds:
-        found = run(Chance(seed).program(length), told)
-        if found is not None:
-            yield seed, found
-
-
-__all__ = ["IN_TRANSACTION", "Callable", "Chance", "Failure", "explore", "run", "shown", "smallest"]

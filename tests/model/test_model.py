@@ -29,7 +29,7 @@ from tests.model.programs import Chance, Failure, Program, run, shown, smallest
 from tests.standin.engine import swap
 
 FIXTURES = Path(__file__).parent / "fixtures"
-PROGRAMS = int(os.environ.get("ANABRANCH_MODEL_PROGRAMS", "16"))
+PROGRAMS = int(os.environ.get("ANABRANCH_MODEL_PROGRAMS", "12"))
 PARTS = 4
 STEPS = 22
 
