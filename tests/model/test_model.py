@@ -132,12 +132,3 @@ def test_a_mutation_is_found(name: str) -> None:
     program: Program = json.loads((FIXTURES / f"{name}.json").read_text())
     with mutated(name):
         assert run(program) is not None
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(0)
-@pytest.mark.parametrize("name", MUTATIONS)
-def test_a_mutation_is_found_by_chance(name: str) -> None:
-    with mutated(name):
-        found = (run(Chance(seed).program(40)) for seed in range(10_000, 10_400))
-        assert next(filter(None, found), None) is not None
