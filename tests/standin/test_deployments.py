@@ -442,18 +442,21 @@ def test_a_reader_made_in_the_last_moment_is_brought_along(
     shop.edit(TWICE)
     made = shop.stage()
 
+    made_by: list[threading.Thread] = []
+
     def meddle(flip: Any, *arguments: Any) -> None:
         monkeypatch.setattr(along.Flip, "check_leased", real)
         thread = threading.Thread(
             target=ab.create_stream_table, args=("mine.own", "SELECT v FROM db.b.b")
         )
         thread.start()
-        thread.join()
+        made_by.append(thread)
         real(flip, *arguments)
 
     monkeypatch.setattr(along.Flip, "check_leased", meddle)
-    cut = ab.promote(made)["cut_id"]
-    assert shop.rows("mine.own", cut) == [(10,)]
+    ab.promote(made)
+    made_by[0].join()
+    assert shop.rows("mine.own") == [(10,)]
     shop.check(2, "mine.own")
 
 
