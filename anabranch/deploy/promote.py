@@ -68,6 +68,10 @@ def promote(
 
 
 def _attempt(runtime: Runtime, deployment: Deployment, flip: Flip, lease: Lease) -> int | None:
+    with runtime.store.reading() as c:
+        now = find(c, deployment.id)
+    if now.status is not DeploymentStatus.STAGED:  # somebody else was faster
+        raise wrong_status(now, "promoted")
     snapshot, staging = snapshot_of(deployment.wanted), staging_of(deployment)
     staged = [staging.name(key) for key in sorted(staging.keys)]
     prints = fingerprints(runtime, staging, snapshot, deployment.notes.get("fingerprints"))

@@ -22,7 +22,7 @@ from anabranch.deploy.conflicts import check_readers
 from anabranch.deploy.indexes import indexes_of
 from anabranch.deploy.snapshot import SchemaKey
 from anabranch.deploy.state import find, newest, refuse_in_transaction, who, wrong_status
-from anabranch.errors import Refused
+from anabranch.errors import Refused, Unreachable
 from anabranch.lake.comments import TABLE, exactly
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
@@ -80,7 +80,12 @@ def rollback(
             tx.used.hold(lease)
             tx.used.add(seen.used(before))
             along = flip.along(tx, KIND, seen, deployment.project, {*before, *altered})
-            stage(tx, along)
+            try:
+                stage(tx, along)
+            except Unreachable:  # upkeep may have taken away what was there at first
+                with runtime.store.reading() as c:
+                    check_kept(c, deployment, cuts.current(c) + 1)
+                raise
             along.stage()
             flip.check_leased(lease, along.written)
             return tx.publish(KIND)

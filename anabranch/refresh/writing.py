@@ -87,6 +87,7 @@ class Backfill:
     """All rows of a table, computed from its query and laid down in files of a stage."""
 
     stage_id: str
+    root: str
     outcome: Outcome
     columns: Columns
     hidden: Columns
@@ -104,14 +105,19 @@ class Backfill:
             return None
         rows = sum(each.data_file.record_count for each in state.data)
         columns, summary = version.columns, _summary(version)
-        return cls(tx.stage.id, outcome, columns, version.hidden, files, rows, summary)
+        return cls(
+            tx.stage.id, version.root, outcome, columns, version.hidden, files, rows, summary
+        )
 
     def usable(self, tx: Transaction, fingerprint: str) -> bool:
-        """The files are still there, and the query means the same, in the same columns."""
+        """The files are still there, in the table's folder, and the query means the same, in the same
+        columns: a promote may have put another table in its place."""
+        version = tx.world.version(self.outcome.table)
         return (
             self.stage_id == tx.stage.id
-            and fingerprint == self.outcome.fingerprint
-            and tx.world.version(self.outcome.table).columns == self.columns
+            and self.root == version.root
+            and self.columns == version.columns
+            and self.outcome.fingerprint == fingerprint
         )
 
     def put(self, tx: Transaction, seen: Look, stream: StreamTable) -> Look:

@@ -1,0 +1,213 @@
+"""A small shop for actors: a diamond in production, a new version of it staged, rows not yet seen.
+
+The home is made once and put back before every run; the files of tables never change, so they are
+linked, not copied.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select, update
+
+import anabranch
+from anabranch.api import Anabranch
+from anabranch.catalog import leases, streams, tables
+from anabranch.errors import Refused, UserError
+from anabranch.names import TableName
+from anabranch.refresh.look import look_now
+from tests.explore.interleave import Actor
+from tests.standin import foreign
+from tests.standin.engine import Session
+
+FILES = {
+    "anabranch.toml": 'name = "shop"',
+    "models/db/raw/s.sql": "CREATE TABLE s (k BIGINT, v BIGINT)",
+    "models/db/m/b.sql": "CREATE STREAM TABLE b AS SELECT k, SUM(v) AS v FROM raw.s GROUP BY k",
+    "models/db/m/c.sql": "CREATE STREAM TABLE c AS SELECT k, SUM(v) AS v FROM raw.s GROUP BY k",
+}
+NEW_B = "CREATE STREAM TABLE b AS SELECT k, 2 * SUM(v) AS v FROM raw.s GROUP BY k"
+ALTERED = "SELECT k, 3 * SUM(v) AS v FROM db.raw.s GROUP BY k"
+JOINED = "SELECT b.k, b.v AS bv, c.v AS cv FROM db.m.b AS b JOIN db.m.c AS c ON b.k = c.k"
+REDEFINED = "SELECT k FROM db.raw.s WHERE k > 1"
+B, C, D, E = (TableName.parse(name) for name in ("db.m.b", "db.m.c", "db.x.d", "db.x.e"))
+OURS = {B, C, D, E}
+SETTINGS: dict[str, Any] = {"parallelism": 1, "lease_time": "1h", "snapshot_retention": "0s"}
+
+
+class Shop:
+    def __init__(self, folder: Path, *, promoted: bool) -> None:
+        self.folder, self.home, self.session = folder, folder / "home", Session()
+        with self.open() as ab:
+            for name, text in FILES.items():
+                self._write(name, text)
+            ab.promote(self._stage(ab))
+            ab.create_stream_table("db.x.d", JOINED)  # a reader outside of the project
+            ab.create_stream_table("db.x.e", "SELECT k FROM db.raw.s", initialize=False)
+            ab.sql("INSERT INTO db.raw.s VALUES (1, 5)")
+            ab.refresh("db.x.d")
+            ab.maintain()  # few cuts: all of them are read after each run
+            self._write("models/db/m/b.sql", NEW_B)
+            self.deployment = self._stage(ab)
+            if promoted:
+                ab.promote(self.deployment)
+            ab.sql("INSERT INTO db.raw.s VALUES (1, 2), (2, 7)")
+        self._copy(self.home, folder / "template")
+
+    def _write(self, name: str, text: str) -> None:
+        place = self.folder / "shop" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+    def _stage(self, ab: Anabranch) -> str:
+        made = ab.stage(str(self.folder / "shop"))
+        assert made is not None
+        return made
+
+    def open(self) -> Anabranch:
+        return anabranch.connect(self.home, spark=self.session, **SETTINGS)  # type: ignore[arg-type]
+
+    def restore(self) -> None:
+        shutil.rmtree(self.home)
+        self._copy(self.folder / "template", self.home)
+
+    def _copy(self, source: Path, target: Path) -> None:
+        def place(found: str, wanted: str) -> None:
+            whole = "catalog" in Path(found).name
+            shutil.copyfile(found, wanted) if whole else os.link(found, wanted)
+
+        shutil.copytree(source, target, copy_function=place)
+
+
+# -- what actors do ------------------------------------------------------------------------------
+
+Act = Callable[[Shop, Anabranch], object]
+
+
+def take_over(shop: Shop, ab: Anabranch) -> None:
+    """All leases end, as of processes that fell silent on other machines; then somebody refreshes."""
+    with ab._store.writing() as c:
+        c.execute(update(tables.leases).values(host="elsewhere", expires_at=tables.now()))
+    ab.refresh()
+
+
+def steal(shop: Shop, ab: Anabranch) -> None:
+    """Somebody takes all leases over, and gives them back without having published."""
+    with ab._store.writing() as c:
+        c.execute(update(tables.leases).values(host="elsewhere", expires_at=tables.now()))
+        taken = leases.take(c, OURS, 60)
+    assert isinstance(taken, leases.Lease)
+    with ab._store.writing() as c:
+        leases.give_back(c, taken)
+
+
+def churn(shop: Shop, ab: Anabranch) -> None:
+    """Everything that the newest cut shows is replaced, and what is old is removed."""
+    ab.sql("UPDATE db.raw.s SET v = v + 1")
+    ab.refresh("db.x.d")
+    ab.maintain()
+
+
+def read(shop: Shop, ab: Anabranch) -> None:
+    """One cut, read table by table."""
+    with ab.at() as world:
+        first = [sorted(world.table(str(name)).collect()) for name in (B, C, D)]
+        with ab._store.reading():  # others may come between
+            pass
+        again = [sorted(world.table(str(name)).collect()) for name in (B, C, D)]
+    assert first == again, "a held cut moved"
+    check_joined(*first)
+
+
+ACTS: Mapping[str, Act] = {
+    "refresh": lambda shop, ab: ab.refresh(),
+    "tick": lambda shop, ab: ab.tick(),
+    "alter": lambda shop, ab: ab.alter_stream_table(str(B), query=ALTERED),
+    "drop": lambda shop, ab: ab.drop_stream_table(str(D)),
+    "promote": lambda shop, ab: ab.promote(shop.deployment),
+    "rollback": lambda shop, ab: ab.rollback(shop.deployment),
+    "maintain": lambda shop, ab: ab.maintain(),
+    "foreign": lambda shop, ab: foreign.append(ab, "db.raw.s", (3, 1)),
+    "expiry": take_over,
+    "read": read,
+}
+# An ALTER that moves no pointer, because the table has no rows yet; a busy time; lost leases.
+MORE: Mapping[str, Act] = {
+    "redefine": lambda shop, ab: ab.alter_stream_table(str(E), query=REDEFINED),
+    "churn": churn,
+    "steal": steal,
+}
+ALLOWED = (UserError, Refused)  # a table that was dropped, a deployment that came too late
+
+
+def actors(shop: Shop, names: tuple[str, str]) -> list[Actor]:
+    def act(name: str) -> Callable[[], object]:
+        def run() -> object:
+            with shop.open() as ab:
+                return {**ACTS, **MORE}[name](shop, ab)
+
+        return run
+
+    return [Actor(name, act(name)) for name in names]
+
+
+# -- what must hold ------------------------------------------------------------------------------
+
+
+def check_joined(b: Any, c: Any, d: Any) -> None:
+    """The diamond at one cut."""
+    found = dict(c)
+    wanted = Counter((key, value, found[key]) for key, value in b if key in found)
+    assert Counter(map(tuple, d)) == wanted, f"torn: b {b}, c {c}, d {d}"
+
+
+def check_cuts(ab: Anabranch) -> None:
+    """Every cut that is listed can be read, and shows the diamond in one piece."""
+    for cut in ab.cuts():
+        try:
+            with ab.at(cut["cut_id"]) as world:
+                known = {str(name) for name in world.names()}
+                if {str(B), str(C), str(D)} <= known:
+                    check_joined(*(world.table(str(n)).collect() for n in (B, C, D)))
+        except UserError as error:  # before the tables of the shop were there
+            assert "expired" in str(error)
+
+
+def check_tables(ab: Anabranch) -> None:
+    """Every table that was filled is its declared query at its frontier: verify refuses otherwise."""
+    seen = look_now(ab._runtime)
+    for name in OURS & seen.streams.keys():
+        if seen.streams[name].populated:
+            found = ab.verify(str(name))
+            assert found["equal"], f"{name} is not its query: {found}"
+
+
+def check_nothing_held(ab: Anabranch) -> None:
+    with ab._store.reading() as c:
+        for table in (tables.leases, tables.waiters, tables.read_leases, tables.stages):
+            assert not c.execute(select(table)).all(), f"{table.name} is not empty"
+
+
+def check_way_out(ab: Anabranch) -> None:
+    """One refresh makes everything right."""
+    ab.refresh()
+    seen = look_now(ab._runtime)
+    assert not seen.stale(seen.order()), "a refresh left tables out of date"
+    for name in OURS & seen.streams.keys():
+        assert ab.verify(str(name))["equal"]
+    assert {row["status"] for row in ab.status()} <= {"ACTIVE"}
+    with ab._store.reading() as c:
+        assert streams.all_streams(c).keys() == seen.streams.keys()
+
+
+def check(shop: Shop) -> None:
+    with shop.open() as ab:
+        check_nothing_held(ab)
+        check_tables(ab)
+        check_way_out(ab)
+        check_cuts(ab)
