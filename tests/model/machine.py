@@ -91,6 +91,7 @@ class Machine:
     orphans: list[Held] = field(default_factory=list)  # of processes that are gone
     opted_out: set[str] = field(default_factory=set)  # tables that were once allowed to mix cuts
     fault: Publishing | None = None
+    wrong: Wrong | None = None  # what was found at a publish inside a step
     nested: bool = False
     alone: bool = True  # nobody else is at work, and nothing fails
     checks: int = 0
@@ -148,7 +149,10 @@ class Machine:
 
     def at_step(self, point: str) -> None:
         if point == steps.PUBLISHED:
-            self.check()
+            try:
+                self.check()
+            except Wrong as error:  # raised here, the engine would take it for a fault of its own
+                self.wrong = self.wrong or error
         fault = self.fault
         if fault is not None and fault.point == point and not self.nested:
             fault.number -= 1
@@ -187,6 +191,8 @@ class Machine:
             word = self.attempt(self.ab, step)
             allowed = [plain.after(step, before) if word == "done" else before]
         self.fault = None
+        if self.wrong is not None:
+            raise self.wrong
         self.settle(allowed, step)
         self.check()
         return word

@@ -74,12 +74,14 @@ class Chance:
     kinds is then found sooner.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, focus: Sequence[str] = ()) -> None:
         self.random = random.Random(seed)
         self.weights = {
             kind: weight * self.random.choice((0, 1, 1, 1, 4)) for kind, weight in WEIGHTS.items()
         }
         self.weights["tick"] = self.weights["tick"] or WEIGHTS["tick"]
+        if focus:  # little else
+            self.weights = {kind: 20 if kind in focus else 1 for kind in WEIGHTS}
         self.there: set[str] = set()  # stream tables that most likely exist
         self.views: set[str] = set()
 

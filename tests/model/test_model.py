@@ -25,6 +25,7 @@ from anabranch.lake.stage import Staged
 from anabranch.names import TableName
 from anabranch.refresh.look import Look
 from anabranch.scheduler.due import Agenda
+from tests.model.machine import Wrong
 from tests.model.programs import Chance, Failure, Program, run, shown, smallest
 from tests.standin.engine import swap
 
@@ -75,7 +76,7 @@ def never_taken_over(*_: object) -> None:
 def everyone_alone(*given: Any) -> list[Group]:
     """Every table is published by itself."""
     found = GROUPED(*given)
-    return [replace(group, id=name, members=(name,)) for group in found for name in group.members]
+    return [Group((part,)) for group in found for part in group.components]
 
 
 def swaps_anyway(c: Connection, catalog: str, name: TableName, staged: Staged) -> None:
@@ -131,4 +132,6 @@ def test_a_mutation_is_found(name: str) -> None:
     """The program of the same name goes well, as seen above, and wrong once a check is left out."""
     program: Program = json.loads((FIXTURES / f"{name}.json").read_text())
     with mutated(name):
-        assert run(program) is not None
+        failure = run(program)
+    assert failure is not None
+    assert isinstance(failure.error, Wrong), repr(failure.error)
