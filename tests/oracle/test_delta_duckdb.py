@@ -17,7 +17,7 @@ from tests.oracle.queries import draw, names
 from tests.oracle.shrink import fixture, shrunk
 from tests.oracle.tables import TABLES
 
-CASES = int(os.environ.get("ANABRANCH_ORACLE_CASES", "5000"))
+CASES = int(os.environ.get("ANABRANCH_ORACLE_CASES", "2500"))
 CHUNK = 100
 REFUSED = 0.02  # the share of queries that may not be incremental
 SAMPLE = 500  # the queries that are counted for it

@@ -75,14 +75,14 @@ def test_what_is_read(
 def test_keys_over_other_columns_are_other_conditions_of_the_same_look() -> None:
     plan = looks(change(CHAIN, A, B, C), larges(B))
     (look,) = {node for node in walk(plan) if isinstance(node, Look)}
-    assert sorted(str(on[0][0]) for _, on in look.by) == ["id", "k"]
+    assert sorted(on[0][0].readable for _, on in look.by) == ["id", "k"]
 
 
 def test_a_condition_that_all_have_is_part_of_the_look() -> None:
     plan = looks(change(EXISTS, A, B), larges(B))
     (look,) = {node for node in walk(plan) if isinstance(node, Look)}
     assert isinstance(look.input, Filter)
-    assert "id > 0" in str(look.input.condition)
+    assert "id > 0" in look.input.condition.readable
 
 
 def test_a_table_that_is_asked_once_is_not_looked_at() -> None:
