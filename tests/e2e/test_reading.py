@@ -170,15 +170,20 @@ def test_listings_and_system_views(bank: Anabranch) -> None:
 def test_verify_finds_what_is_wrong(bank: Anabranch, outside: Outside) -> None:
     bank.sql("INSERT INTO bank.a VALUES (1, 100), (2, 7)")
     bank.create_stream_table("bank.copy", "SELECT id, x FROM bank.a")
-    assert bank.verify("bank.copy") == {
+    told = bank.verify("bank.copy")
+    stands = {each["name"]: each["cut_id"] for each in bank.status()}
+    assert told == {
         "table": "bank.copy", "equal": True, "missing": [], "unexpected": [],
-        "missing_rows": 0, "unexpected_rows": 0, "frontier": bank.verify("bank.copy")["frontier"],
+        "missing_rows": 0, "unexpected_rows": 0, "frontier": told["frontier"],
+        "cut_id": stands["bank.copy"], "mixed_cuts": [], "why": None,
     }  # fmt: skip
+    assert told["cut_id"] is not None
     table = outside.table("bank.copy")
     wrong = table.scan(row_filter=EqualTo("id", 2)).to_arrow()
     table.append(wrong)
     table.append(wrong)
     table.delete(EqualTo("id", 1))
+    bank.table("bank.copy")  # what others committed becomes a cut before anything reads it
     with nothing_changes(bank, outside):
         found = bank.verify("bank.copy")
     assert found["equal"] is False
