@@ -65,7 +65,7 @@ def test_delete_with_subquery(spark: Spark, table: Table, rewrite: bool) -> None
 
 @BOTH
 def test_update(table: Table, rewrite: bool) -> None:
-    sets = [("x", "x + id"), ("t.OP", "concat(op, '!')")]
+    sets = [("x", "x + id"), ("OP", "concat(op, '!')")]
     rows = update(table.whole(), COLUMNS, sets, "id < 3", alias="t", rewrite=rewrite)
     table.put(rows, rewrite=rewrite)
     assert table.bag() == Counter([(1, "a!", 11), (2, "b!", None), ROWS[2], ROWS[3]])
