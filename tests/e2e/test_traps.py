@@ -18,6 +18,7 @@ from tests.e2e.traps import Trap, Window, cases, exists, index, load, names
 from tests.e2e.world import Bag, Outside, bag, refused, rows
 
 ROUNDS = "spark.sql.cteRecursionLevelLimit"
+SLOW = {"recursion_more"}
 
 
 @pytest.fixture
@@ -29,7 +30,10 @@ def few_rounds(spark: Spark) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("few_rounds")
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in names()],
+)
 def test_trap(ab: Anabranch, outside: Outside, name: str) -> None:
     trap = load(name)
     start, *windows = trap.windows
