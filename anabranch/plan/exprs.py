@@ -15,8 +15,9 @@ from sqlglot import TokenType, exp, parse_one
 from sqlglot.dialects.dialect import DialectType
 from sqlglot.dialects.spark import Spark
 from sqlglot.generators.spark import SparkGenerator
-from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token
+
+from anabranch.plan.grammar import SparkGrammar
 
 _CLAUSE = [TokenType.ALIAS, TokenType.L_PAREN]  # what follows the name of a window
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY")
@@ -24,6 +25,9 @@ _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION
 
 class SparkText(Spark):
     """Spark's SQL, where `window` is a name but before the clause WINDOW w AS (…)."""
+
+    class Parser(SparkGrammar):
+        pass
 
     def tokenize(self, sql: str, dialect: DialectType = None) -> list[Token]:
         tokens = super().tokenize(sql, dialect)
@@ -50,11 +54,11 @@ class Verbatim(SparkText):
     class Tokenizer(Spark.Tokenizer):
         STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
 
-    class Parser(SparkParser):
+    class Parser(SparkGrammar):
         FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
             name: parser
-            for name, parser in SparkParser.FUNCTION_PARSERS.items()
+            for name, parser in SparkGrammar.FUNCTION_PARSERS.items()
             if name in _SPECIAL_SYNTAX
         }
 
