@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from anabranch.catalog import cuts, events, streams
 from anabranch.catalog.cuts import Version
+from anabranch.catalog.streams import StreamTable
 from anabranch.errors import AnabranchError
 from anabranch.lake.lake import Lake
 
@@ -56,7 +57,7 @@ def record(c: Connection, lake: Lake, cut_id: int, moved: Sequence[Version]) -> 
     events.add(
         c,
         [
-            events.Event(each.name, events.FOREIGN_WRITE, _said(each, cut_id))
+            events.Event(each.name, events.FOREIGN_WRITE, _said(each, cut_id, known[each.name]))
             for each in moved
             if each.name in known
         ],
@@ -74,6 +75,9 @@ def _with_snapshot(lake: Lake, moved: Version) -> Version:
     return Version(moved.name, moved.metadata_location, version.snapshot_id)
 
 
-def _said(moved: Version, cut_id: int) -> str:
+def _said(moved: Version, cut_id: int, stream: StreamTable) -> str:
     did = "dropped" if moved.metadata_location is None else "wrote to"
-    return f"another program {did} this stream table (cut {cut_id}); the next refresh rebuilds it"
+    cure = "the next refresh rebuilds it"
+    if stream.schedule is None:  # nobody else may come and refresh it
+        cure = f"REFRESH STREAM TABLE {stream.name} rebuilds it"
+    return f"another program {did} this stream table (cut {cut_id}); {cure}"

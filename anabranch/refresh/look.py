@@ -185,6 +185,28 @@ class Look:
         """Whom these tables have to wait for: what they read and does not stand at this cut."""
         return self.lagging(name for name in self.needed(names) if name not in besides)
 
+    def unfit(self, name: TableName) -> str | None:
+        """Why nobody may take a boundary as it is: its rows are not those of its query at any cut."""
+        if not self.streams[name].populated:
+            return "it has not been filled yet"
+        own = self.inputs.get(name, {}).get(name)
+        if own is None or own.metadata_location == self.pointers.get(name):
+            return None
+        did = "wrote to it" if name in self.pointers else "dropped it"
+        return f"another program {did}; REFRESH STREAM TABLE {name} rebuilds it"
+
+    def unfit_above(
+        self, names: Iterable[TableName], besides: Collection[TableName] = ()
+    ) -> tuple[TableName, str] | None:
+        """A boundary that one of the tables reads and nobody may take as it is, and why."""
+        if not self.boundaries:
+            return None
+        for name in names:
+            for each in self.reads.get(name, ()):
+                if each in self.boundaries and each not in besides and (why := self.unfit(each)):
+                    return each, why
+        return None
+
     def noting(self, names: Iterable[TableName]) -> Look:
         """The look in which all of these tables that stand at its cut say so, and on what."""
         here = (self.cut_id,)

@@ -119,14 +119,14 @@ def refuse_suspended(seen: Look, order: Sequence[TableName]) -> None:
 def blocked(seen: Look) -> dict[TableName, TableName]:
     """Tables that wait for a suspended one, and which: its group, and whatever reads it.
 
-    Those that read a boundary take it as it is, and do not wait.
+    Those that read a boundary take it as it is, if it is fit to be read, and do not wait.
     """
     stopped = [name for name in seen.order() if suspended(seen, name)]
     if not stopped:
         return {}
     readers = dependants(
         {
-            name: [each for each in reads if each not in seen.boundaries]
+            name: [each for each in reads if each not in seen.boundaries or seen.unfit(each)]
             for name, reads in seen.reads.items()
         }
     )

@@ -181,8 +181,11 @@ class Pass:
         return Result(unit, Verdict.NO_DATA, "no change in the sources", lines=lines)
 
     def _waits(self, seen: Look, unit: Unit) -> Result | None:
-        outside = [name for name in unit.members if name in seen.streams]
-        late = seen.behind(outside, self.ahead)
+        members = [name for name in unit.members if name in seen.streams]
+        if unfit := seen.unfit_above(members, members):
+            reason = f"waits for {unfit[0]}: {unfit[1]}"
+            return Result(unit, Verdict.SKIPPED, reason, waits_for=unfit[0])
+        late = seen.behind(members, self.ahead)
         if not late:
             return None
         why = self.stuck.get(late[0]) or f"it does not stand at cut {seen.cut_id}"

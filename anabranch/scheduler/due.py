@@ -106,7 +106,11 @@ class Agenda:
         """Whom a group that is due has to wait for: a member, or a table that it reads."""
         if found := self._hindrance(group):
             return Wait(found[1], found[0])
+        if boundary := self._unfit(group):
+            return boundary
         for above in self.needs(group):
+            if boundary := self._unfit(above):
+                return boundary
             if hindered := self._hindrance(above):
                 return Wait(f"waits for {hindered[0]}: {hindered[1]}", hindered[0])
             if policy is SchedulePolicy.SLOWEST and not self.is_group_due(above):
@@ -131,6 +135,10 @@ class Agenda:
             if said := hindrance(self.seen, name, self.now):
                 return name, said
         return None
+
+    def _unfit(self, group: Group) -> Wait | None:
+        found = self.seen.unfit_above(group.members, group.members)
+        return Wait(f"waits for {found[0]}: {found[1]}", found[0]) if found else None
 
     def is_group_due(self, group: Group) -> bool:
         due = {name: self.is_due(name) for name in group.members if self.schedules[name]}

@@ -16,6 +16,7 @@ from anabranch.names import TableName
 from anabranch.refresh import isolation
 from tests.e2e.graphs import failing, last, overdue, status, wait_is_over
 from tests.standin.engine import connect, installed
+from tests.standin.foreign import append
 
 HOUR = "1h"
 TOTAL = "SELECT x.v + y.v AS v, x.v AS part FROM s.s1 x CROSS JOIN s.s2 y"
@@ -389,6 +390,42 @@ def test_a_boundary_refreshed_together_with_its_reader(ab: Anabranch) -> None:
     shown = status(ab, "s.over")
     assert shown["cut_id"] == newest(ab) and set(shown["frontier"]) == {"s.total", "s.a3"}
     check_law(ab, "s.over")
+
+
+def test_a_boundary_that_was_never_filled_is_no_empty_source(ab: Anabranch) -> None:
+    ab.create_stream_table("s.b", "SELECT v FROM s.a1", schedule=None, initialize=False)
+    count = "SELECT COUNT(*) AS v FROM s.b"
+    ab.create_stream_table("s.n", count, schedule=HOUR, initialize=False)
+    out = {"diamond_consistency": "none", "initialize": False}
+    ab.create_stream_table("s.out", count, schedule=HOUR, **out)
+    ab.create_stream_table("s.over", "SELECT v FROM s.n", schedule=HOUR, initialize=False)
+    said = ("SKIPPED", "waits for s.b: it has not been filled yet")
+    done = outcomes(ab)
+    assert {name: done[name] for name in ("s.n", "s.out", "s.over")} == dict.fromkeys(
+        ("s.n", "s.out", "s.over"), said
+    )
+    assert status(ab, "s.over")["blocked_by"] == "s.b" and not status(ab, "s.n")["populated"]
+    ab.refresh("s.n")
+    assert value(ab, "s.n") == 1
+    check_law(ab, "s.b", "s.n")
+
+
+def test_a_boundary_that_another_program_wrote_to_is_not_passed_on(ab: Anabranch) -> None:
+    ab.create_stream_table("s.b", "SELECT k, v FROM s.a1", schedule=None)
+    ab.create_stream_table("s.n", "SELECT COUNT(*) AS v FROM s.b", schedule=HOUR)
+    append(ab, "s.b", (9, 9))
+    overdue(ab, "s.n")
+    cure = "REFRESH STREAM TABLE s.b rebuilds it"
+    said = f"waits for s.b: another program wrote to it; {cure}"
+    assert outcomes(ab)["s.n"] == ("SKIPPED", said) and value(ab, "s.n") == 1
+    (event,) = [each for each in ab.events() if each["kind"] == "FOREIGN_WRITE"]
+    assert event["message"].endswith(cure)
+    ab.suspend("s.b")
+    assert [line["status"] for line in ab.refresh()] == ["SKIPPED"] and value(ab, "s.n") == 1
+    ab.resume("s.b")
+    ab.refresh("s.b")
+    assert outcomes(ab)["s.n"][0] in ("PUBLISHED", "NO_DATA") and value(ab, "s.n") == 1
+    check_law(ab, "s.b", "s.n")
 
 
 # -- opting out --------------------------------------------------------------------------------
