@@ -77,6 +77,14 @@ def take_free(c: Connection, names: Iterable[TableName], seconds: float) -> Leas
     return _insert(c, tuple(free), at, seconds)
 
 
+def held(c: Connection, names: Iterable[TableName]) -> frozenset[TableName]:
+    """Those that somebody has."""
+    at = tables.now()
+    rows = [row for row in c.execute(select(tables.leases)) if row.expires_at > at]
+    leased = {TableName.parse(row.table_name) for row in rows if _lives(row, at)}
+    return frozenset(leased.intersection(names))
+
+
 def queue(c: Connection, names: Iterable[TableName], waiting: Waiting, seconds: float) -> None:
     """Stand in the queue, or stay in it: whoever falls silent loses the place."""
     leave(c, waiting)

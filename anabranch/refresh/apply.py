@@ -423,6 +423,7 @@ def cuts_read(
     shows it so far, and the next look finds where the table stands.
     """
     found: set[int] = set()
+    in_both = False  # what did not move since the look is part of either cut
     for name in sources.versions:
         if name in seen.boundaries and name in tx.stage.changes and name not in done:
             return ()
@@ -430,11 +431,15 @@ def cuts_read(
             found.update(done[name].cuts)
         elif not is_source(seen, name):
             found.update(seen.streams[name].cuts or (0,))
-        elif tx.world.pointers.get(name) == seen.pointers.get(name):
+        elif tx.world.pointers.get(name) != seen.pointers.get(name):
+            found.add(tx.world.cut_id or 0)
+        elif name in seen.boundaries:  # read as the look shows it
             found.add(seen.cut_id)
         else:
-            found.add(tx.world.cut_id or 0)
-    return tuple(sorted(found)) or (seen.cut_id,)
+            in_both = True
+    if not found or (in_both and found.isdisjoint({seen.cut_id, tx.world.cut_id})):
+        found.add(seen.cut_id)
+    return tuple(sorted(found))
 
 
 def marked(cuts: tuple[int, ...]) -> Mapping[str, Any]:

@@ -91,6 +91,11 @@ def hindrance(seen: Look, name: TableName, now: datetime) -> str | None:
     return None
 
 
+def busy(name: TableName) -> str:
+    """The same for one that somebody else holds the lease of."""
+    return f"{name} is being refreshed by another process"
+
+
 def note(
     c: Connection, seen: Look, failure: Failure, most: int | None, at: datetime | None = None
 ) -> None:

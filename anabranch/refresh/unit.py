@@ -199,8 +199,7 @@ class Pass:
                 if lease.waited:  # what there was to do may be done
                     self.look_again()
                 return self._attempt(unit, lease)
-            reason = f"{lease} is being refreshed by another process"
-            return Result(unit, Verdict.SKIPPED, reason)
+            return Result(unit, Verdict.SKIPPED, failures.busy(lease))
 
     def _attempt(self, unit: Unit, lease: Lease) -> Result:
         found = self.look()

@@ -11,7 +11,7 @@ from anabranch.catalog.groups import Group
 from anabranch.graph.effective import Schedules, effective_schedules
 from anabranch.graph.policies import SchedulePolicy, group_policy, is_group_due, said_policy
 from anabranch.names import TableName
-from anabranch.refresh.failures import hindrance
+from anabranch.refresh.failures import busy, hindrance
 from anabranch.refresh.look import Look
 from anabranch.schedules import EVERY_TICK, Schedule, ScheduleKind
 
@@ -46,6 +46,7 @@ class Agenda:
     seen: Look
     now: datetime
     policy: SchedulePolicy = SchedulePolicy.FASTEST  # of tables that say nothing
+    leased: frozenset[TableName] = frozenset()  # for listings; a tick finds out when it tries
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -108,10 +109,12 @@ class Agenda:
             return Wait(found[1], found[0])
         if boundary := self._unfit(group):
             return boundary
+        if not self.leased.issuperset(group.members) and (found := self._leased(group)):
+            return Wait(found[1], found[0])  # all of it leased: it is being refreshed right now
         for above in self.needs(group):
             if boundary := self._unfit(above):
                 return boundary
-            if hindered := self._hindrance(above):
+            if hindered := self._hindrance(above) or self._leased(above):
                 return Wait(f"waits for {hindered[0]}: {hindered[1]}", hindered[0])
             if policy is SchedulePolicy.SLOWEST and not self.is_group_due(above):
                 late = next(name for name in above.members if name in self.lagging)
@@ -134,6 +137,12 @@ class Agenda:
         for name in group.members:
             if said := hindrance(self.seen, name, self.now):
                 return name, said
+        return None
+
+    def _leased(self, group: Group) -> tuple[TableName, str] | None:
+        for name in group.members:
+            if name in self.leased:
+                return name, busy(name)
         return None
 
     def _unfit(self, group: Group) -> Wait | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from anabranch.catalog import cuts, history, tables
+from anabranch.catalog import cuts, history, leases, tables
 from anabranch.catalog.groups import Group
 from anabranch.catalog.store import Store
 from anabranch.graph.notices import diamonds_into
@@ -114,7 +114,8 @@ def lagging(seen: Look, group: Group) -> bool:
 def overview(store: Store, settings: Settings) -> Overview:
     with store.reading() as c:
         seen = look(c)
-        agenda = Agenda(seen, tables.now(), SchedulePolicy(settings.diamond_schedule_policy))
+        policy = SchedulePolicy(settings.diamond_schedule_policy)
+        agenda = Agenda(seen, tables.now(), policy, leases.held(c, seen.streams))
         waits = _waits(agenda)
         involved = {name for group, wait in waits.items() for name in (*group.members, wait.by)}
         return Overview(
@@ -143,9 +144,14 @@ def groups(store: Store, settings: Settings) -> Rows:
 
 
 def _waits(agenda: Agenda) -> dict[Group, Wait]:
-    """Groups that are held up by a table, whether they are due at this moment or not."""
+    """Groups that are held up by a table, whether they are due at this moment or not.
+
+    A group that a reader brings along in the next tick is not held up.
+    """
     found = {}
     for group in agenda.groups:
+        if group in agenda.plan.pulled:
+            continue
         wait = agenda.wait(group)
         if wait is None or wait.by is None:
             wait = agenda.held_up(group)

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from anabranch import Anabranch
 from anabranch.cli import main
+from anabranch.names import TableName
 from tests.e2e.graphs import failing, overdue, status
 from tests.standin.engine import connect, installed
 
@@ -99,6 +100,31 @@ def test_a_table_held_back_by_what_it_reads_says_so(ab: Anabranch) -> None:
     assert of(ab, "s.over")["blocked_since"] is not None
     ab.resume("s.e")
     assert status(ab, "s.over")["blocked_by"] is None
+
+
+def test_a_table_held_back_by_a_lease_says_so(ab: Anabranch) -> None:
+    ab.create_stream_table("s.h", "SELECT k, v FROM s.t", schedule=HOUR)
+    ab.create_stream_table("s.over", "SELECT SUM(v) AS v FROM s.h", schedule=HOUR)
+    ab.sql("INSERT INTO s.t VALUES (2, 2)")
+    overdue(ab, "s.h", "s.over")
+    with ab._runtime.leases.hold([TableName.parse("s.h")], 60, wait=False):
+        done = next(each for each in ab.tick() if each["members"] == ["s.over"])
+        shown = status(ab, "s.over")
+        assert (shown["blocked_by"], shown["blocked_reason"]) == ("s.h", done["reason"])
+        assert of(ab, "s.over")["blocked_by"] == "s.h" and of(ab, "s.d")["blocked_by"] is None
+    assert status(ab, "s.over")["blocked_by"] is None
+
+
+def test_a_group_that_a_reader_brings_along_is_not_blocked(ab: Anabranch) -> None:
+    policy = {"diamond_schedule_policy": "slowest", "schedule": HOUR}
+    ab.create_stream_table("s.slow", "SELECT e.v FROM s.e CROSS JOIN s.u", **policy)
+    ab.create_stream_table("s.fast", "SELECT v FROM s.slow", schedule=HOUR)
+    ab.sql("INSERT INTO s.u VALUES (2, 2)")
+    overdue(ab, "s.slow")
+    assert of(ab, "s.slow")["blocked_by"] == "s.e"
+    overdue(ab, "s.fast")
+    assert of(ab, "s.slow")["blocked_by"] is None
+    assert {each["outcome"] for each in ab.tick() if "s.slow" in each["members"]} == {"PUBLISHED"}
 
 
 def test_boundaries_are_named(ab: Anabranch) -> None:

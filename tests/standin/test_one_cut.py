@@ -487,6 +487,21 @@ def test_read_committed_reads_the_newest_and_says_so(
         assert ab.verify(name)["equal"]
 
 
+def test_a_source_that_did_not_move_mixes_no_cuts(
+    ab: Anabranch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ab.create_stream_table("s.s1", "SELECT SUM(v) AS v FROM s.a1", schedule=HOUR)
+    two = "SELECT SUM(a2.v) AS v FROM s.a2 CROSS JOIN s.a3"
+    ab.create_stream_table("s.s2", two, schedule=HOUR)
+    ab.create_refresh_group("pair", CHAIN[:2], isolation="read_committed")
+    move(ab)
+    overdue(ab, *CHAIN[:2])
+    with meanwhile(ab, monkeypatch, "s.s1", lambda: move(ab, 7), "refresh_finished"):
+        ab.tick()
+    assert value(ab, "s.s2") == 67
+    check_law(ab, *CHAIN[:2])
+
+
 @pytest.mark.parametrize("watermark", [True, False])
 def test_a_group_that_holds_its_cut_too_long_goes_on_as_read_committed(
     ab: Anabranch, monkeypatch: pytest.MonkeyPatch, watermark: bool
