@@ -226,8 +226,8 @@ def fill(
     unit, made = asked_for(seen, wanted), seen.stored
     known, seen = seen, seen.noting([name for name in unit.members if name not in made])
     order = unit.members
-    refuse_suspended(seen, [name for name in order if name not in wanted])
     stale = set(seen.stale(order)).union(wanted)
+    refuse_suspended(seen, [name for name in order if name in stale and name not in wanted])
     found, failure = stage_part(runtime, tx, [name for name in order if name in stale], seen)
     if failure is not None:
         raise unfilled(failure.error, initiated_by)

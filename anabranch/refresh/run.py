@@ -48,7 +48,8 @@ def refresh(
     else:
         units = [asked_for(seen, chosen)]
         rebuilt = work.in_full(units[0])
-        refuse_suspended(seen, [name for name in units[0].members if name not in rebuilt])
+        moving = {*chosen, *seen.stale(units[0].members)}.difference(rebuilt)
+        refuse_suspended(seen, [name for name in units[0].members if name in moving])
     results = record(
         runtime,
         [occasion.skipped(name, f"{by} is suspended") for name, by in sorted(waiting.items())],

@@ -185,12 +185,23 @@ class Pass:
         if unfit := seen.unfit_above(members, members):
             reason = f"waits for {unfit[0]}: {unfit[1]}"
             return Result(unit, Verdict.SKIPPED, reason, waits_for=unfit[0])
+        if stopped := self._suspended(seen, unit, members):
+            reason = f"waits for {stopped}: {stopped} is suspended"
+            return Result(unit, Verdict.SKIPPED, reason, waits_for=stopped)
         late = seen.behind(members, self.ahead)
         if not late:
             return None
         why = self.stuck.get(late[0]) or f"it does not stand at cut {seen.cut_id}"
         reason = f"waits for {late[0]}: {why}"
         return Result(unit, Verdict.SKIPPED, reason, waits_for=late[0])
+
+    def _suspended(self, seen: Look, unit: Unit, members: list[TableName]) -> TableName | None:
+        """A member that would have to move: others stand where they are, and may be read."""
+        known = seen.streams
+        if not any(known[name].status is Status.SUSPENDED for name in members):
+            return None
+        moving = [name for name in seen.stale(members) if name not in self.in_full(unit)]
+        return next((name for name in moving if known[name].status is Status.SUSPENDED), None)
 
     def _leased(self, unit: Unit) -> Result:
         seconds = self.runtime.settings.lease_time

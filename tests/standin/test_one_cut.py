@@ -11,7 +11,7 @@ import pytest
 
 from anabranch import Anabranch
 from anabranch.catalog import streams
-from anabranch.errors import UserError
+from anabranch.errors import Refused, UserError
 from anabranch.names import TableName
 from anabranch.refresh import isolation
 from tests.e2e.graphs import failing, last, overdue, status, wait_is_over
@@ -426,6 +426,25 @@ def test_a_boundary_that_another_program_wrote_to_is_not_passed_on(ab: Anabranch
     ab.refresh("s.b")
     assert outcomes(ab)["s.n"][0] in ("PUBLISHED", "NO_DATA") and value(ab, "s.n") == 1
     check_law(ab, "s.b", "s.n")
+
+
+def test_a_suspended_table_that_need_not_move_is_in_nobodys_way(ab: Anabranch) -> None:
+    bank(ab)
+    ab.suspend("s.s2")
+    ab.sql("INSERT INTO s.a1 VALUES (2, 1)")
+    ab.refresh("s.total")
+    assert value(ab, "s.total") == 101 and status(ab, "s.s2")["status"] == "SUSPENDED"
+    ab.alter_stream_table("s.s1", query="SELECT SUM(v) + 1 AS v FROM s.a1")
+    assert value(ab, "s.total") == 102 and status(ab, "s.s2")["status"] == "SUSPENDED"
+    check_law(ab, *CHAIN)
+    ab.sql("INSERT INTO s.a2 VALUES (2, 1)")
+    for act in (
+        lambda: ab.refresh("s.total"),
+        lambda: ab.refresh("s.s2"),
+        lambda: ab.alter_stream_table("s.s1", query="SELECT SUM(v) AS v FROM s.a1"),
+    ):
+        with pytest.raises(Refused, match=r"s\.s2 is suspended"):
+            act()
 
 
 # -- opting out --------------------------------------------------------------------------------
