@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 from anabranch.catalog import deployments, streams
 from anabranch.catalog import views as view_rows
@@ -12,11 +13,12 @@ from anabranch.catalog.store import Connection
 from anabranch.deploy.snapshot import ObjectKey, SchemaKey
 from anabranch.deploy.state import definition
 from anabranch.errors import Refused
+from anabranch.lake.lake import Lake
 from anabranch.names import TableName
 from anabranch.refresh.look import Look
 
 
-def check_base(c: Connection, seen: Look, deployment: Deployment) -> None:
+def check_base(c: Connection, lake: Lake, seen: Look, deployment: Deployment) -> None:
     """Refuse when production is not what the deployment was staged upon.
 
     `seen` is from before the flip: inside its transaction the pointers have moved already.
@@ -34,6 +36,18 @@ def check_base(c: Connection, seen: Look, deployment: Deployment) -> None:
             raise Refused(
                 f"{name} was changed by hand since {deployment.id} was staged", hint=again
             )
+    for shown, columns in deployment.base.get("columns", {}).items():
+        name = TableName.parse(shown)
+        if columns_now(lake, seen, name) != columns:
+            raise Refused(f"{name} was altered since {deployment.id} was staged", hint=again)
+
+
+def columns_now(lake: Lake, seen: Look, name: TableName) -> list[list[Any]] | None:
+    """The columns of a source table, with their ids: one dropped and added again is another."""
+    if name not in seen.pointers:
+        return None
+    found = lake.version(name, seen.pointers[name]).columns
+    return [[each.field_id, each.name, each.type, each.nullable] for each in found]
 
 
 def _moved(deployment: Deployment, place: SchemaKey, now: SchemaVersion | None) -> str:

@@ -112,7 +112,7 @@ def moved_by(deployment: Deployment) -> list[TableName]:
 def check_now(runtime: Runtime, deployment: Deployment) -> None:
     """Refuse at once what the publish would refuse at its end."""
     with observed(runtime.lake) as c:
-        check_base(c, look(c, runtime.lake), deployment)
+        check_base(c, runtime.lake, look(c, runtime.lake), deployment)
 
 
 def check_one_world(seen: Look, staged: Iterable[TableName]) -> None:

@@ -16,6 +16,7 @@ from anabranch.catalog.deployments import OPEN, Deployment, DeploymentStatus
 from anabranch.deploy.abort import remove_left_overs
 from anabranch.deploy.along import breaks
 from anabranch.deploy.build import build, parts
+from anabranch.deploy.conflicts import columns_now
 from anabranch.deploy.plan import Plan
 from anabranch.deploy.production import fingerprints
 from anabranch.deploy.readers import FAILS, Reader
@@ -118,7 +119,7 @@ def begin(runtime: Runtime, wanted: Wanted, found: Found) -> Deployment:
         process_start=owner.process_start,
         plan=found.plan.as_dict(),
         wanted=snapshot_record(touched(found.plan)),
-        base=base_of(found),
+        base=base_of(runtime, found),
     )
     with runtime.store.writing() as c:
         for each in deployments.listing(c):
@@ -155,7 +156,7 @@ def touched(plan: Plan) -> Snapshot:
     return Snapshot({key: plan.new.objects[key] for key in sorted(keys)}, clusters)
 
 
-def base_of(found: Found) -> dict[str, Any]:
+def base_of(runtime: Runtime, found: Found) -> dict[str, Any]:
     """What must still hold when the deployment is promoted."""
     plan = found.plan
     swapped = plan.keys(Action.SWAP, Action.DROP, Action.METADATA)
@@ -165,6 +166,10 @@ def base_of(found: Found) -> dict[str, Any]:
         "schemas": [[*place, found.versions.get(place, 0)] for place in sorted(places | read)],
         "touched": [list(place) for place in sorted(places)],
         "definitions": {str(key.table): definition(found.seen, key) for key in sorted(swapped)},
+        "columns": {
+            str(key.table): columns_now(runtime.lake, found.seen, key.table)
+            for key in sorted(plan.keys(Action.ALTER))
+        },
     }
 
 

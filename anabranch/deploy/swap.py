@@ -128,7 +128,7 @@ class Swap:
 
     def rows(self, c: Connection, cut_id: int | None) -> None:
         """In the transaction of the publish: the last checks, and everything else that flips."""
-        check_base(c, self.seen, self.deployment)
+        check_base(c, self.along.runtime.lake, self.seen, self.deployment)
         check_owner(c, self.deployment.project, self._keys())
         check_readers(c, self.deployment, self._going(), self.along.suspended)
         changed = self.deployment.plan["clusters_changed"]

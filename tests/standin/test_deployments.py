@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from anabranch import Anabranch
-from anabranch.deploy import along
+from anabranch.deploy import along, promote
 from anabranch.deploy.verbs import rollback_dry
 from anabranch.errors import Refused
 from anabranch.refresh import jobs
@@ -588,3 +588,33 @@ def test_deployments_by_chance(shop: Shop, seed: int) -> None:
             check_all(shop)
     shop.ab.refresh()
     check_all(shop)
+
+
+def add_column(shop: Shop) -> str:
+    shop.write("models/db/raw/s.sql", "CREATE TABLE s (k BIGINT, v BIGINT, x STRING)")
+    query = "SELECT k, SUM(v) AS v, MAX(x) AS x FROM raw.s GROUP BY k"
+    shop.write("models/db/b/b.sql", f"CREATE STREAM TABLE b AS {query}")
+    return shop.stage()
+
+
+def test_a_source_altered_after_staging_is_staged_again(shop: Shop) -> None:
+    staged = add_column(shop)
+    shop.ab.sql("ALTER TABLE db.raw.s ADD COLUMN x STRING")
+    shop.ab.sql("INSERT INTO db.raw.s VALUES (1, 6, 'q')")
+    with pytest.raises(Refused, match=r"db\.raw\.s was altered since") as refused:
+        shop.ab.promote(staged)
+    assert "stage" in (refused.value.hint or "")
+    shop.ab.abort(staged)
+    shop.deploy()
+    assert shop.rows("db.b.b") == [(1, 11, "q")]
+    shop.check(1)
+
+
+def test_a_source_altered_in_the_last_moment_is_seen_in_the_publish(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = add_column(shop)
+    monkeypatch.setattr(promote, "check_now", lambda runtime, deployment: None)
+    shop.ab.sql("ALTER TABLE db.raw.s ADD COLUMN x STRING")
+    with pytest.raises(Refused, match=r"db\.raw\.s was altered since"):
+        shop.ab.promote(staged)
