@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,10 @@ from anabranch.catalog import deployments, streams
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.deployments import OPEN, Deployment, SchemaVersion
 from anabranch.catalog.store import Connection
+from anabranch.deploy.record import snapshot_of
 from anabranch.deploy.snapshot import ObjectKey, SchemaKey
-from anabranch.deploy.state import definition
+from anabranch.deploy.state import definition, keys_of
+from anabranch.deploy.steps import Action
 from anabranch.errors import Refused
 from anabranch.lake.lake import Lake
 from anabranch.names import TableName
@@ -48,6 +50,41 @@ def columns_now(lake: Lake, seen: Look, name: TableName) -> list[list[Any]] | No
         return None
     found = lake.version(name, seen.pointers[name]).columns
     return [[each.field_id, each.name, each.type, each.nullable] for each in found]
+
+
+def check_left(c: Connection, seen: Look, deployment: Deployment) -> None:
+    """Refuse to roll back over what somebody made, changed or dropped since the promote."""
+    undo = deployment.undo or {}
+    now_seen = replace(seen, streams=streams.all_streams(c), views=view_rows.all_views(c))
+    there = {name for name, at in undo["pointers"].items() if at is not None}
+    there |= {row["name"] for row in undo["rows"]["views"]}
+    for shown, left in left_by(deployment, now_seen).items():
+        name = TableName.parse(shown)
+        now = definition(now_seen, ObjectKey.of(name))
+        if now == left or (now is None and shown not in there):
+            continue
+        done = "dropped" if now is None else "made" if left is None else "changed"
+        first = f"drop {name} first" if done == "made" else f"make {name} what it was"
+        raise Refused(
+            f"{name} was {done} by hand since {deployment.id} was promoted",
+            hint=f"{first}, or check the older SQL out and `anabranch stage` it",
+        )
+
+
+def left_by(deployment: Deployment, seen: Look) -> Mapping[str, str | None]:
+    """What a promote made of each name; older ones noted nothing, but made few source tables."""
+    undo = deployment.undo or {}
+    if "left" in undo:
+        found: Mapping[str, str | None] = undo["left"]
+        return found
+    made = snapshot_of(deployment.wanted).objects
+    return {
+        str(key.table): None
+        for key in keys_of(deployment, Action.SWAP, Action.DROP)
+        if str(key.table) in undo["pointers"]
+        and not (key in made and made[key].kind == "table")
+        and definition(seen, key) == "table"
+    }
 
 
 def _moved(deployment: Deployment, place: SchemaKey, now: SchemaVersion | None) -> str:

@@ -18,15 +18,16 @@ from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.deploy import clusters, refresh_groups
 from anabranch.deploy.along import Along, Consent, Flip, take_in
-from anabranch.deploy.conflicts import check_readers
+from anabranch.deploy.conflicts import check_left, check_readers
 from anabranch.deploy.indexes import indexes_of
 from anabranch.deploy.snapshot import SchemaKey
 from anabranch.deploy.state import find, newest, refuse_in_transaction, who, wrong_status
 from anabranch.errors import Refused, Unreachable
 from anabranch.lake.comments import TABLE, exactly
+from anabranch.lake.observe import observed
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
-from anabranch.refresh.look import look_now
+from anabranch.refresh.look import look, look_now
 from anabranch.refresh.unit import world_of
 from anabranch.runtime import Runtime, Transaction
 from anabranch.sources.indexes import set_indexes
@@ -141,12 +142,13 @@ def to_roll_back(
 ) -> Deployment:
     """The deployment, after all checks that can be made before."""
     promoted = DeploymentStatus.PROMOTED
-    with runtime.store.reading() as c:
+    with observed(runtime.lake) as c:
         found = find(c, deployment_id) if deployment_id else newest(c, promoted, project)
         if found.status not in PROMOTED:
             raise wrong_status(found, "rolled back")
         check_newest(c, found)
         check_kept(c, found, cuts.current(c) + 1)
+        check_left(c, look(c, runtime.lake), found)
     return found
 
 
@@ -183,6 +185,7 @@ def _rows(
 ) -> None:
     undo: Mapping[str, Any] = deployment.undo or {}
     check_newest(c, deployment)
+    check_left(c, along.before, deployment)
     check_kept(c, deployment, cut_id or cuts.current(c) + 1)
     facts = {"finished_at": tables.now(), "undo": None}
     if not deployments.move(c, deployment.id, PROMOTED, DeploymentStatus.ROLLED_BACK, **facts):

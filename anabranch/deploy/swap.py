@@ -132,7 +132,9 @@ class Swap:
         check_owner(c, self.deployment.project, self._keys())
         check_readers(c, self.deployment, self._going(), self.along.suspended)
         changed = self.deployment.plan["clusters_changed"]
+        taken = self.renaming(definitions.take(c, self.staging.names))
         undo = self._undo(c) | {
+            "left": self._left(taken),
             "clusters": clusters.swap(c, changed, self.snapshot),
             "groups": refresh_groups.leave(c, [*self._leaving(), *self.along.suspended]),
         }
@@ -142,10 +144,9 @@ class Swap:
         staged, promoted = (DeploymentStatus.STAGED,), DeploymentStatus.PROMOTED
         if not deployments.move(c, self.deployment.id, staged, promoted, **facts):
             raise wrong_status(find(c, self.deployment.id), "promoted")
-        taken = definitions.take(c, self.staging.names)
         definitions.put(c, [*self.staging.names, *self.staging.stand_ins], {})
         refresh_groups.leave(c, self.staging.names)
-        definitions.put(c, self.replaced, self.renaming(taken), self.along.tokens)
+        definitions.put(c, self.replaced, taken, self.along.tokens)
         definitions.rename_history(c, self.staging.names)
         self._advance_epochs(c, undo["rows"]["streams"])
         for key in keys_of(self.deployment, Action.METADATA):
@@ -173,11 +174,7 @@ class Swap:
 
     def _undo(self, c: Connection) -> dict[str, Any]:
         """All that a roll-back puts back; source tables that are new stay in any case."""
-        new_tables = {
-            key.table
-            for key in self.swapped
-            if self.snapshot.objects[key].kind == "table" and key.table not in self.seen.pointers
-        }
+        new_tables = self._new_tables()
         names = [name for name in self.replaced if name not in new_tables]
         before = {name: self.indexed.get(name, ()) for name in sorted(self.reindexed)}
         before = {name: found for name, found in before.items() if name not in new_tables}
@@ -199,6 +196,24 @@ class Swap:
                 for parts in self.deployment.base["touched"]
             ],
         }
+
+    def _new_tables(self) -> set[TableName]:
+        return {
+            key.table
+            for key in self.swapped
+            if self.snapshot.objects[key].kind == "table" and key.table not in self.seen.pointers
+        }
+
+    def _left(self, taken: definitions.Taken) -> dict[str, str | None]:
+        """What every name is from now on, as `definition` says it: a roll-back compares."""
+        found = {row["name"]: f"view {row['query']}" for row in taken["views"]}
+        found |= {row["name"]: row["query"] for row in taken["streams"]}
+        new_tables = self._new_tables()
+        left: dict[str, str | None] = {str(key.table): None for key in self.dropped}
+        for key in self.swapped:
+            if key.table not in new_tables:
+                left[str(key.table)] = found.get(str(key.table), "table")
+        return left
 
     def _before(self, c: Connection) -> dict[str, Any]:
         """The options of tables of which only those change."""

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from anabranch import Anabranch
-from anabranch.deploy import along, promote
+from anabranch.catalog import deployments
+from anabranch.catalog.deployments import Deployment, DeploymentStatus
+from anabranch.deploy import along, promote, rollback
+from anabranch.deploy.state import newest
 from anabranch.deploy.verbs import rollback_dry
 from anabranch.errors import Refused
 from anabranch.refresh import jobs
@@ -618,3 +621,73 @@ def test_a_source_altered_in_the_last_moment_is_seen_in_the_publish(
     shop.ab.sql("ALTER TABLE db.raw.s ADD COLUMN x STRING")
     with pytest.raises(Refused, match=r"db\.raw\.s was altered since"):
         shop.ab.promote(staged)
+
+
+def drop_from_project(shop: Shop, name: str) -> None:
+    (shop.folder / "shop" / name).unlink()
+
+
+def test_a_roll_back_leaves_a_table_made_by_hand(shop: Shop) -> None:
+    drop_from_project(shop, "models/db/d/d.sql")
+    shop.deploy()
+    shop.ab.sql("CREATE TABLE db.d.d (x BIGINT)")
+    shop.ab.sql("INSERT INTO db.d.d VALUES (42)")
+    with pytest.raises(Refused, match=r"db\.d\.d was made by hand") as refused:
+        shop.ab.rollback()
+    assert "drop db.d.d first" in (refused.value.hint or "")
+    assert shop.rows("db.d.d") == [(42,)]
+    shop.ab.sql("DROP TABLE db.d.d")
+    shop.ab.rollback()
+    shop.check(1)
+
+
+def test_a_roll_back_leaves_a_table_in_place_of_a_new_one(shop: Shop) -> None:
+    shop.write("models/db/b/n.sql", "CREATE STREAM TABLE n AS SELECT k FROM raw.s")
+    shop.deploy()
+    shop.ab.sql("DROP STREAM TABLE db.b.n")
+    shop.ab.sql("CREATE TABLE db.b.n (x BIGINT)")
+    shop.ab.sql("INSERT INTO db.b.n VALUES (42)")
+    with pytest.raises(Refused, match=r"db\.b\.n was changed by hand"):
+        shop.ab.rollback()
+    assert shop.rows("db.b.n") == [(42,)]
+    shop.ab.sql("DROP TABLE db.b.n")
+    shop.ab.rollback()  # it would be dropped anyway
+    shop.check(1)
+
+
+def test_a_roll_back_leaves_a_query_changed_by_hand(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.edit(TWICE)
+    shop.deploy()
+    query = "SELECT k, 3 * SUM(v) AS v FROM db.raw.s GROUP BY k"
+    shop.ab.sql(f"ALTER STREAM TABLE db.b.b AS {query}")
+    with pytest.raises(Refused, match=r"db\.b\.b was changed by hand"):
+        rollback_dry(shop.ab._runtime, None)
+    promoted = newest_promoted(shop)
+    monkeypatch.setattr(rollback, "to_roll_back", lambda *_: promoted)
+    with pytest.raises(Refused, match=r"db\.b\.b was changed by hand"):
+        shop.ab.rollback()
+    shop.ab.refresh()
+    shop.check(3)
+
+
+def newest_promoted(shop: Shop) -> Deployment:
+    with shop.ab._store.reading() as c:
+        return newest(c, DeploymentStatus.PROMOTED)
+
+
+def test_an_older_promote_noted_less_but_no_table_is_lost(shop: Shop) -> None:
+    drop_from_project(shop, "models/db/d/d.sql")
+    shop.deploy()
+    promoted = newest_promoted(shop)
+    undo = {key: value for key, value in (promoted.undo or {}).items() if key != "left"}
+    with shop.ab._store.writing() as c:
+        status = DeploymentStatus.PROMOTED
+        deployments.move(c, promoted.id, (status,), status, undo=undo)
+    shop.ab.sql("CREATE TABLE db.d.d (x BIGINT)")
+    with pytest.raises(Refused, match=r"db\.d\.d was made by hand"):
+        shop.ab.rollback()
+    shop.ab.sql("DROP TABLE db.d.d")
+    shop.ab.rollback()
+    shop.check(1)
