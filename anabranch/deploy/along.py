@@ -150,9 +150,11 @@ class Along:
             self._check_world(after.seen)
             needed = needing(after, self.moved)
             broken = self._fit(after, needed | unfilled(after, self.moved))
-            if not broken:
+            left_alone = {} if broken else self._cut_off(after, needed)
+            if not broken and not left_alone:
                 break
             self._take_out(broken)
+            self.suspended |= left_alone
         if needed:
             self._refresh(after, needed)
         self.tx.later(self._check_whole)
@@ -184,6 +186,25 @@ class Along:
         if refused:
             raise breaks(refused)
         self.suspended |= broken
+
+    def _cut_off(self, after: After, needed: Collection[TableName]) -> dict[TableName, str]:
+        """Readers of suspended readers that would hold the swap back, or those they are grouped with.
+
+        Whoever agreed to suspend a reader has agreed to these.
+        """
+        seen = after.seen
+        below = {
+            name
+            for name in downstream(seen, self.suspended)
+            if after.outside(name) and not held_back(seen, name)
+        } - {*self.moved, *self.suspended}
+        stopped = {*below, *self.suspended}
+        home = {name: group.members for group in seen.groups for name in group.members}
+        return {
+            name: f"it reads {sorted(stopped.intersection(seen.reads[name]))[0]}, which is suspended"
+            for name in sorted(below)
+            if name in needed or not stopped.issuperset(home.get(name, ()))
+        }
 
     def _fit(self, after: After, needed: Collection[TableName]) -> dict[TableName, str]:
         """Give readers the columns of their queries; those that have none any more, and why."""

@@ -691,3 +691,21 @@ def test_an_older_promote_noted_less_but_no_table_is_lost(shop: Shop) -> None:
     shop.ab.sql("DROP TABLE db.d.d")
     shop.ab.rollback()
     shop.check(1)
+
+
+def test_a_reader_of_a_broken_reader_does_not_hold_the_promote_back(shop: Shop) -> None:
+    ab = shop.ab
+    ab.create_stream_table("mine.r", "SELECT k, v FROM db.b.b")
+    joined = "SELECT r.k, r.v, d.bv FROM mine.r AS r JOIN db.d.d AS d ON r.k = d.k"
+    ab.create_stream_table("mine.q", joined)
+    ab.create_stream_table("mine.top", "SELECT k FROM mine.r")
+    shop.edit(RENAMED)
+    promoted = ab.promote(shop.stage(suspend_readers=True))
+    assert promoted["suspended"] == ["mine.q", "mine.r"]
+    assert states(ab)["mine.top"] == "ACTIVE", "it waits, and holds nobody back"
+    ab.sql("INSERT INTO db.raw.s VALUES (1, 100)")
+    ab.refresh("db.d.d")
+    assert shop.rows("db.d.d") == [(1, 105, 105)]
+    ab.rollback()
+    assert {*states(ab).values()} == {"ACTIVE"}
+    shop.check(1, "mine.r", "mine.q", "mine.top")
