@@ -92,7 +92,7 @@ def _views(seen: Look, columns: Columns, own: Collection[TableName]) -> Iterator
         named = (each.find_in(columns.moving) for each in tables_of(text) if not each.is_system)
         reads = tuple(sorted(each for each in named if each is not None))
         if reads:
-            error = columns.mistake(text)
+            error = columns.broken_view(name)
             yield Reader(name, reads, FAILS if error else FOLLOWS, error, "view")
 
 
@@ -130,18 +130,33 @@ class Columns:
     moved: Callable[[TableName, Columns], Outline]
     known: dict[TableName, Outline] = field(default_factory=dict)
     under_way: set[TableName] = field(default_factory=set)
+    views: dict[TableName, str | None] = field(default_factory=dict)  # what is wrong with them
 
     def mistake(self, query: str) -> str | None:
         """What is surely wrong with a query."""
         names = self._names()
         try:
             for name in tables_of(query):
-                if not name.is_system and name.find_in(names) is None:
+                if name.is_system:
+                    continue
+                table = name.find_in(names)
+                if table is None:
                     return f"there is no table {name}"
+                if error := self.broken_view(table):
+                    return f"view {table} fails: {error}"
             _, findings = outline(query, self.of)
         except AnabranchError:
             return None  # promote asks Spark
         return findings[0].message if findings else None
+
+    def broken_view(self, name: TableName) -> str | None:
+        """What becomes wrong with a view that stays as it is."""
+        if name in self.moving or name not in self.seen.views:
+            return None
+        if name not in self.views:
+            self.views[name] = None  # a view that reads itself is none of ours
+            self.views[name] = self.mistake(self.seen.views[name])
+        return self.views[name]
 
     def _names(self) -> set[TableName]:
         return ({*self.seen.pointers, *self.seen.views} - self.moving) | self.there

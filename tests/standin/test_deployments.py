@@ -709,3 +709,15 @@ def test_a_reader_of_a_broken_reader_does_not_hold_the_promote_back(shop: Shop) 
     ab.rollback()
     assert {*states(ab).values()} == {"ACTIVE"}
     shop.check(1, "mine.r", "mine.q", "mine.top")
+
+
+def test_a_plan_sees_through_views_that_break(shop: Shop) -> None:
+    ab = shop.ab
+    ab.sql("CREATE VIEW mine.w AS SELECT k, v FROM db.b.b")
+    ab.create_stream_table("mine.r", "SELECT w.k FROM mine.w AS w JOIN db.c.c AS c ON w.k = c.k")
+    shop.edit(RENAMED)
+    readers = {row["reader"]: row for row in shop.plan().as_dict()["readers"]}
+    assert readers["mine.w"]["outcome"] == "fails"
+    assert readers["mine.r"]["outcome"] == "fails" and "mine.w" in readers["mine.r"]["error"]
+    with pytest.raises(Refused, match=r"mine\.r is outside of the project"):
+        shop.stage()
