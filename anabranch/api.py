@@ -468,12 +468,21 @@ class Anabranch:
         return promote(self._runtime, deployment_id, suspend_readers=suspend_readers)
 
     def rollback(
-        self, deployment_id: str | None = None, *, suspend_readers: bool = False
+        self,
+        deployment_id: str | None = None,
+        *,
+        suspend_readers: bool = False,
+        project: str | None = None,
     ) -> dict[str, Any]:
-        """Return to the state before a deployment, the newest if none is named, in one publish."""
+        """Return to the state before a deployment, in one publish.
+
+        If none is named it is the newest: of a project, by its name, or of the only one.
+        """
         from anabranch.deploy.rollback import rollback
 
-        return rollback(self._runtime, deployment_id, suspend_readers=suspend_readers)
+        return rollback(
+            self._runtime, deployment_id, suspend_readers=suspend_readers, project=project
+        )
 
     def abort(self, deployment_id: str) -> dict[str, Any]:
         """Remove a deployment that was not promoted."""

@@ -8,7 +8,7 @@ deployment made stay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from anabranch.catalog import cuts, definitions, deployments, events, streams, tables
@@ -25,9 +25,9 @@ from anabranch.deploy.state import find, newest, refuse_in_transaction, who, wro
 from anabranch.errors import Refused, Unreachable
 from anabranch.lake.comments import TABLE, exactly
 from anabranch.lake.observe import observed
-from anabranch.model import RefreshMode
+from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
-from anabranch.refresh.look import look, look_now
+from anabranch.refresh.look import Look, look, look_now
 from anabranch.refresh.unit import world_of
 from anabranch.runtime import Runtime, Transaction
 from anabranch.sources.indexes import set_indexes
@@ -88,6 +88,7 @@ def rollback(
                     check_kept(c, deployment, cuts.current(c) + 1)
                 raise
             along.stage()
+            tx.later(lambda c, _: stay_suspended(c, stopped_by_hand(seen, before)))
             flip.check_leased(lease, along.written)
             return tx.publish(KIND)
         except BaseException:
@@ -105,6 +106,23 @@ def rollback(
         "suspended": sorted(map(str, flip.suspended)),
         "kept_columns": sorted(map(str, kept_columns)),
     }
+
+
+def stopped_by_hand(seen: Look, names: Iterable[TableName]) -> list[TableName]:
+    """Tables that somebody has suspended since the promote; those that gave up have an error."""
+    known = (seen.streams.get(name) for name in names)
+    return [
+        each.name
+        for each in known
+        if each is not None and each.status is Status.SUSPENDED and each.last_error is None
+    ]
+
+
+def stay_suspended(c: Connection, names: Iterable[TableName]) -> None:
+    """The last thing of a roll-back: before, they are refreshed with their groups."""
+    for name in names:
+        if streams.get(c, name) is not None:
+            streams.change(c, name, status=Status.SUSPENDED)
 
 
 def restore_columns(

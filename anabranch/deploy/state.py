@@ -26,7 +26,7 @@ from anabranch.deploy.snapshot import (
 from anabranch.deploy.source_tables import changes
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.steps import Action
-from anabranch.errors import AnabranchError, Refused, UnknownName
+from anabranch.errors import AnabranchError, InvalidValue, Refused, UnknownName
 from anabranch.lake.observe import observed
 from anabranch.refresh.look import Look, look, look_now
 from anabranch.runtime import Runtime
@@ -192,6 +192,11 @@ def refuse_in_transaction(runtime: Runtime) -> None:
 
 
 def find(c: Connection, deployment_id: str) -> Deployment:
+    if not isinstance(deployment_id, str):
+        raise InvalidValue(
+            f"{deployment_id!r} is not the id of a deployment",
+            hint="stage returns one, or None when there is nothing to deploy",
+        )
     found = deployments.get(c, deployment_id)
     if found is None:
         known = [each.id for each in deployments.listing(c)]

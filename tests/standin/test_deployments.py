@@ -16,7 +16,7 @@ from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.deploy import along, promote, rollback
 from anabranch.deploy.state import newest
 from anabranch.deploy.verbs import rollback_dry
-from anabranch.errors import Refused
+from anabranch.errors import InvalidValue, Refused
 from anabranch.refresh import jobs
 from anabranch.refresh.look import look
 from tests.standin.engine import connect, installed
@@ -721,3 +721,25 @@ def test_a_plan_sees_through_views_that_break(shop: Shop) -> None:
     assert readers["mine.r"]["outcome"] == "fails" and "mine.w" in readers["mine.r"]["error"]
     with pytest.raises(Refused, match=r"mine\.r is outside of the project"):
         shop.stage()
+
+
+def test_a_roll_back_keeps_what_somebody_suspended(shop: Shop) -> None:
+    shop.edit(TWICE)
+    shop.deploy()
+    shop.ab.sql("INSERT INTO db.raw.s VALUES (1, 100)")
+    shop.ab.refresh()
+    shop.ab.suspend("db.d.d")
+    shop.ab.rollback(project="shop")
+    assert states(shop.ab)["db.d.d"] == "SUSPENDED"
+    shop.check(1)
+    shop.ab.resume("db.d.d")
+    shop.ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
+    shop.ab.refresh()
+    shop.check(1)
+
+
+def test_nothing_is_no_deployment(shop: Shop) -> None:
+    assert shop.ab.stage(str(shop.folder / "shop")) is None
+    for verb in (shop.ab.promote, shop.ab.abort):
+        with pytest.raises(InvalidValue, match="None is not the id of a deployment"):
+            verb(None)  # type: ignore[arg-type]
