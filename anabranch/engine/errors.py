@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from anabranch.errors import (
     AnabranchError,
@@ -35,34 +36,18 @@ _RAISED = re.compile(f"({DATA}|{INTERNAL})(.+)")
 _WRAPPERS = frozenset({"TASK_WRITE_FAILED", "WRITING_JOB_ABORTED", "JOB_ABORTED", "INTERNAL_ERROR"})
 
 _UNKNOWN = ("UNRESOLVED_COLUMN", "UNRESOLVED_FIELD", "FIELD_NOT_FOUND", "UNRESOLVED_ROUTINE")
-_DATA = (
+# A row's value is at fault, says the SQL standard: data exceptions (class 22, but for the states of
+# settings and of modules that are not loaded) and a subquery of too many rows ...
+_DATA_STATE = re.compile(r"22(?!022|KD)|21000")
+_DATA = (  # ... and what Spark files elsewhere.
     "RECURSION_LEVEL_LIMIT_EXCEEDED",
     "USER_RAISED_EXCEPTION",
-    "DIVIDE_BY_ZERO",
-    "CAST_INVALID_INPUT",
-    "CAST_OVERFLOW",
-    "ARITHMETIC_OVERFLOW",
-    "BINARY_ARITHMETIC_OVERFLOW",
-    "NUMERIC_VALUE_OUT_OF_RANGE",
-    "NUMERIC_OUT_OF_SUPPORTED_RANGE",
-    "DATETIME_OVERFLOW",
-    "INTERVAL_ARITHMETIC_OVERFLOW",
-    "INTERVAL_DIVIDED_BY_ZERO",
-    "REMAINDER_BY_ZERO",
-    "INVALID_ARRAY_INDEX",
-    "INVALID_INDEX_OF_ZERO",
-    "NULL_MAP_KEY",
     "DUPLICATED_MAP_KEY",
-    "MAP_KEY_DOES_NOT_EXIST",
-    "SCALAR_SUBQUERY_TOO_MANY_ROWS",
-    "CONVERSION_INVALID_INPUT",
-    "CANNOT_PARSE_TIMESTAMP",
-    "CANNOT_PARSE_DECIMAL",
-    "INVALID_PARAMETER_VALUE",
     "NOT_NULL_ASSERT_VIOLATION",
     "EXCEED_LIMIT_LENGTH",
-    "USER_RAISED_EXCEPTION",
+    "COLLECTION_SIZE_LIMIT_EXCEEDED",
 )
+_WORLD_STATE = re.compile(r"08|53|57|58|XXKDA")
 _HINTS = {
     "DIVIDE_BY_ZERO": "use try_divide to get NULL instead",
     "REMAINDER_BY_ZERO": "use try_mod to get NULL instead",
@@ -75,19 +60,32 @@ _HINTS = {
     "SCALAR_SUBQUERY_TOO_MANY_ROWS": "a subquery used as a value may return one row only",
 }
 REPORT = "this is a fault of Anabranch or Spark, not of your data: please report it with the query"
-# Exceptions of Java that tell of a plan that cannot be right, wherever they are raised ...
-_BUGS = re.compile(
-    r"\b(?:NoSuchElementException|NullPointerException|IllegalStateException|MatchError"
-    r"|IllegalArgumentException|AssertionError|UnsupportedOperationException|ClassCastException"
-    r"|IndexOutOfBoundsException|StackOverflowError|TreeNodeException|CompileException"
-    r"|NotImplementedError)\b|Couldn't find |key not found|does not exist in the JVM"
+# The class of an exception where Java names it: at the start of a message or behind a colon.
+_THROWN = re.compile(r"(?:^|: )(?:[a-z]\w*\.)+(\w+(?:Exception|Error|Failure))\b", re.MULTILINE)
+_IN_TASK = re.compile(r"Executor\$TaskRunner|scheduler\.Task\.run\(|Lost task \d")
+# Exceptions that functions throw inside a task at a value they cannot take.
+_BAD_VALUE = re.compile(
+    r"(?:Spark)?(?:IllegalArgument|DateTime|DateTimeParse|Arithmetic|NumberFormat)Exception"
+    r"|(?:Unknown|Illegal|Missing|Duplicate)Format\w*Exception|PatternSyntaxException"
+    r"|NegativeArraySizeException|FormatFlagsConversionMismatchException"
 )
+# Exceptions that tell of a plan that cannot be right, wherever they are raised ...
+_BUG = re.compile(
+    r"(?:Spark)?(?:NoSuchElement|NullPointer|IllegalState|IllegalArgument|UnsupportedOperation"
+    r"|ClassCast|(?:Array)?IndexOutOfBounds|TreeNode)Exception"
+    r"|MatchError|AssertionError|StackOverflowError|NotImplementedError|\w*Compile\w*Exception"
+)
+_BUG_TEXT = re.compile(r"Couldn't find |key not found|does not exist in the JVM|beyond 64 KB")
 # ... unless the world was in the way.
 _WORLD = re.compile(
-    r"\b(?:IOException|SocketException|TimeoutException|ConnectException|OutOfMemoryError"
-    r"|InterruptedException|AccessDeniedException|UnknownHostException)\b"
-    r"|No space left|Disk quota|ExecutorLost|Lost executor|FetchFailed|cancelled"
+    r"\w*(?:IO|Socket|Timeout|Connect|Interrupted|AccessDenied|UnknownHost)Exception"
+    r"|\w*OutOfMemoryError|ExecutorLostFailure"
 )
+_WORLD_TEXT = re.compile(
+    r"No space left on device|Disk quota exceeded|\bJob \S+ (?:was )?cancelled\b"
+    r"|ExecutorLostFailure \(|Lost executor \S+ on |FetchFailed\("
+)
+_OUT_OF_MEMORY = re.compile(r"\w*OutOfMemoryError")
 _MISSING = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "CANNOT_READ_FILE", "FILE_NOT_FOUND")
 
 
@@ -125,10 +123,47 @@ def translate(error: BaseException, labels: Mapping[str, str]) -> AnabranchError
         )
     condition = condition_of(error, text)
     parameters = {key: relabel(value, labels) for key, value in _parameters(error).items()}
-    return _judge(condition, parameters, text)
+    return _judge(condition, parameters, text, failure_of(error, condition, text))
 
 
-def _judge(condition: str, parameters: Mapping[str, str], text: str) -> AnabranchError:
+@dataclass(frozen=True)
+class Failure:
+    """What tells whose fault it is, apart from the words."""
+
+    state: str = ""  # SQLSTATE
+    thrown: frozenset[str] = frozenset()  # classes of the exceptions, without their packages
+    in_task: bool = False
+    analysis: bool = False  # no row was looked at
+
+    def names(self, classes: re.Pattern[str]) -> bool:
+        return any(classes.fullmatch(name) for name in self.thrown)
+
+
+def failure_of(error: BaseException, condition: str, text: str) -> Failure:
+    known = {type(each).__name__ for each in _chain(error) if isinstance(each, PySparkException)}
+    evidence = "\n".join([text, *(getattr(each, "_stackTrace", "") for each in _chain(error))])
+    in_task = _IN_TASK.search(evidence) is not None
+    return Failure(
+        state=_state(error, condition, text),
+        thrown=frozenset(known | set(_THROWN.findall(evidence))),
+        in_task=in_task,
+        analysis=isinstance(error, (AnalysisException, ParseException)) and not in_task,
+    )
+
+
+def _state(error: BaseException, condition: str, text: str) -> str:
+    """The SQLSTATE of the condition, which may be that of a cause."""
+    own = isinstance(error, PySparkException) and error.getCondition() == condition
+    if own and (state := error.getSqlState()):  # type: ignore[attr-defined]
+        return str(state)
+    at = text.find(f"[{condition}]") if condition else -1
+    found = re.compile(r"SQLSTATE: (\w{5})").search(text, at) if at >= 0 else None
+    return found.group(1) if found else ""
+
+
+def _judge(
+    condition: str, parameters: Mapping[str, str], text: str, failure: Failure
+) -> AnabranchError:
     message = short(text, condition)
     base = condition.split(".")[0]
     if base == "PARSE_SYNTAX_ERROR" or condition.startswith("PARSE_"):
@@ -138,29 +173,43 @@ def _judge(condition: str, parameters: Mapping[str, str], text: str) -> Anabranc
     if base == "TABLE_OR_VIEW_NOT_FOUND":
         name = plain(parameters.get("relationName", ""))
         return UnknownName(f"there is no table {name}" if name else message)
-    if base in _DATA:
+    if base in _DATA or (_DATA_STATE.match(failure.state) and not failure.analysis):
         return DataError(message, hint=_HINTS.get(base))
-    if base in _MISSING or "FileNotFoundException" in text:
+    if base in _MISSING or "FileNotFoundException" in failure.thrown:
         return FileMissing(
             f"a data file cannot be read: {_path(text) or message}",
             hint="the file was removed, or Spark cannot reach the warehouse",
         )
-    if "OutOfMemoryError" in text:
+    if failure.names(_OUT_OF_MEMORY):
         return SystemFault("Spark ran out of memory", hint="raise spark.conf.spark.driver.memory")
     if "SparkContext was shut down" in text or "stopped SparkContext" in text:
         return SparkLost("the Spark session ended", hint="start the process again")
-    if base and not base.startswith("INTERNAL_ERROR"):
-        return UserError(message)
-    if is_bug(base, text):
-        return InternalError(message, hint=REPORT)
-    return SystemFault(message)
+    if is_bad_value(base, failure):
+        return DataError(message)
+    if base in _WRAPPERS or not base or base.startswith("INTERNAL_ERROR"):
+        bug = is_bug(base, text, failure)
+        return InternalError(message, hint=REPORT) if bug else SystemFault(message)
+    if _WORLD_STATE.match(failure.state):
+        return SystemFault(message)
+    return UserError(message)
 
 
-def is_bug(condition: str, text: str) -> bool:
+def is_bad_value(condition: str, failure: Failure) -> bool:
+    """Whether a function met a value it cannot take."""
+    return (
+        failure.in_task
+        and failure.names(_BAD_VALUE)
+        and not failure.names(_WORLD)
+        and not condition.startswith("INTERNAL_ERROR")
+    )
+
+
+def is_bug(condition: str, text: str, failure: Failure) -> bool:
     """Whether Spark broke on a plan, and not on the world."""
-    if _WORLD.search(text):
+    if failure.names(_WORLD) or _WORLD_TEXT.search(text):
         return False
-    return condition.startswith("INTERNAL_ERROR") or _BUGS.search(text) is not None
+    found = failure.names(_BUG) or _BUG_TEXT.search(text) is not None
+    return found or condition.startswith("INTERNAL_ERROR")
 
 
 class Blame(Enum):
@@ -220,13 +269,17 @@ def _foreign(error: BaseException) -> bool:
 
 def whole_text(error: BaseException) -> str:
     """The message and those of its causes: a failed write hides its reason in the cause."""
-    texts, seen = [], 0
+    return "\n".join(str(each) for each in _chain(error))
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An error and its causes."""
+    found: list[BaseException] = []
     current: BaseException | None = error
-    while current is not None and seen < 10:
-        texts.append(str(current))
+    while current is not None and len(found) < 10:
+        found.append(current)
         current = getattr(current, "_cause", None) or current.__cause__
-        seen += 1
-    return "\n".join(texts)
+    return found
 
 
 def condition_of(error: BaseException, text: str) -> str:
@@ -253,7 +306,8 @@ def short(text: str, condition: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    text = re.sub(r"^An error occurred while calling [\w.]+\.\s*:?\s*", "", text.strip())
+    text = re.sub(r"^An error occurred while calling \S+\s*:?\s*", "", text.strip())
+    text = re.sub(r"^.*Job aborted due to stage failure: .* executor [\w-]+\): ", "", text)
     line = next((line for line in text.splitlines() if line.strip()), "Spark failed")
     return re.sub(
         r"\s*SQLSTATE: \w+", "", re.sub(r"^[\w.$]+(?:Exception|Error): ", "", line)

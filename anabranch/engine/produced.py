@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
@@ -26,36 +26,54 @@ _counts_itself = True  # until a version of Spark shows that it cannot be asked
 def save(frame: DataFrame, prepare: Prepare, folder: Callable[[], str]) -> tuple[str, int]:
     """Write a frame as Parquet into a new folder: the folder, and the rows that were produced."""
     global _counts_itself  # noqa: PLW0603  a property of the Spark that this process runs
-    if _counts_itself and hasattr(frame, "_jdf"):
-        directory = folder()
-        counted = _counted(frame, prepare(frame), directory)
-        if counted is not None:
-            return directory, counted
-        _counts_itself = False
-        log.warning(
-            "this Spark does not tell how many rows it wrote: they are counted on their way"
-        )
     directory = folder()
+    if _counts_itself and hasattr(frame, "_jdf"):
+        run = _command(frame, prepare(frame), directory)
+        if run is None:
+            _counts_itself = False
+        else:
+            counted = _counted(run())
+            if counted is not None:
+                return directory, counted
+            _remove(frame, directory)  # what was written is written once more, and counted
+            directory = folder()
     return directory, _observed(frame, prepare, directory)
 
 
-def _counted(frame: DataFrame, writer: Any, directory: str) -> int | None:
-    """The write command's own count; None where this Spark has no such thing."""
+def _command(frame: DataFrame, writer: Any, directory: str) -> Callable[[], Any] | None:
+    """The write, ready to run; None where this Spark has no such thing."""
     session: Any = frame.sparkSession
     jvm = session._jvm
     try:
         command = writer.format("parquet")._jwrite.saveCommand(jvm.scala.Option.apply(directory))
         run = jvm.org.apache.spark.sql.classic.Dataset.ofRows
-    except Py4JJavaError:
+    except (Py4JJavaError, Py4JNetworkError):
         raise
-    except (Py4JError, AttributeError, TypeError):
+    except (Py4JError, AttributeError, TypeError) as error:
+        log.warning(
+            "this Spark does not tell how many rows it wrote, they are counted on their way: %s",
+            error,
+        )
         return None
-    done = run(session._jsparkSession, command)
+    return lambda: run(session._jsparkSession, command)
+
+
+def _counted(done: Any) -> int | None:
+    """The command's own count; None if it cannot be read this time."""
     try:
         plan = done.queryExecution().commandExecuted().commandPhysicalPlan()
         return int(plan.metrics().apply("numOutputRows").value())
-    except (Py4JError, AttributeError, TypeError, ValueError):
+    except Py4JNetworkError:
+        raise
+    except (Py4JError, AttributeError, TypeError, ValueError) as error:
+        log.warning("the rows of a write are counted on their way, because: %s", error)
         return None
+
+
+def _remove(frame: DataFrame, directory: str) -> None:
+    session: Any = frame.sparkSession
+    path = session._jvm.org.apache.hadoop.fs.Path(directory)
+    path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf()).delete(path, True)
 
 
 def _observed(frame: DataFrame, prepare: Prepare, directory: str) -> int:

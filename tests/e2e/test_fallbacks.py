@@ -136,6 +136,29 @@ def test_errors_of_the_data_stay_errors_of_the_data(two: Anabranch) -> None:
     assert two.events("f.share") == []
 
 
+BAD_VALUES = {
+    "make_date(2020, CAST(v AS INT), 1)": "MonthOfYear",
+    "element_at(array(1, 2, 3, 4), CAST(v AS INT))": "out of bounds",
+    "size(sequence(1, v, 1))": "Illegal sequence boundaries",
+    "format_string(IF(v < 0, '%y', '%d'), v)": "Conversion",
+}
+
+
+def test_a_value_that_a_function_cannot_take(two: Anabranch) -> None:
+    """Neither a fault of our plan nor one of the query, in either mode."""
+    names = []
+    for at, value in enumerate(BAD_VALUES):
+        for mode in ("AUTO", "DIFFERENTIAL"):
+            names.append((f"f.{mode.lower()}{at}", BAD_VALUES[value]))
+            query = f"SELECT k, {value} AS x FROM f.s"
+            two.create_stream_table(names[-1][0], query, refresh_mode=mode, schedule=None)
+    two.sql("INSERT INTO f.s VALUES ('a', -77)")
+    for name, message in names:
+        with pytest.raises(DataError, match=message):
+            two.refresh(name)
+        assert two.events(name) == []
+
+
 def test_a_circle(ab: Anabranch, monkeypatch: pytest.MonkeyPatch) -> None:
     ab.set("allow_circular", True)
     ab.sql("CREATE TABLE f.seed (id BIGINT)")

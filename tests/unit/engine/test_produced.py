@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JError
 
 from anabranch.engine import produced, shared_disk
 from anabranch.engine.session import Spark
@@ -38,11 +39,32 @@ def test_every_way_tells_the_rows(
 def test_a_spark_that_does_not_tell(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The public way is taken, after a write whose files nobody uses."""
+    """The public way is taken from then on."""
     monkeypatch.setattr(produced, "_counts_itself", True)
-    monkeypatch.setattr(produced, "_counted", lambda *_: None)
+    monkeypatch.setattr(produced, "_command", lambda *_: None)
     done = write(spark.session.sql("SELECT id FROM range(7)"), str(tmp_path / "t"), ID)
     assert done.rows == 7 and produced._counts_itself is False
+    assert len(list((tmp_path / "t").iterdir())) == 1
+
+
+def test_a_count_that_cannot_be_read_once(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That write is done the public way, leaves nothing else, and the log says why."""
+    monkeypatch.setattr(produced, "_counts_itself", True)
+    real = produced._counted
+
+    class Done:
+        def queryExecution(self) -> None:
+            raise Py4JError("no metrics today")
+
+    monkeypatch.setattr(produced, "_counted", lambda _: real(Done()))
+    with caplog.at_level("WARNING", logger="anabranch"):
+        done = write(spark.session.sql("SELECT id FROM range(7)"), str(tmp_path / "t"), ID)
+    assert done.rows == 7 and produced._counts_itself is True
+    assert "no metrics today" in caplog.text
+    assert [str(path) for path in (tmp_path / "t").rglob("*.parquet")] == list(done.add)
+    assert len(list((tmp_path / "t").iterdir())) == 1
 
 
 def test_a_folder_that_others_do_not_see(
