@@ -6,11 +6,14 @@ import gc
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from anabranch.engine.session import Spark, expect_little
 from tests.quick import GIVEN, QUICK
 
 expect_little()  # subprocesses inherit it
+settings.register_profile("anabranch", deadline=None)  # a busy machine is no failure
+settings.load_profile("anabranch")
 gc.set_threshold(200_000, 20, 100)  # trees of plans are many and short-lived, and hold few circles
 
 LONG = (
