@@ -27,6 +27,7 @@ GROUP_ENDED = "GROUP_ENDED"
 FOREIGN_WRITE = "FOREIGN_WRITE"  # another program wrote to a stream table
 WAITING = "WAITING"  # a table that cannot be refreshed because one that it reads cannot be
 COLUMNS_KEPT = "COLUMNS_KEPT"  # of a source table, after a roll-back
+CLUSTER_KEPT = "CLUSTER_KEPT"  # after a roll-back: somebody changed it since
 UNBOUNDED = "UNBOUNDED"  # a circle in which counts may grow for ever
 RECURSION = "RECURSION"  # a recursion that is computed anew for every change
 LOUD = {

@@ -32,9 +32,20 @@ def swap(c: Connection, names: Iterable[str], snapshot: Snapshot) -> Kept:
     return before
 
 
-def restore(c: Connection, before: Kept) -> None:
+def as_they_are(c: Connection, names: Iterable[str]) -> Kept:
+    there = clusters.all_clusters(c)
+    return {name: vars(there[name]) if name in there else None for name in names}
+
+
+def restore(c: Connection, before: Kept, left: Kept) -> list[str]:
+    """Clusters become what they were; the names of those that changed since `left`, which stay."""
+    now = as_they_are(c, before)
+    changed = sorted(name for name in before if name in left and now[name] != left[name])
     for name, known in before.items():
+        if name in changed:
+            continue
         if known is not None:
             clusters.put(c, Cluster(**known))
         elif not clusters.users(c, name):
             clusters.remove(c, name)
+    return changed

@@ -37,6 +37,10 @@ KEPT = (
     "keeps the columns that a deployment gave it, which was rolled back: rows were written since, or "
     "it was altered again; ALTER TABLE … DROP COLUMN takes them away"
 )
+CLUSTER_KEPT = (
+    "cluster {name} stays as it is: it was changed since the deployment that was rolled back; "
+    "CREATE OR REPLACE CLUSTER defines it anew"
+)
 PROMOTED = (DeploymentStatus.PROMOTED,)
 
 
@@ -223,10 +227,17 @@ def _rows(
         mode = RefreshMode(values["refresh_mode"])
         named = {**values, "refresh_mode": mode, "definition": along.tokens[shown]}
         streams.change(c, TableName.parse(shown), **named)
-    clusters.restore(c, undo["clusters"])
+    kept = clusters.restore(c, undo["clusters"], undo.get("clusters_left", {}))
+    events.add(c, [Event(None, events.CLUSTER_KEPT, CLUSTER_KEPT.format(name=n)) for n in kept])
+    staying = {("", "", name) for name in kept}  # and whose they are
     own = {"project": find(c, deployment.id).project, "named": True}
-    records = [{**row, **own} for row in undo["deployed"]]
-    deployments.put_deployed(c, [(a, b, n) for a, b, n in undo["keys"]], records)
+    records = [
+        {**row, **own}
+        for row in undo["deployed"]
+        if (row["database_name"], row["schema_name"], row["object_name"]) not in staying
+    ]
+    keys = {(a, b, n) for a, b, n in undo["keys"]} - staying
+    deployments.put_deployed(c, sorted(keys), records)
     by = f"{who()} (roll-back of {deployment.id})"
     for database, schema, owner in undo["schemas"]:
         deployments.raise_versions(c, [(database, schema)], owner, by)

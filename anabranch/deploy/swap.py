@@ -136,6 +136,7 @@ class Swap:
         undo = self._undo(c) | {
             "left": self._left(taken),
             "clusters": clusters.swap(c, changed, self.snapshot),
+            "clusters_left": clusters.as_they_are(c, changed),
             "groups": refresh_groups.leave(c, [*self._leaving(), *self.along.suspended]),
         }
         places = [SchemaKey(*parts) for parts in self.deployment.base["touched"]]

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from anabranch import Anabranch
-from anabranch.catalog import deployments
+from anabranch.catalog import clusters, deployments
+from anabranch.catalog.clusters import Cluster
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.deploy import along, promote, rollback
 from anabranch.deploy.state import newest
@@ -743,3 +744,16 @@ def test_nothing_is_no_deployment(shop: Shop) -> None:
     for verb in (shop.ab.promote, shop.ab.abort):
         with pytest.raises(InvalidValue, match="None is not the id of a deployment"):
             verb(None)  # type: ignore[arg-type]
+
+
+def test_a_roll_back_leaves_a_cluster_that_was_changed_since(shop: Shop) -> None:
+    shop.write("clusters/cc.sql", "CREATE CLUSTER cc POOL 'p'")
+    shop.deploy()
+    shop.write("clusters/cc.sql", "CREATE CLUSTER cc POOL 'q'")
+    shop.deploy()
+    with shop.ab._store.writing() as c:
+        clusters.put(c, Cluster("cc", "r", None, {}))
+    shop.ab.rollback()
+    (found,) = shop.ab.clusters()
+    assert found["pool"] == "r"
+    assert "CLUSTER_KEPT" in [row["kind"] for row in shop.ab.events()]
