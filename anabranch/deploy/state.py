@@ -94,14 +94,28 @@ def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Fo
         versions = {SchemaKey(*p): v.version for p, v in deployments.schema_versions(c).items()}
         staged = tuple(f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN)
     new = without_others(runtime, seen, wanted.snapshot, mine.others)
-    old = with_existing(runtime, seen, as_found(seen, mine.snapshot), new)
+    deployed = as_found(seen, mine.snapshot)
+    old = with_existing(runtime, seen, deployed, new)
     found = make_plan(old, new, select=select)
+    refuse_another_project(wanted.name, deployed, found)
     rows = row_counts(runtime, seen, tables_read(found))
     plan = make_plan(old, found.new, rows=rows)
     moved = plan.keys(Action.SWAP, Action.DROP)
     inside = {*old.objects, *new.objects}
     readers = outside_readers(runtime, seen, plan.new, moved, inside, staged)
     return Found(replace(plan, readers=readers), seen, versions)
+
+
+def refuse_another_project(name: str, deployed: Snapshot, found: Plan) -> None:
+    """Two repositories may have got one name: the one must not drop all that is the other's."""
+    gone = deployed.objects.keys() & {*found.keys(Action.DROP)}
+    if len(gone) > 1 and gone == deployed.objects.keys() and found.new.objects:
+        raise Refused(
+            f"nothing of this project is among the {len(gone)} objects deployed as {name}, "
+            "and all of them would be dropped",
+            hint="if that is another project, give this one another name in anabranch.toml; "
+            "if not, deploy it without any object first",
+        )
 
 
 def what_if_now(runtime: Runtime, snapshot: Snapshot, names: Sequence[str]) -> Plan:

@@ -16,6 +16,7 @@ from anabranch.catalog.clusters import Cluster
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.deploy import along, promote, rollback
 from anabranch.deploy.state import newest
+from anabranch.deploy.steps import Action
 from anabranch.deploy.verbs import rollback_dry
 from anabranch.errors import InvalidValue, Refused
 from anabranch.refresh import jobs
@@ -757,3 +758,18 @@ def test_a_roll_back_leaves_a_cluster_that_was_changed_since(shop: Shop) -> None
     (found,) = shop.ab.clusters()
     assert found["pool"] == "r"
     assert "CLUSTER_KEPT" in [row["kind"] for row in shop.ab.events()]
+
+
+def test_another_project_of_the_same_name_is_refused(shop: Shop) -> None:
+    other = shop.folder / "other"
+    (other / "models/db/raw2").mkdir(parents=True)
+    (other / "anabranch.toml").write_text('name = "shop"')
+    (other / "models/db/raw2/t.sql").write_text("CREATE TABLE t (k BIGINT)")
+    for verb in (shop.ab.plan, shop.ab.stage):
+        with pytest.raises(Refused, match="all of them would be dropped") as refused:
+            verb(str(other))
+        assert "another name" in (refused.value.hint or "")
+    (other / "models/db/raw2/t.sql").unlink()
+    assert len(shop.ab.plan(str(other)).keys(Action.DROP)) == 4, (
+        "an empty project may take all away"
+    )
