@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 log = logging.getLogger("anabranch")
 
 ROWS = "rows"
+PRODUCED = "numOutputRows"  # the metric of a write
 Prepare = Callable[[DataFrame], Any]  # a frame's writer, with all its options
 _counts_itself = True  # until a version of Spark shows that it cannot be asked
 
@@ -62,12 +63,20 @@ def _counted(done: Any) -> int | None:
     """The command's own count; None if it cannot be read this time."""
     try:
         plan = done.queryExecution().commandExecuted().commandPhysicalPlan()
-        return int(plan.metrics().apply("numOutputRows").value())
+        return int(_writing(plan).metrics().apply(PRODUCED).value())
     except Py4JNetworkError:
         raise
     except (Py4JError, AttributeError, TypeError, ValueError) as error:
         log.warning("the rows of a write are counted on their way, because: %s", error)
         return None
+
+
+def _writing(plan: Any) -> Any:
+    """The part of a plan that writes: adaptive execution wraps it, and its last stage."""
+    for inner in ("executedPlan", "plan"):
+        if not plan.metrics().contains(PRODUCED) and hasattr(plan, inner):
+            plan = getattr(plan, inner)()
+    return plan
 
 
 def _remove(frame: DataFrame, directory: str) -> None:

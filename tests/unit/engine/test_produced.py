@@ -36,6 +36,22 @@ def test_every_way_tells_the_rows(
     assert produced._counts_itself is itself
 
 
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_rows_are_written_once(
+    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adaptive: str
+) -> None:
+    """Adaptive execution wraps the write, and its count is found all the same."""
+    monkeypatch.setattr(produced, "_counts_itself", True)
+    monkeypatch.setattr(produced, "_observed", lambda *_: pytest.fail("written once more"))
+    before = spark.session.conf.get("spark.sql.adaptive.enabled", "true")
+    spark.session.conf.set("spark.sql.adaptive.enabled", adaptive)
+    try:
+        shuffled = spark.session.range(70).groupBy("id").count().select("id")
+        assert write(shuffled, str(tmp_path / "t"), ID).rows == 70
+    finally:
+        spark.session.conf.set("spark.sql.adaptive.enabled", str(before))
+
+
 def test_a_spark_that_does_not_tell(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
