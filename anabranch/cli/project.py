@@ -13,6 +13,7 @@ from anabranch.settings import FILE, TABLE, Setting, Settings
 
 HEAD = """\
 # The project that deployments belong to: its objects in the catalog are recorded under this name.
+# The end of it tells two repositories apart whose folders have one name; keep it in version control.
 name = "{name}"
 
 # Settings of Anabranch. A setting behind a # shows its default or an example."""
@@ -45,11 +46,11 @@ def create(session: CliSession, folder: str, *, example: bool = True) -> Created
     places = {name: relative_to(file.parent, value) for name, value in chosen.items()}
     file.parent.mkdir(parents=True, exist_ok=True)
     session.connect(Settings.load(places)).close()  # opening it makes it
-    from anabranch.project.project import suggested_name
+    from anabranch.project.project import new_name
 
     example = example and not (file.parent / "models").exists()
     profiles = write_example(file.parent) if example else ""
-    file.write_text(settings_text(chosen, suggested_name(file.parent)) + profiles, encoding="utf-8")
+    file.write_text(settings_text(chosen, new_name(file.parent)) + profiles, encoding="utf-8")
     catalog = TABLE["catalog"].kind.show(Settings.load(file).catalog)
     text = NEXT.format(file=file, catalog=catalog) + (EXAMPLE if example else "")
     return Created(text, {"file": str(file), "catalog": catalog, "example": example})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -51,7 +52,7 @@ class Project:
         if self.name is None:
             raise UserError(
                 f"{self.root / FILE} does not name the project",
-                hint=f'add this line at its top: {PROJECT_NAME} = "{suggested_name(self.root)}"',
+                hint=f'add this line at its top: {PROJECT_NAME} = "{new_name(self.root)}"',
             )
         return self.name
 
@@ -84,12 +85,12 @@ def read_name(file: Path) -> str | None:
         raise InvalidValue(
             f"{file}: {found!r} cannot be the name of a project",
             hint="use letters, digits, _, - and ., as in "
-            f'{PROJECT_NAME} = "{suggested_name(file.parent)}"',
+            f'{PROJECT_NAME} = "{new_name(file.parent)}"',
         )
     return found
 
 
-def suggested_name(folder: Path) -> str:
-    """A valid name for the project in a folder."""
+def new_name(folder: Path) -> str:
+    """A name for the project in a folder, which no other gets: folders of one name are common."""
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", folder.absolute().name).strip("_.-")
-    return plain or "project"
+    return f"{plain or 'project'}-{secrets.token_hex(3)}"

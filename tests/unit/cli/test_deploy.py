@@ -231,7 +231,37 @@ def test_a_project_needs_a_name_to_be_deployed(folder: Path, capsys: Capture) ->
 
 def test_init_names_the_project(tmp_path: Path, capsys: Capture) -> None:
     assert run(["init", str(tmp_path / "my shop")]) == 0
-    assert load(tmp_path / "my shop").name == "my_shop"
+    name = load(tmp_path / "my shop").name
+    assert name is not None and name.startswith("my_shop-")
+
+
+def test_two_repositories_of_one_folder_name_are_two_projects(
+    folder: Path, capsys: Capture
+) -> None:
+    """They were initialised apart and share one object: neither drops or replaces the other's."""
+    sales = FILES["models/db/raw/sales.sql"]
+    shared = {"models/db/raw/sales.sql": sales}
+    first = {"models/db/a/t.sql": "CREATE STREAM TABLE t AS SELECT id FROM raw.sales"}
+    second = {"models/db/b/u.sql": "CREATE STREAM TABLE u AS SELECT id FROM raw.sales"}
+    places = []
+    for parent, files in (("one", shared | first), ("two", shared | second)):
+        place = folder / parent / "shop"
+        assert run(["--home", str(folder / ".anabranch"), "init", "--bare", str(place)]) == 0
+        for name, text in files.items():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_text(text)
+        places.append(str(place))
+    capsys.readouterr()
+    deployed(capsys, "--project", places[0])
+    steps = data(capsys, "plan", "--project", places[1])["steps"]
+    assert {step["object"] for step in steps} == {"db.b.u"}
+    deployed(capsys, "--project", places[1])
+    for place in places:
+        assert data(capsys, "plan", "--project", place)["empty"]
+    (Path(places[1]) / "models/db/a").mkdir()
+    (Path(places[1]) / "models/db/a/t.sql").write_text(first["models/db/a/t.sql"])
+    assert run(["plan", "--project", places[1]]) == 2
+    assert "db.a.t belongs to project shop-" in capsys.readouterr().err
 
 
 def test_another_repository_of_the_same_folder_name_drops_nothing(
