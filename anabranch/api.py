@@ -457,15 +457,20 @@ class Anabranch:
 
         return wait(self._store, self._runtime.lake, deployment_id, timeout=timeout)
 
-    def promote(self, deployment_id: str, *, suspend_readers: bool = False) -> dict[str, Any]:
+    def promote(
+        self, deployment_id: str, *, refresh: bool = True, suspend_readers: bool = False
+    ) -> dict[str, Any]:
         """Put a staged deployment in place, all of it in one publish.
 
-        Stream tables outside of the project that read it are refreshed along; one that cannot follow
-        is a reason to refuse, unless it may be suspended.
+        `refresh`: bring the staged tables up to date before.  Stream tables outside of the project that
+        read it are refreshed along; one that cannot follow is a reason to refuse, unless it may be
+        suspended.
         """
         from anabranch.deploy.promote import promote
 
-        return promote(self._runtime, deployment_id, suspend_readers=suspend_readers)
+        return promote(
+            self._runtime, deployment_id, catch_up=refresh, suspend_readers=suspend_readers
+        )
 
     def rollback(
         self,

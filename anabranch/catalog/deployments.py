@@ -111,6 +111,12 @@ def note(c: Connection, deployment_id: str, notes: Mapping[str, Any]) -> None:
     c.execute(update(table).where(table.c.id == deployment_id).values(notes=dict(notes)))
 
 
+def set_undo(c: Connection, deployment_id: str, undo: Mapping[str, Any]) -> None:
+    """How the deployment is rolled back."""
+    table = tables.deployments
+    c.execute(update(table).where(table.c.id == deployment_id).values(undo=dict(undo)))
+
+
 def own(c: Connection, deployment_id: str, owner: stages.StageRow) -> None:
     """Another process goes on with it."""
     values = {"host": owner.host, "pid": owner.pid, "process_start": owner.process_start}

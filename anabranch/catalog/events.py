@@ -28,6 +28,8 @@ FOREIGN_WRITE = "FOREIGN_WRITE"  # another program wrote to a stream table
 WAITING = "WAITING"  # a table that cannot be refreshed because one that it reads cannot be
 COLUMNS_KEPT = "COLUMNS_KEPT"  # of a source table, after a roll-back
 CLUSTER_KEPT = "CLUSTER_KEPT"  # after a roll-back: somebody changed it since
+OPTIONS_KEPT = "OPTIONS_KEPT"  # of a stream table, likewise
+VIEW_BROKEN = "VIEW_BROKEN"  # by a deployment: somebody agreed to it
 UNBOUNDED = "UNBOUNDED"  # a circle in which counts may grow for ever
 RECURSION = "RECURSION"  # a recursion that is computed anew for every change
 LOUD = {
@@ -43,6 +45,7 @@ LOUD = {
     WAITING,
     UNBOUNDED,
     RECURSION,
+    VIEW_BROKEN,
 }  # shown unasked
 
 log = logging.getLogger("anabranch")

@@ -207,6 +207,8 @@ def name_here() -> str | None:
 def tell_suspended(out: Output, done: dict[str, Any]) -> None:
     for name in done["suspended"]:
         out.note(f"suspended {name}, which cannot follow: `anabranch events {name}` says why")
+    for name in done["broken_views"]:
+        out.note(f"view {name} does not work any more: `anabranch events {name}` says why")
 
 
 @click.command()

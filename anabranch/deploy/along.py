@@ -19,9 +19,14 @@ from anabranch.catalog.deployments import OPEN
 from anabranch.catalog.events import Event
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
+from anabranch.catalog.views import all_views
+from anabranch.deploy.outside import is_staged
+from anabranch.deploy.readers import Reader
 from anabranch.deploy.refresh_groups import leave
+from anabranch.deploy.refusals import breaks, broken
 from anabranch.errors import (
     AnabranchError,
+    Kind,
     NotIncremental,
     PublishConflict,
     Refused,
@@ -38,11 +43,15 @@ from anabranch.refresh.fit import fit_columns, fit_readers
 from anabranch.refresh.lines import Occasion, note_cuts, write_lines
 from anabranch.refresh.look import Look, look
 from anabranch.refresh.members import Staging
-from anabranch.refresh.run import refuse_suspended
 from anabranch.refresh.unit import asked_for
 from anabranch.runtime import Runtime, Transaction
 
+VIEW_BROKEN = (
+    "a deployment broke this view, with --suspend-readers: {why}; "
+    "CREATE OR REPLACE VIEW {name} AS … gives it another query"
+)
 ATTEMPTS = 20  # times a swap is tried when production moves meanwhile
+OF_THE_TABLE = (Kind.USER, Kind.SCHEMA, Kind.REFUSED)  # errors that say what is wrong with a table
 HELD_BACK = (Status.SUSPENDED, Status.ERROR)  # a refresh has to wait for somebody to act
 
 
@@ -58,14 +67,18 @@ class After:
         return name not in self.own and not self.is_staged(name)
 
     def is_staged(self, name: TableName) -> bool:
-        return bool(name.namespace) and name.namespace[-1].endswith(self.staged)
+        return is_staged(name, self.staged)
 
 
 def look_after(c: Connection, runtime: Runtime, project: str) -> After:
+    return whose(c, look(c, runtime.lake), project)
+
+
+def whose(c: Connection, seen: Look, project: str) -> After:
     keys = [key for key, owner in deployments.owners(c).items() if owner.project == project]
     own = frozenset(TableName((key[0], key[1]), key[2]) for key in keys if key[0])
     staged = tuple(f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN)
-    return After(look(c, runtime.lake), own, staged)
+    return After(seen, own, staged)
 
 
 @dataclass(frozen=True)
@@ -92,6 +105,7 @@ class Flip:
     consent: Consent = Consent()
     prepare: Callable[[], None] = lambda: None
     suspended: dict[TableName, str] = field(default_factory=dict)  # readers outside, and why
+    broken_views: dict[TableName, str] = field(default_factory=dict)  # likewise
 
     def run(self, act: Callable[[Lease], int | None]) -> int | None:
         self.names = set(self.names)
@@ -102,22 +116,55 @@ class Flip:
                 with self.runtime.leases.hold(sorted(self.names), seconds, wait=True) as lease:
                     assert isinstance(lease, Lease)
                     return act(lease)
-            except Broken as broken:
-                if broken.table not in self.consent:
-                    raise breaks({broken.table: broken.error.message}) from broken.error
-                self.suspended[broken.table] = broken.error.message
+            except Broken as failed:
+                if failed.table not in self.consent:
+                    raise breaks({failed.table: failed.error.message}) from failed.error
+                self.suspended[failed.table] = failed.error.message
             except PublishConflict:
                 if attempt == ATTEMPTS - 1:
                     raise
         raise PublishConflict("production moves all the time", hint="run it again")
 
     def along(
-        self, tx: Transaction, kind: str, seen: Look, project: str, moved: Iterable[TableName]
+        self,
+        tx: Transaction,
+        kind: str,
+        seen: Look,
+        project: str,
+        moved: Iterable[TableName],
+        altered: Iterable[TableName] = (),
     ) -> Along:
         self.suspended = dict(self.suspended)
         return Along(
-            self.runtime, tx, kind, seen, project, frozenset(moved), self.consent, self.suspended
+            self.runtime,
+            tx,
+            kind,
+            seen,
+            project,
+            frozenset(moved),
+            self.consent,
+            self.suspended,
+            frozenset(altered),
         )
+
+    def break_views(self, tx: Transaction, seen: Look, readers: Iterable[Reader]) -> None:
+        """Views have no rows to bring along: those that would stop to work need somebody's consent."""
+        failing = [each for each in broken(readers) if each.kind == "view"]
+        self.broken_views = {each.name: each.error or "" for each in failing}
+        refused = {n: why for n, why in self.broken_views.items() if n not in self.consent}
+        if refused:
+            raise breaks(refused, refused)
+        said = [
+            Event(name, events.VIEW_BROKEN, VIEW_BROKEN.format(why=why, name=name))
+            for name, why in sorted(self.broken_views.items())
+        ]
+
+        def rows(c: Connection, cut_id: int | None) -> None:
+            if all_views(c) != seen.views:  # made or changed since it was looked at
+                raise PublishConflict("a view was changed by another process", hint="run it again")
+            events.add(c, said)
+
+        tx.later(rows)
 
     def check_leased(self, lease: Lease, written: Iterable[TableName]) -> None:
         more = set(written) - set(lease.tables)
@@ -139,8 +186,10 @@ class Along:
     moved: frozenset[TableName]
     consent: Consent
     suspended: dict[TableName, str]
+    altered: frozenset[TableName] = frozenset()  # source tables that only get other columns
     tokens: dict[str, str] = field(default_factory=lambda: defaultdict(streams.new_token))
     written: tuple[TableName, ...] = ()
+    stopped: tuple[TableName, ...] = ()  # by hand: they stay so, whatever takes their place
 
     def stage(self) -> None:
         """Refresh what must move along; the rows of the swap are in the transaction already."""
@@ -149,15 +198,35 @@ class Along:
             after = self.tx.rehearse(self.kind, lambda c: look_after(c, self.runtime, self.project))
             self._check_world(after.seen)
             needed = needing(after, self.moved)
-            broken = self._fit(after, needed | unfilled(after, self.moved))
-            left_alone = {} if broken else self._cut_off(after, needed)
-            if not broken and not left_alone:
+            failing = self._fit(after, needed | unfilled(after, self.moved))
+            failing |= self._unfit(after, needed)
+            left_alone = {} if failing else self._cut_off(after, needed)
+            if not failing and not left_alone:
                 break
-            self._take_out(broken)
+            self._take_out(failing)
             self.suspended |= left_alone
         if needed:
             self._refresh(after, needed)
         self.tx.later(self._check_whole)
+        self.tx.later(self._stay_suspended)
+
+    def keep_suspended(self, c: Connection, names: Iterable[TableName]) -> None:
+        """Note in the publish which tables somebody has suspended, before others take their places.
+
+        SUSPEND takes no lease, so as not to wait for a long refresh: only what the transaction of the
+        publish reads is sure.  Tables that were suspended after failures have an error.
+        """
+        known = (streams.get(c, name) for name in names)
+        self.stopped = tuple(
+            each.name
+            for each in known
+            if each is not None and each.status is Status.SUSPENDED and each.last_error is None
+        )
+
+    def _stay_suspended(self, c: Connection, cut_id: int | None) -> None:
+        """The last thing: before, they are refreshed with their groups."""
+        for name in self.stopped:
+            streams.change(c, name, status=Status.SUSPENDED)
 
     def _check_whole(self, c: Connection, cut_id: int | None) -> None:
         """In the publish, after everything: nobody may have made a reader meanwhile.
@@ -180,12 +249,12 @@ class Along:
                 raise PublishConflict(f"{name} moved meanwhile", hint="run it again")
         self.tx.world.views = after.views
 
-    def _take_out(self, broken: Mapping[TableName, str]) -> None:
+    def _take_out(self, failing: Mapping[TableName, str]) -> None:
         """Readers that cannot follow are suspended, if somebody agreed to it."""
-        refused = {name: why for name, why in broken.items() if name not in self.consent}
+        refused = {name: why for name, why in failing.items() if name not in self.consent}
         if refused:
             raise breaks(refused)
-        self.suspended |= broken
+        self.suspended |= failing
 
     def _cut_off(self, after: After, needed: Collection[TableName]) -> dict[TableName, str]:
         """Readers of suspended readers that would hold the swap back, or those they are grouped with.
@@ -208,7 +277,7 @@ class Along:
 
     def _fit(self, after: After, needed: Collection[TableName]) -> dict[TableName, str]:
         """Give readers the columns of their queries; those that have none any more, and why."""
-        broken: dict[TableName, str] = {}
+        failing: dict[TableName, str] = {}
         seen = after.seen
         for part in seen.components(needed):
             outside = [
@@ -221,13 +290,26 @@ class Along:
             try:
                 self._fit_part(seen, part)
             except (UserError, SchemaError, NotIncremental) as error:
-                broken |= dict.fromkeys(outside, error.message)
+                failing |= dict.fromkeys(outside, error.message)
         held = [
             name
             for name in sorted(needed)
             if after.outside(name) and name not in self.moved and held_back(seen, name)
         ]
-        return {**{name: f"it is {_status(seen, name)}" for name in held}, **broken}
+        return {**{name: f"it is {_status(seen, name)}" for name in held}, **failing}
+
+    def _unfit(self, after: After, needed: Collection[TableName]) -> dict[TableName, str]:
+        """Readers of altered source tables that will not work at their next refresh, and why."""
+        seen, found = after.seen, {}
+        for name in sorted(downstream(seen, self.altered) - {*needed, *self.moved}):
+            if after.outside(name) and not held_back(seen, name):
+                stream = seen.streams[name]
+                try:
+                    definition = understood(self.tx.world, name, stream.query)
+                    check_mode(name, stream.refresh_mode, definition)
+                except (UserError, SchemaError, NotIncremental) as error:
+                    found[name] = error.message
+        return found
 
     def _fit_part(self, seen: Look, part: Component[TableName]) -> None:
         world = self.tx.world
@@ -247,7 +329,7 @@ class Along:
         order = asked_for(found, needed).members
         seen = found.noting([name for name in order if name not in self.moved])
         stale = [name for name in seen.stale(order) if seen.streams[name].populated]
-        refuse_suspended(seen, stale)
+        self._refuse_suspended(seen, stale)
         staging = Staging(self.runtime, self.tx, seen)
         staging.run(stale)
         if staging.failure is not None:
@@ -276,10 +358,36 @@ class Along:
         }
         return replace(seen, streams={**seen.streams, **new})
 
+    def _refuse_suspended(self, seen: Look, stale: Iterable[TableName]) -> None:
+        for name in stale:
+            if seen.streams[name].status is Status.SUSPENDED:
+                resume = f"ALTER STREAM TABLE {name} RESUME, then run it again"
+                raise self._cannot_follow(seen, name, "it is suspended", resume)
+
     def _give_up(self, after: After, name: TableName, error: AnabranchError) -> None:
+        """A lost Spark is nobody's fault; a query or rows that do not fit are the table's."""
+        if error.kind not in OF_THE_TABLE:
+            raise error
         if after.outside(name) and name not in self.moved:
             raise Broken(name, error) from error
-        raise error
+        mend = f"mend the rows that it reads, or ALTER STREAM TABLE {name} AS …, then run it again"
+        raise self._cannot_follow(after.seen, name, error.message, mend) from error
+
+    def _cannot_follow(self, seen: Look, name: TableName, why: str, cure: str) -> Refused:
+        """A table of the project that belongs to a group which would be torn without it."""
+        group = next(each.members for each in seen.groups if name in each.members)
+        others = sorted(self.moved.intersection(group) - {name})
+        staying = [name] if name not in self.moved else sorted({*group} - self.moved)
+        beside = f" with {others[0]}" if others else ""
+        alone = "".join(
+            f"; ALTER STREAM TABLE {each} SET (diamond_consistency = 'none') takes {each} out of "
+            "its group, and nothing waits for it"
+            for each in staying[:1]
+        )
+        return Refused(
+            f"this {self.kind} has to refresh {name} in one publish{beside}, and cannot: {why}",
+            hint=f"{cure}{alone}",
+        )
 
     def _suspend(self, c: Connection, cut_id: int | None) -> None:
         suspend(c, self.suspended)
@@ -371,15 +479,6 @@ def _status(seen: Look, name: TableName) -> str:
     return f"in error: {stream.last_error}"
 
 
-def breaks(broken: Mapping[TableName, str]) -> Refused:
-    first, why = next(iter(sorted(broken.items())))
-    others = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-    return Refused(
-        f"{first} is outside of the project and cannot follow: {why}{others}",
-        hint="change or drop it first, or let it be suspended with --suspend-readers",
-    )
-
-
 def suspend(c: Connection, readers: Mapping[TableName, str]) -> None:
     """Readers stop, visibly; they leave their groups, so as not to hold back what moved on."""
     for name, why in sorted(readers.items()):
@@ -405,12 +504,13 @@ def suspend(c: Connection, readers: Mapping[TableName, str]) -> None:
     )
 
 
-def taken_out(c: Connection, names: Iterable[TableName]) -> list[dict[str, Any]]:
+def taken_out(c: Connection, readers: Mapping[TableName, str]) -> list[dict[str, Any]]:
     """What a roll-back needs to take suspended readers in again; their groups are noted apart."""
-    known = [(name, streams.get(c, name)) for name in sorted(names)]
+    known = [(name, streams.get(c, name)) for name in sorted(readers)]
     return [
         {
             "name": str(name),
+            "why": readers[name],
             "status": stream.status.value,
             "last_error": stream.last_error,
             "diamond_consistency": stream.diamond_consistency,
@@ -427,7 +527,9 @@ def take_in(c: Connection, readers: Iterable[Mapping[str, Any]], along: Along) -
         stream = streams.get(c, name)
         if name in along.suspended or stream is None:
             continue
-        if stream.status is Status.SUSPENDED:
+        if stream.status is Status.SUSPENDED and stream.last_error == row.get(
+            "why", stream.last_error
+        ):
             streams.change(
                 c,
                 name,

@@ -9,6 +9,7 @@ from anabranch.catalog import clusters
 from anabranch.catalog.clusters import Cluster
 from anabranch.catalog.store import Connection
 from anabranch.deploy.snapshot import ClusterFact, Snapshot
+from anabranch.deploy.undo import put_back
 
 Kept = dict[str, Any]  # what a cluster was; None when there was none
 
@@ -39,9 +40,8 @@ def as_they_are(c: Connection, names: Iterable[str]) -> Kept:
 
 def restore(c: Connection, before: Kept, left: Kept) -> list[str]:
     """Clusters become what they were; the names of those that changed since `left`, which stay."""
-    now = as_they_are(c, before)
-    changed = sorted(name for name in before if name in left and now[name] != left[name])
-    for name, known in before.items():
+    wanted, changed = put_back(before, left or as_they_are(c, before), as_they_are(c, before))
+    for name, known in wanted.items():
         if name in changed:
             continue
         if known is not None:

@@ -12,7 +12,7 @@ from anabranch.catalog.deployments import OPEN, Deployment, SchemaVersion
 from anabranch.catalog.store import Connection
 from anabranch.deploy.record import snapshot_of
 from anabranch.deploy.snapshot import ObjectKey, SchemaKey
-from anabranch.deploy.state import definition, keys_of
+from anabranch.deploy.state import TABLE, definition, keys_of
 from anabranch.deploy.steps import Action
 from anabranch.errors import Refused
 from anabranch.lake.lake import Lake
@@ -38,6 +38,12 @@ def check_base(c: Connection, lake: Lake, seen: Look, deployment: Deployment) ->
             raise Refused(
                 f"{name} was changed by hand since {deployment.id} was staged", hint=again
             )
+    for shown, known in deployment.base.get("ids", {}).items():
+        name = TableName.parse(shown)
+        if id_of(lake, seen, name) != known:
+            raise Refused(
+                f"{name} was dropped and made again since {deployment.id} was staged", hint=again
+            )
     for shown, columns in deployment.base.get("columns", {}).items():
         name = TableName.parse(shown)
         if columns_now(lake, seen, name) != columns:
@@ -52,22 +58,43 @@ def columns_now(lake: Lake, seen: Look, name: TableName) -> list[list[Any]] | No
     return [[each.field_id, each.name, each.type, each.nullable] for each in found]
 
 
-def check_left(c: Connection, seen: Look, deployment: Deployment) -> None:
-    """Refuse to roll back over what somebody made, changed or dropped since the promote."""
-    undo = deployment.undo or {}
+def id_of(lake: Lake, seen: Look, name: TableName) -> str | None:
+    """Which table stands under a name: one that was dropped and made again is another one."""
+    location = seen.pointers.get(name)
+    return None if location is None else str(lake.version(name, location).metadata.table_uuid)
+
+
+def check_left(c: Connection, lake: Lake, seen: Look, deployment: Deployment) -> None:
+    """Refuse to roll back over what somebody made or changed since the promote.
+
+    Nothing is lost where somebody has dropped what the deployment left.
+    """
     now_seen = replace(seen, streams=streams.all_streams(c), views=view_rows.all_views(c))
-    there = {name for name, at in undo["pointers"].items() if at is not None}
-    there |= {row["name"] for row in undo["rows"]["views"]}
+    ids: Mapping[str, str] = (deployment.undo or {}).get("ids", {})
     for shown, left in left_by(deployment, now_seen).items():
         name = TableName.parse(shown)
         now = definition(now_seen, ObjectKey.of(name))
-        if now == left or (now is None and shown not in there):
+        if now is None:
             continue
-        done = "dropped" if now is None else "made" if left is None else "changed"
-        first = f"drop {name} first" if done == "made" else f"make {name} what it was"
+        again = now == left and ids.get(shown) not in (None, id_of(lake, seen, name))
+        if now == left and not again:
+            if left == TABLE:
+                _check_empty(lake, seen, deployment, name)
+            continue
+        done = "made" if left is None else "dropped and made again" if again else "changed"
         raise Refused(
             f"{name} was {done} by hand since {deployment.id} was promoted",
-            hint=f"{first}, or check the older SQL out and `anabranch stage` it",
+            hint=f"drop {name} first, or check the older SQL out and `anabranch stage` it",
+        )
+
+
+def _check_empty(lake: Lake, seen: Look, deployment: Deployment, name: TableName) -> None:
+    """A source table took the place of something else: its rows are nobody's but the user's."""
+    if lake.version(name, seen.pointers[name]).rows:
+        raise Refused(
+            f"{name} is a source table since {deployment.id} and holds rows, "
+            "which its roll-back would drop",
+            hint=f"copy them elsewhere, DROP TABLE {name}, then `anabranch rollback {deployment.id}`",
         )
 
 
@@ -83,7 +110,7 @@ def left_by(deployment: Deployment, seen: Look) -> Mapping[str, str | None]:
         for key in keys_of(deployment, Action.SWAP, Action.DROP)
         if str(key.table) in undo["pointers"]
         and not (key in made and made[key].kind == "table")
-        and definition(seen, key) == "table"
+        and definition(seen, key) == TABLE
     }
 
 

@@ -1,4 +1,6 @@
-"""Stream tables outside of a project that read it, and what a deployment makes of each: found offline.
+"""Stream tables and views outside of a project that read it, and what a deployment makes of each.
+
+This is found out offline.
 
 Columns come from the project's statements and from the catalog, and a reader's query is resolved over
 them as `anabranch compile` would.  What cannot be known without Spark is taken to work; promote looks
@@ -11,7 +13,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.deploy.readers import FAILS, FOLLOWS, REBUILT, REFRESHED, STOPPED, WAITS, Reader
+from anabranch.deploy.readers import (
+    BROKEN,
+    FAILS,
+    FOLLOWS,
+    REBUILT,
+    REFRESHED,
+    STOPPED,
+    WAITS,
+    Reader,
+)
 from anabranch.deploy.snapshot import ObjectKey, Snapshot, SnapshotObject
 from anabranch.errors import AnabranchError
 from anabranch.graph.order import closure, dependants
@@ -30,19 +41,23 @@ def outside_readers(
     seen: Look,
     new: Snapshot,
     moved: Collection[ObjectKey],
-    inside: Collection[ObjectKey],
+    altered: Collection[ObjectKey],
+    inside: Collection[TableName],
     staged: tuple[str, ...],
 ) -> tuple[Reader, ...]:
-    """The readers of what a deployment moves; `inside` are the objects of the project."""
-    moving = {key.table for key in moved}
+    """The readers of what a deployment moves, and of source tables whose columns it alters.
+
+    `inside` are the objects of the project.
+    """
     columns = Columns(
         runtime,
         seen,
-        moving,
+        {key.table for key in (*moved, *altered)},
         frozenset(key.table for key in new.objects),
         lambda name, columns: declared(new.objects[ObjectKey.of(name)], columns),
+        {key.table for key in altered},
     )
-    return readers(seen, columns, {key.table for key in inside}, staged)
+    return readers(seen, columns, inside, staged)
 
 
 def readers_after_rollback(
@@ -53,7 +68,11 @@ def readers_after_rollback(
     staged: tuple[str, ...],
 ) -> tuple[Reader, ...]:
     """The readers of what a roll-back brings back or takes away."""
+    places: dict[TableName, str | None]
     places = {TableName.parse(name): at for name, at in undo["pointers"].items()}
+    for shown, (old, new) in undo.get("altered", {}).items():
+        if seen.pointers.get(TableName.parse(shown)) == new:  # else it keeps its columns
+            places[TableName.parse(shown)] = old
     views = {TableName.parse(row["name"]): row["query"] for row in undo["rows"]["views"]}
 
     def returned(name: TableName, columns: Columns) -> Outline:
@@ -76,24 +95,45 @@ def readers(
     below = closure(moving, dependants(seen.reads))
     found: dict[TableName, Reader] = {}
     for name in seen.order():
-        if name not in below or name in own or name.namespace[-1:][0].endswith(staged or ("\0",)):
+        if name not in below or name in own or is_staged(name, staged):
             continue
         reads = tuple(each for each in seen.reads[name] if each in moving or each in found)
         if reads:
-            found[name] = _reader(seen, columns, name, reads, moving, found)
-    return (*found.values(), *_views(seen, columns, own))
+            found[name] = _reader(seen, columns, name, reads, found)
+            if found[name].outcome in (REBUILT, REFRESHED, FOLLOWS):
+                columns.following.add(name)
+    outside = {
+        name: text
+        for name, text in sorted(seen.views.items())
+        if name not in own and name not in moving and not is_staged(name, staged)
+    }
+    return (*found.values(), *_views(columns, outside, found))
 
 
-def _views(seen: Look, columns: Columns, own: Collection[TableName]) -> Iterator[Reader]:
-    """Views outside over what moves: nothing becomes of them, but they may stop to work."""
-    for name, text in sorted(seen.views.items()):
-        if name in own or name in columns.moving:
-            continue
-        named = (each.find_in(columns.moving) for each in tables_of(text) if not each.is_system)
-        reads = tuple(sorted(each for each in named if each is not None))
-        if reads:
-            error = columns.broken_view(name)
-            yield Reader(name, reads, FAILS if error else FOLLOWS, error, "view")
+def is_staged(name: TableName, staged: tuple[str, ...]) -> bool:
+    return bool(name.namespace) and name.namespace[-1].endswith(staged)
+
+
+def _views(
+    columns: Columns, views: Mapping[TableName, str], found: Collection[TableName]
+) -> Iterator[Reader]:
+    """Views over what moves, or over such views: nothing becomes of them, but they may break."""
+    read = {name: reads_of(text, {*columns.moving, *found, *views}) for name, text in views.items()}
+    touched = closure({*columns.moving, *found}, dependants(read))
+    for name in sorted(touched & views.keys()):
+        error = columns.broken_view(name)
+        reads = tuple(each for each in read[name] if each in touched or each in columns.moving)
+        if error:
+            before = columns.as_it_is().broken_view(name)
+            yield Reader(name, reads, BROKEN if before else FAILS, before or error, "view")
+        elif not {*reads} <= {*found}:
+            yield Reader(name, reads, FOLLOWS, None, "view")
+
+
+def reads_of(query: str, known: Collection[TableName]) -> tuple[TableName, ...]:
+    """What a query names among some tables and views."""
+    named = (each.find_in(known) for each in tables_of(query) if not each.is_system)
+    return tuple(sorted({each for each in named if each is not None}))
 
 
 def _reader(
@@ -101,7 +141,6 @@ def _reader(
     columns: Columns,
     name: TableName,
     reads: tuple[TableName, ...],
-    moving: set[TableName],
     found: Mapping[TableName, Reader],
 ) -> Reader:
     stream = seen.streams[name]
@@ -112,7 +151,9 @@ def _reader(
     above = {found[each].outcome for each in reads if each in found}
     if above & {FAILS, WAITS, STOPPED}:
         return Reader(name, reads, WAITS)
-    return Reader(name, reads, REBUILT if moving & {*reads} else REFRESHED)
+    if {*reads} & (columns.moving - columns.altered):
+        return Reader(name, reads, REBUILT)
+    return Reader(name, reads, REFRESHED if above & {REBUILT, REFRESHED} else FOLLOWS)
 
 
 @dataclass
@@ -120,7 +161,8 @@ class Columns:
     """The columns of everything as it would be, where they can be told.
 
     `there` are the tables and views among those that move that are there then; `moved` says which
-    columns such a one has.
+    columns such a one has.  `altered` move only in so far as their columns do.  `following` are readers
+    that get the columns of their queries.
     """
 
     runtime: Runtime
@@ -128,9 +170,15 @@ class Columns:
     moving: set[TableName]
     there: frozenset[TableName]
     moved: Callable[[TableName, Columns], Outline]
+    altered: set[TableName] = field(default_factory=set)
+    following: set[TableName] = field(default_factory=set)
     known: dict[TableName, Outline] = field(default_factory=dict)
     under_way: set[TableName] = field(default_factory=set)
     views: dict[TableName, str | None] = field(default_factory=dict)  # what is wrong with them
+
+    def as_it_is(self) -> Columns:
+        """The same before anything moves."""
+        return Columns(self.runtime, self.seen, set(), frozenset(), lambda name, columns: None)
 
     def mistake(self, query: str) -> str | None:
         """What is surely wrong with a query."""
@@ -178,6 +226,8 @@ class Columns:
             return self.given(self.seen.views[name])
         if name not in self.seen.pointers:
             return None
+        if name in self.following:
+            return self.given(self.seen.streams[name].query)
         version = self.runtime.lake.version(name, self.seen.pointers[name])
         return tuple(Known(column.name, column.type) for column in version.columns)
 

@@ -14,6 +14,7 @@ from anabranch.deploy.select import chosen, merged
 from anabranch.deploy.show import plan_text
 from anabranch.deploy.snapshot import ObjectKey, Snapshot
 from anabranch.deploy.steps import Action, Step, steps
+from anabranch.errors import AnabranchError
 
 NO_ROWS: Mapping[ObjectKey, int] = {}
 
@@ -28,6 +29,24 @@ class Changed:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """`unless` is the option of stage by which somebody agrees; None: nobody can."""
+
+    error: AnabranchError
+    unless: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"error": self.error.message, "hint": self.error.hint, "unless": self.unless}
+
+    def __str__(self) -> str:
+        return (
+            f"{self.error.message}\n    {self.error.hint}"
+            if self.error.hint
+            else self.error.message
+        )
+
+
+@dataclass(frozen=True)
 class Plan:
     """From the deployed snapshot to the wanted one."""
 
@@ -38,6 +57,7 @@ class Plan:
     steps: tuple[Step, ...]
     clusters_changed: tuple[str, ...] = field(default=())
     readers: tuple[Reader, ...] = field(default=())  # outside of the project
+    refused: tuple[Refusal, ...] = field(default=())  # what stage will not do
 
     @property
     def empty(self) -> bool:
@@ -80,6 +100,7 @@ class Plan:
             "clusters_changed": list(self.clusters_changed),
             "steps": [step.as_dict() for step in self.steps],
             "readers": [reader.as_dict() for reader in self.readers],
+            "refused": [refusal.as_dict() for refusal in self.refused],
             "rows": self.rows,
         }
 

@@ -12,15 +12,18 @@ from typing import Any
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.leases import Lease
-from anabranch.deploy.along import Consent, Flip
+from anabranch.deploy.along import OF_THE_TABLE, Consent, Flip, whose
 from anabranch.deploy.conflicts import check_base
+from anabranch.deploy.outside import outside_readers
 from anabranch.deploy.production import Fingerprints, fingerprints, renaming
+from anabranch.deploy.readers import Reader
 from anabranch.deploy.record import snapshot_of
+from anabranch.deploy.snapshot import Snapshot
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.state import find, keys_of, refuse_in_transaction, staging_of, wrong_status
 from anabranch.deploy.steps import Action
 from anabranch.deploy.swap import Swap
-from anabranch.errors import PublishConflict
+from anabranch.errors import AnabranchError, PublishConflict
 from anabranch.lake.observe import observed
 from anabranch.names import TableName
 from anabranch.refresh.look import Look, look, look_now
@@ -52,7 +55,7 @@ def promote(
         check_now(runtime, deployment)
         known = look_now(runtime).streams
         if catch_up and (wanted := [name for name in staged if name in known]):
-            refresh(runtime, wanted, KIND)
+            bring_up_to_date(runtime, deployment, wanted)
 
     flip = Flip(runtime, [*staged, *moved_by(deployment)], consent, prepare)
     cut_id = flip.run(lambda lease: _attempt(runtime, deployment, flip, lease))
@@ -64,7 +67,19 @@ def promote(
         "status": "PROMOTED",
         "cut_id": done.cut_id,
         "suspended": sorted(map(str, flip.suspended)),
+        "broken_views": sorted(map(str, flip.broken_views)),
     }
+
+
+def bring_up_to_date(runtime: Runtime, deployment: Deployment, staged: list[TableName]) -> None:
+    """Refresh what is staged, with what it reads in production, which may fail."""
+    try:
+        refresh(runtime, staged, KIND)
+    except AnabranchError as error:
+        if error.kind in OF_THE_TABLE:
+            as_it_is = f"`anabranch promote {deployment.id} --no-refresh` takes what was staged"
+            error.hint = f"{error.hint}; {as_it_is}" if error.hint else as_it_is
+        raise
 
 
 def _attempt(runtime: Runtime, deployment: Deployment, flip: Flip, lease: Lease) -> int | None:
@@ -81,7 +96,10 @@ def _attempt(runtime: Runtime, deployment: Deployment, flip: Flip, lease: Lease)
     check_prints(seen, staging, prints)
     tx = Transaction(world_of(runtime, seen))
     try:
-        along = flip.along(tx, KIND, seen, deployment.project, moved_by(deployment))
+        flip.break_views(tx, seen, readers_of(runtime, seen, deployment, snapshot))
+        altered = [key.table for key in sorted(staging.altered)]
+        moved = moved_by(deployment)
+        along = flip.along(tx, KIND, seen, deployment.project, moved, altered)
         swap = Swap(
             runtime.settings,
             deployment,
@@ -102,6 +120,18 @@ def _attempt(runtime: Runtime, deployment: Deployment, flip: Flip, lease: Lease)
     except BaseException:
         tx.abandon()
         raise
+
+
+def readers_of(
+    runtime: Runtime, seen: Look, deployment: Deployment, snapshot: Snapshot
+) -> tuple[Reader, ...]:
+    """Readers outside of the project, as they are now."""
+    with runtime.store.reading() as c:
+        found = whose(c, seen, deployment.project)
+    moved = keys_of(deployment, Action.SWAP, Action.DROP)
+    inside = {*found.own, *(key.table for key in snapshot.objects)}
+    altered = keys_of(deployment, Action.ALTER)
+    return outside_readers(runtime, seen, snapshot, moved, altered, inside, found.staged)
 
 
 def moved_by(deployment: Deployment) -> list[TableName]:

@@ -12,14 +12,16 @@ REFRESHED = "refreshed"  # it reads what is rebuilt or refreshed outside
 FAILS = "fails"  # its query does not fit any more
 WAITS = "waits"  # it reads one that fails
 STOPPED = "suspended"  # it was so before, or in error: it stays as it is
-FOLLOWS = "follows"  # a view: it has no rows of its own
+FOLLOWS = "follows"  # a view, or a reader of a source table that only gets other columns
+BROKEN = "broken"  # a view that does not work as things are
 WORDS = {
     REBUILT: "rebuilt along",
     REFRESHED: "refreshed along",
     FAILS: "would fail",
     WAITS: "would wait",
     STOPPED: "stays suspended or in error",
-    FOLLOWS: "shows what is new",
+    FOLLOWS: "follows by itself",
+    BROKEN: "does not work anyway",
 }
 
 

@@ -8,26 +8,27 @@ deployment made stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from anabranch.catalog import cuts, definitions, deployments, events, streams, tables
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.events import Event
+from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.deploy import clusters, refresh_groups
-from anabranch.deploy.along import Along, Consent, Flip, take_in
+from anabranch.deploy.along import Along, Consent, Flip, take_in, whose
 from anabranch.deploy.conflicts import check_left, check_readers
-from anabranch.deploy.indexes import indexes_of
+from anabranch.deploy.outside import readers_after_rollback
 from anabranch.deploy.snapshot import SchemaKey
 from anabranch.deploy.state import find, newest, refuse_in_transaction, who, wrong_status
+from anabranch.deploy.undo import by_hand, hand_over, indexes_back, put_back, set_options
 from anabranch.errors import Refused, Unreachable
 from anabranch.lake.comments import TABLE, exactly
 from anabranch.lake.observe import observed
-from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
-from anabranch.refresh.look import Look, look, look_now
+from anabranch.refresh.look import look, look_now
 from anabranch.refresh.unit import world_of
 from anabranch.runtime import Runtime, Transaction
 from anabranch.sources.indexes import set_indexes
@@ -70,12 +71,15 @@ def rollback(
             elif name in tx.stage.base:
                 tx.stage.drop(name)
         kept_columns[:] = restore_columns(runtime, tx, undo.get("altered", {}))
-        for shown, recorded in undo["indexes"].items():
-            table = TableName.parse(shown)
-            if before.get(table, "") is not None:
-                set_indexes(tx, table, indexes_of(table, recorded))
-        for shown, said in undo.get("comments", {}).items():
-            recomment(tx, TableName.parse(shown), said)
+        with runtime.store.reading() as c:
+            indexed = all_indexes(c)
+        for table in map(TableName.parse, undo["indexes"]):
+            if tx.stage.exists(table) and (table in before or is_left(tx, undo, table)):
+                columns = tx.stage.version(table).columns
+                set_indexes(tx, table, indexes_back(table, undo, indexed.get(table, ()), columns))
+        for table in map(TableName.parse, undo.get("comments", {})):
+            if tx.stage.exists(table) and is_left(tx, undo, table):
+                recomment(tx, table, undo)
         tx.later(lambda c, cut_id: _rows(c, cut_id, deployment, before, along))
 
     def attempt(lease: Lease) -> int | None:
@@ -84,6 +88,10 @@ def rollback(
         try:
             tx.used.hold(lease)
             tx.used.add(seen.used(before))
+            with runtime.store.reading() as c:
+                own = whose(c, seen, deployment.project)
+            found = readers_after_rollback(runtime, seen, undo, own.own, own.staged)
+            flip.break_views(tx, seen, found)
             along = flip.along(tx, KIND, seen, deployment.project, {*before, *altered})
             try:
                 stage(tx, along)
@@ -92,7 +100,6 @@ def rollback(
                     check_kept(c, deployment, cuts.current(c) + 1)
                 raise
             along.stage()
-            tx.later(lambda c, _: stay_suspended(c, stopped_by_hand(seen, before)))
             flip.check_leased(lease, along.written)
             return tx.publish(KIND)
         except BaseException:
@@ -108,25 +115,9 @@ def rollback(
         "status": "ROLLED_BACK",
         "cut_id": cut_id or shown,
         "suspended": sorted(map(str, flip.suspended)),
+        "broken_views": sorted(map(str, flip.broken_views)),
         "kept_columns": sorted(map(str, kept_columns)),
     }
-
-
-def stopped_by_hand(seen: Look, names: Iterable[TableName]) -> list[TableName]:
-    """Tables that somebody has suspended since the promote; those that gave up have an error."""
-    known = (seen.streams.get(name) for name in names)
-    return [
-        each.name
-        for each in known
-        if each is not None and each.status is Status.SUSPENDED and each.last_error is None
-    ]
-
-
-def stay_suspended(c: Connection, names: Iterable[TableName]) -> None:
-    """The last thing of a roll-back: before, they are refreshed with their groups."""
-    for name in names:
-        if streams.get(c, name) is not None:
-            streams.change(c, name, status=Status.SUSPENDED)
 
 
 def restore_columns(
@@ -150,13 +141,20 @@ def restore_columns(
     return left
 
 
-def recomment(tx: Transaction, table: TableName, said: Mapping[str, str]) -> None:
+def is_left(tx: Transaction, undo: Mapping[str, Any], table: TableName) -> bool:
+    """Is it the very table that the deployment left under this name?"""
+    left = undo.get("ids", {}).get(str(table))
+    return left in (None, str(tx.stage.version(table).metadata.table_uuid))
+
+
+def recomment(tx: Transaction, table: TableName, undo: Mapping[str, Any]) -> None:
     """The comments of a table that stays, as far as it still has the columns."""
-    if tx.stage.exists(table):
-        version = tx.stage.version(table)
-        known = {TABLE, *(column.name for column in version.columns)}
-        kept = {name: text for name, text in said.items() if name in known}
-        tx.stage.comment(table, exactly(kept, version.comments))
+    version = tx.stage.version(table)
+    left = undo.get("comments_left", {}).get(str(table), version.comments)
+    said, _ = put_back(undo["comments"][str(table)], left, version.comments)
+    known = {TABLE, *(column.name for column in version.columns)}
+    kept = {name: text for name, text in said.items() if name in known}
+    tx.stage.comment(table, exactly(kept, version.comments))
 
 
 def to_roll_back(
@@ -170,7 +168,7 @@ def to_roll_back(
             raise wrong_status(found, "rolled back")
         check_newest(c, found)
         check_kept(c, found, cuts.current(c) + 1)
-        check_left(c, look(c, runtime.lake), found)
+        check_left(c, runtime.lake, look(c, runtime.lake), found)
     return found
 
 
@@ -207,13 +205,16 @@ def _rows(
 ) -> None:
     undo: Mapping[str, Any] = deployment.undo or {}
     check_newest(c, deployment)
-    check_left(c, along.before, deployment)
+    check_left(c, along.runtime.lake, along.before, deployment)
     check_kept(c, deployment, cut_id or cuts.current(c) + 1)
     facts = {"finished_at": tables.now(), "undo": None}
     if not deployments.move(c, deployment.id, PROMOTED, DeploymentStatus.ROLLED_BACK, **facts):
         raise wrong_status(find(c, deployment.id), "rolled back")
     epochs = {name: each.epoch or 0 for name, each in streams.all_streams(c).items()}
+    along.keep_suspended(c, before)
+    changed = by_hand(c, undo, before)
     definitions.put(c, before, undo["rows"], along.tokens)
+    said = hand_over(c, changed, along.tokens)
     back = {name: each.epoch or 0 for name, each in streams.all_streams(c).items()}
     streams.set_epochs(
         c, {n: max(back[n], epochs.get(n, 0)) + 1 for n in before if n in back}
@@ -223,12 +224,10 @@ def _rows(
     take_in(c, undo.get("readers", ()), along)
     refresh_groups.leave(c, [name for name in epochs if name not in back])
     refresh_groups.rejoin(c, undo.get("groups", ()))
-    for shown, values in undo["metadata"].items():
-        mode = RefreshMode(values["refresh_mode"])
-        named = {**values, "refresh_mode": mode, "definition": along.tokens[shown]}
-        streams.change(c, TableName.parse(shown), **named)
+    said += set_options(c, undo, along.tokens)
     kept = clusters.restore(c, undo["clusters"], undo.get("clusters_left", {}))
-    events.add(c, [Event(None, events.CLUSTER_KEPT, CLUSTER_KEPT.format(name=n)) for n in kept])
+    said += [Event(None, events.CLUSTER_KEPT, CLUSTER_KEPT.format(name=n)) for n in kept]
+    events.add(c, said)
     staying = {("", "", name) for name in kept}  # and whose they are
     own = {"project": find(c, deployment.id).project, "named": True}
     records = [

@@ -21,9 +21,8 @@ def plan_text(plan: Plan) -> str:
         return NOTHING
     builds = len(plan.keys(Action.BUILD))
     last = f"{builds} to build, about {plan.rows:,} rows to process"
-    blocks = [
-        "\n".join(lines) for lines in (_changed(plan), _dirty(plan), _steps(plan), _readers(plan))
-    ]
+    parts = (_changed(plan), _dirty(plan), _steps(plan), _readers(plan), _refused(plan))
+    blocks = ["\n".join(lines) for lines in parts]
     return "\n\n".join([*filter(None, blocks), last])
 
 
@@ -51,6 +50,12 @@ def _readers(plan: Plan) -> Iterator[str]:
     width = max((len(str(reader.name)) for reader in plan.readers), default=0)
     for reader in plan.readers:
         yield f"  {reader.name!s:<{width}}  {reader}"
+
+
+def _refused(plan: Plan) -> Iterator[str]:
+    if plan.refused:
+        yield "stage will refuse this"
+    yield from (f"  {refusal}" for refusal in plan.refused)
 
 
 def _steps(plan: Plan) -> Iterator[str]:

@@ -14,15 +14,13 @@ from typing import Any
 from anabranch.catalog import deployments, stages, tables
 from anabranch.catalog.deployments import OPEN, Deployment, DeploymentStatus
 from anabranch.deploy.abort import remove_left_overs
-from anabranch.deploy.along import breaks
 from anabranch.deploy.build import build, parts
-from anabranch.deploy.conflicts import columns_now
+from anabranch.deploy.conflicts import columns_now, id_of
 from anabranch.deploy.plan import Plan
 from anabranch.deploy.production import fingerprints
-from anabranch.deploy.readers import FAILS, Reader
 from anabranch.deploy.record import snapshot_of, snapshot_record
+from anabranch.deploy.refusals import DROP_TABLES, SUSPEND_READERS, broken
 from anabranch.deploy.snapshot import ObjectKey, Snapshot
-from anabranch.deploy.source_tables import changes
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.stand_ins import create_stand_ins
 from anabranch.deploy.state import (
@@ -38,8 +36,6 @@ from anabranch.deploy.state import (
     wrong_status,
 )
 from anabranch.deploy.steps import Action
-from anabranch.errors import Refused
-from anabranch.lake.schemas import altered
 from anabranch.lake.steps import BEGUN, at_step
 from anabranch.names import TableName
 from anabranch.refresh.parallel import side_by_side
@@ -62,12 +58,12 @@ def stage(
     found = plan_now(runtime, wanted, select)
     if found.plan.empty:
         return None
-    check(runtime, found, drop_tables, suspend_readers)
+    check(found.plan, drop_tables=drop_tables, suspend_readers=suspend_readers)
     begun = begin(runtime, wanted, found)
     at_step(BEGUN)
     if begun.status is DeploymentStatus.STAGING:
         finish(runtime, begun.id)
-    agree(runtime, begun.id, [reader.name for reader in broken(found.plan)])
+    agree(runtime, begun.id, [reader.name for reader in broken(found.plan.readers)])
     return begun.id
 
 
@@ -78,32 +74,12 @@ def agree(runtime: Runtime, deployment_id: str, readers: Sequence[TableName]) ->
         deployments.note(c, deployment_id, notes)
 
 
-def broken(plan: Plan) -> list[Reader]:
-    """Readers that would have to be suspended; a view is only told of."""
-    return [each for each in plan.readers if each.outcome == FAILS and each.kind != "view"]
-
-
-def check(runtime: Runtime, found: Found, drop_tables: bool, suspend_readers: bool = False) -> None:
+def check(plan: Plan, *, drop_tables: bool, suspend_readers: bool) -> None:
     """What must not be done is refused before anything is."""
-    plan = found.plan
-    failing = {reader.name: reader.error or "" for reader in broken(plan)}
-    if failing and not suspend_readers:
-        raise breaks(failing)
-    for key in plan.keys(Action.DROP, Action.SWAP):
-        before, after = plan.old.objects.get(key), plan.new.objects.get(key)
-        goes = (
-            before is not None
-            and before.kind == "table"
-            and (after is None or after.kind != "table")
-        )
-        if goes and not drop_tables:
-            raise Refused(
-                f"{key} is a source table and would be dropped with its rows",
-                hint="`anabranch stage --drop-tables` drops it when it is promoted",
-            )
-    for key in plan.keys(Action.ALTER):
-        version = runtime.lake.version(key.table, found.seen.pointers[key.table])
-        altered(version.metadata, key.table, changes(plan.new.objects[key], version.columns))
+    agreed = {DROP_TABLES: drop_tables, SUSPEND_READERS: suspend_readers}
+    for refusal in plan.refused:
+        if not agreed.get(refusal.unless or "", False):
+            raise refusal.error
 
 
 def begin(runtime: Runtime, wanted: Wanted, found: Found) -> Deployment:
@@ -166,6 +142,10 @@ def base_of(runtime: Runtime, found: Found) -> dict[str, Any]:
         "schemas": [[*place, found.versions.get(place, 0)] for place in sorted(places | read)],
         "touched": [list(place) for place in sorted(places)],
         "definitions": {str(key.table): definition(found.seen, key) for key in sorted(swapped)},
+        "ids": {
+            str(key.table): id_of(runtime.lake, found.seen, key.table)
+            for key in sorted({*swapped, *plan.keys(Action.ALTER)})
+        },
         "columns": {
             str(key.table): columns_now(runtime.lake, found.seen, key.table)
             for key in sorted(plan.keys(Action.ALTER))

@@ -15,6 +15,7 @@ from anabranch.deploy.canonical import canonical_query, object_hash
 from anabranch.deploy.outside import outside_readers
 from anabranch.deploy.owners import owned, without_others
 from anabranch.deploy.plan import Plan, make_plan, what_if_plan
+from anabranch.deploy.refusals import refusals
 from anabranch.deploy.select import chosen
 from anabranch.deploy.snapshot import (
     ObjectKey,
@@ -32,6 +33,7 @@ from anabranch.refresh.look import Look, look, look_now
 from anabranch.runtime import Runtime
 
 BY_HAND = "changed by hand"
+TABLE = "table"  # the definition of every source table
 
 
 @dataclass(frozen=True)
@@ -58,14 +60,14 @@ def definition(seen: Look, key: ObjectKey) -> str | None:
         return seen.streams[name].query
     if name in seen.views:
         return f"view {seen.views[name]}"
-    return "table" if name in seen.pointers else None
+    return TABLE if name in seen.pointers else None
 
 
 def wanted_definition(each: SnapshotObject) -> str:
     """What `definition` says once the object is in place."""
     if each.kind == "view":
         return f"view {view_query(each)}"
-    return each.query.strip().rstrip(";") if each.kind == "stream table" else "table"
+    return each.query.strip().rstrip(";") if each.kind == "stream table" else TABLE
 
 
 def same_definition(one: str, other: str) -> bool:
@@ -73,7 +75,7 @@ def same_definition(one: str, other: str) -> bool:
     if one == other:
         return True
     texts = [each.removeprefix("view ") for each in (one, other)]
-    if "table" in texts or one.startswith("view ") != other.startswith("view "):
+    if TABLE in texts or one.startswith("view ") != other.startswith("view "):
         return False
     try:
         forms = [canonical_query(text) for text in texts]
@@ -100,10 +102,11 @@ def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Fo
     refuse_another_project(wanted.name, deployed, found)
     rows = row_counts(runtime, seen, tables_read(found))
     plan = make_plan(old, found.new, rows=rows)
-    moved = plan.keys(Action.SWAP, Action.DROP)
-    inside = {*old.objects, *new.objects}
-    readers = outside_readers(runtime, seen, plan.new, moved, inside, staged)
-    return Found(replace(plan, readers=readers), seen, versions)
+    moved, altered = plan.keys(Action.SWAP, Action.DROP), plan.keys(Action.ALTER)
+    inside = {key.table for key in (*old.objects, *new.objects)}
+    readers = outside_readers(runtime, seen, plan.new, moved, altered, inside, staged)
+    plan = replace(plan, readers=readers)
+    return Found(replace(plan, refused=tuple(refusals(runtime, seen, plan))), seen, versions)
 
 
 def refuse_another_project(name: str, deployed: Snapshot, found: Plan) -> None:
@@ -159,7 +162,7 @@ def with_existing(runtime: Runtime, seen: Look, old: Snapshot, new: Snapshot) ->
         found = definition(seen, key)
         if key in objects or found is None:
             continue
-        if each.kind == "table" and found == "table":
+        if each.kind == "table" and found == TABLE:
             objects[key] = table_as_found(runtime, seen, each)
         else:
             objects[key] = other_as_found(seen, key, found)

@@ -11,7 +11,7 @@ from anabranch.catalog import cuts, definitions, deployments, streams, tables
 from anabranch.catalog.definitions import Renaming
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.store import Connection
-from anabranch.deploy import clusters, indexes, refresh_groups
+from anabranch.deploy import clusters, indexes, refresh_groups, undo
 from anabranch.deploy.along import Along, taken_out
 from anabranch.deploy.build import declaration
 from anabranch.deploy.conflicts import check_base, check_readers
@@ -20,7 +20,7 @@ from anabranch.deploy.record import cluster_record, object_record
 from anabranch.deploy.snapshot import ObjectKey, SchemaKey, Snapshot, SnapshotObject
 from anabranch.deploy.source_tables import changes
 from anabranch.deploy.staging import Staging
-from anabranch.deploy.state import find, keys_of, who, wrong_status
+from anabranch.deploy.state import TABLE, find, keys_of, who, wrong_status
 from anabranch.deploy.steps import Action
 from anabranch.lake.comments import exactly
 from anabranch.names import TableName
@@ -44,6 +44,7 @@ class Swap:
     along: Along
     reindexed: set[TableName] = field(default_factory=set)
     commented: dict[str, Mapping[str, str]] = field(default_factory=dict)  # as it was before
+    left: dict[str, Any] = field(default_factory=dict)  # ids, comments and indexes from now on
     altered: dict[str, tuple[str, str]] = field(
         default_factory=dict
     )  # where it was, and where it is
@@ -82,6 +83,7 @@ class Swap:
         self._note_altered(tx)
         self.catalog = tx.world.lake.catalog_name
         self.reindexed = {*tx.indexes, *self.replaced}
+        self._note_left(tx)
         for name in self.staging.names:
             for source in self.seen.inputs.get(name, {}):
                 if source in self.seen.streams and source not in tx.stage.changes:
@@ -101,6 +103,19 @@ class Swap:
                 self.altered[str(key.table)] = (before, after)
         marks = dict(self.altered.values())
         self.renaming = replace(self.renaming, marks={**self.renaming.marks, **marks})
+
+    def _note_left(self, tx: Transaction) -> None:
+        """What a roll-back compares, to tell what somebody did since."""
+        names = {*self.replaced, *self.reindexed, *map(TableName.parse, self.commented)}
+        there = [name for name in sorted(names) if tx.stage.exists(name)]
+        found = {str(name): tx.stage.version(name) for name in there}
+        self.left = {
+            "ids": {name: str(each.metadata.table_uuid) for name, each in found.items()},
+            "comments_left": {name: found[name].comments for name in self.commented},
+            "indexes_left": {
+                str(name): indexes.record(tx.indexes.get(name, ())) for name in self.reindexed
+            },
+        }
 
     def _staying(self) -> Iterator[SnapshotObject]:
         """Tables of the deployment that keep their rows."""
@@ -133,7 +148,9 @@ class Swap:
         check_readers(c, self.deployment, self._going(), self.along.suspended)
         changed = self.deployment.plan["clusters_changed"]
         taken = self.renaming(definitions.take(c, self.staging.names))
-        undo = self._undo(c) | {
+        self.along.keep_suspended(c, self.replaced)
+        before = self._undo(c) | {
+            **self.left,
             "left": self._left(taken),
             "clusters": clusters.swap(c, changed, self.snapshot),
             "clusters_left": clusters.as_they_are(c, changed),
@@ -141,7 +158,7 @@ class Swap:
         }
         places = [SchemaKey(*parts) for parts in self.deployment.base["touched"]]
         shown = cut_id or cuts.current(c)  # options alone make no cut
-        facts = {"cut_id": shown, "finished_at": tables.now(), "undo": undo}
+        facts = {"cut_id": shown, "finished_at": tables.now()}
         staged, promoted = (DeploymentStatus.STAGED,), DeploymentStatus.PROMOTED
         if not deployments.move(c, self.deployment.id, staged, promoted, **facts):
             raise wrong_status(find(c, self.deployment.id), "promoted")
@@ -149,14 +166,19 @@ class Swap:
         refresh_groups.leave(c, self.staging.names)
         definitions.put(c, self.replaced, taken, self.along.tokens)
         definitions.rename_history(c, self.staging.names)
-        self._advance_epochs(c, undo["rows"]["streams"])
+        self._advance_epochs(c, before["rows"]["streams"])
         for key in keys_of(self.deployment, Action.METADATA):
             if values := self._declared(key):
                 token = self.along.tokens[str(key.table)]
                 streams.change(c, key.table, **values, definition=token)
+        before["options_left"] = undo.options_left(c, [*self.replaced, *self._redeclared()])
+        deployments.set_undo(c, self.deployment.id, before)
         self._put_records(c)
         deployments.raise_versions(c, places, self.deployment.id, who())
         self._end_namespaces(c)
+
+    def _redeclared(self) -> list[TableName]:
+        return [key.table for key in keys_of(self.deployment, Action.METADATA)]
 
     def _going(self) -> list[TableName]:
         return [key.table for key in self.dropped]
@@ -199,10 +221,11 @@ class Swap:
         }
 
     def _new_tables(self) -> set[TableName]:
+        there = {*self.seen.pointers, *self.seen.views}
         return {
             key.table
             for key in self.swapped
-            if self.snapshot.objects[key].kind == "table" and key.table not in self.seen.pointers
+            if self.snapshot.objects[key].kind == "table" and key.table not in there
         }
 
     def _left(self, taken: definitions.Taken) -> dict[str, str | None]:
@@ -213,7 +236,7 @@ class Swap:
         left: dict[str, str | None] = {str(key.table): None for key in self.dropped}
         for key in self.swapped:
             if key.table not in new_tables:
-                left[str(key.table)] = found.get(str(key.table), "table")
+                left[str(key.table)] = found.get(str(key.table), TABLE)
         return left
 
     def _before(self, c: Connection) -> dict[str, Any]:

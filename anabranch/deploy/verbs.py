@@ -70,7 +70,7 @@ def stage_dry(
 ) -> Plan:
     """The plan, after the checks that stage makes."""
     found = plan_now(runtime, wanted(project), select)
-    check(runtime, found, drop_tables, suspend_readers)
+    check(found.plan, drop_tables=drop_tables, suspend_readers=suspend_readers)
     return found.plan
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from anabranch.catalog import events, streams
+from anabranch.catalog import cuts, events, streams
 from anabranch.catalog.bounds import BOUNDS
 from anabranch.catalog.events import Event
 from anabranch.catalog.groups import Reads
@@ -362,13 +362,18 @@ def set_status(runtime: Runtime, name: TableName, wanted: str) -> None:
     """SUSPENDED leaves the table out of refreshes, and so its group; ACTIVE takes the group in again.
 
     A group moves as one: one member that is out keeps all of them out.  So whoever takes one member
-    in takes in all that are out, whether a failure put them out or somebody did.
+    in takes in all that are out, whether a failure put them out or somebody did.  No lease is waited
+    for: a long refresh keeps nobody from suspending its table.  Instead it queues up with publishes,
+    which read the status in their transactions.
     """
     refuse_in_transaction(runtime, "altered")
     if wanted.upper() not in (Status.ACTIVE.value, Status.SUSPENDED.value):
         raise InvalidValue(f"{wanted!r} cannot be set", hint="use ACTIVE or SUSPENDED")
     name = resolve(runtime, name)
     with runtime.store.writing() as c:
+        cuts.hold(c)
+        if streams.get(c, name) is None:
+            raise gone(name)
         if Status(wanted.upper()) is Status.ACTIVE:
             resume(c, look(c, runtime.lake), name)
         else:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from anabranch.catalog import events, streams, tables
+from anabranch.catalog import cuts, events, streams, tables
 from anabranch.catalog.events import Event
 from anabranch.catalog.groups import homes
 from anabranch.catalog.store import Connection
@@ -101,12 +101,18 @@ def note(
 ) -> None:
     """Write the failure down; `most` failures in a row suspend, if a limit is given."""
     moment = at or tables.now()
+    cuts.hold(c)  # SUSPEND queues up here as well
     for name in failure.failed:
         stream = streams.get(c, name)
-        if stream is not None:
+        if stream is not None and not suspended_by_hand(stream):
             changes = after(seen, stream, failure, most, moment)
             streams.change(c, name, **changes)
             events.add(c, _event(stream, changes))
+
+
+def suspended_by_hand(stream: StreamTable) -> bool:
+    """While its refresh was running, perhaps: it stays so, and the history tells of the failure."""
+    return stream.status is Status.SUSPENDED and not stream.consecutive_errors
 
 
 def after(
@@ -115,11 +121,12 @@ def after(
     errors = stream.consecutive_errors + 1
     again = failure.error.retryable
     given_up = again and most is not None and errors >= most
+    stopped = stream.status is Status.SUSPENDED  # a refresh that was asked for failed as well
     known = stream.name in seen.streams
     broken = isinstance(failure.error, Refused) and failure.error.not_monotone
     return {
         **({"options": {**stream.options, MONOTONE: False}} if broken else {}),
-        "status": Status.SUSPENDED if given_up else Status.ERROR,
+        "status": Status.SUSPENDED if given_up or stopped else Status.ERROR,
         "consecutive_errors": errors,
         "last_error": str(failure.error),
         "next_retry_at": moment + timedelta(seconds=delay(errors)) if again else None,
@@ -128,7 +135,7 @@ def after(
 
 
 def _event(stream: StreamTable, changes: dict[str, Any]) -> Sequence[Event]:
-    if changes["status"] is not Status.SUSPENDED:
+    if changes["status"] is not Status.SUSPENDED or stream.status is Status.SUSPENDED:
         return ()
     said = (
         f"suspended after {changes['consecutive_errors']} failures in a row; "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +141,8 @@ MORE: Mapping[str, Act] = {
     "redefine": lambda shop, ab: ab.alter_stream_table(str(E), query=REDEFINED),
     "churn": churn,
     "steal": steal,
+    "suspend": lambda shop, ab: ab.suspend(str(B)),
+    "resume": lambda shop, ab: (ab.suspend(str(B)), ab.resume(str(B))),
 }
 ALLOWED = (UserError, Refused)  # a table that was dropped, a deployment that came too late
 
@@ -205,9 +207,18 @@ def check_way_out(ab: Anabranch) -> None:
         assert streams.all_streams(c).keys() == seen.streams.keys()
 
 
-def check(shop: Shop) -> None:
+def check_suspended(ab: Anabranch) -> None:
+    """A table that somebody suspended is so, whoever published meanwhile; then it may go on."""
+    status = {row["name"]: row["status"] for row in ab.status()}
+    assert status[str(B)] == "SUSPENDED", f"the suspension of b was lost: {status}"
+    ab.resume(str(B))
+
+
+def check(shop: Shop, acts: Collection[str] = ()) -> None:
     with shop.open() as ab:
         check_nothing_held(ab)
         check_tables(ab)
+        if "suspend" in acts:
+            check_suspended(ab)
         check_way_out(ab)
         check_cuts(ab)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,8 @@ from sqlalchemy import Connection, select
 
 from anabranch.catalog import leases, read_leases, streams, tables
 from anabranch.catalog.read_set import ReadSet
+from anabranch.deploy.along import Along
+from anabranch.names import TableName
 from anabranch.runtime import Transaction
 from tests.explore.interleave import Baton, Schedule, expected, schedules, switching
 from tests.explore.shop import ACTS, ALLOWED, Shop, actors, check
@@ -33,6 +35,11 @@ PAIRS = [
 PAIRS += [(other, "redefine") for other in ("refresh", "tick", "alter", "expiry", "maintain")]
 PAIRS += [(other, "churn") for other in ("read", "tick", "promote")]
 PAIRS += [(other, "steal") for other in ("refresh", "alter", "drop", "rollback")]
+PAIRS += [
+    (other, status)
+    for other in ("refresh", "tick", "alter", "promote", "rollback", "expiry")
+    for status in ("suspend", "resume")
+]
 PLACES = int(os.environ.get("ANABRANCH_INTERLEAVINGS", "1"))
 
 
@@ -62,7 +69,7 @@ class Explorer:
                 if not expected(actor.error, ALLOWED):
                     raise AssertionError(f"{actor.name}: {actor.error!r}") from actor.error
             assert not unleased, f"published without a lease: {unleased}"
-            check(shop)
+            check(shop, pair)
         except Exception as error:
             raise AssertionError(f"{pair[0]} and {pair[1]}, {schedule}: {error}") from error
         return [actor.steps for actor in baton.actors]
@@ -145,6 +152,20 @@ def test_leases_are_compared(explorer: Explorer, monkeypatch: pytest.MonkeyPatch
     """Somebody who was taken over publishes all the same."""
     monkeypatch.setattr(leases, "check", lambda c, lease: None)
     finds(explorer, ("refresh", "steal"), "published without a lease")
+
+
+@pytest.mark.parametrize("other", ["promote", "rollback"])
+def test_suspensions_are_read_in_the_publish(
+    explorer: Explorer, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    """A SUSPEND that comes after the look is lost if only the look is asked."""
+
+    def as_seen(along: Along, c: Connection, names: Iterable[TableName]) -> None:
+        known = (along.before.streams.get(name) for name in names)
+        along.stopped = tuple(each.name for each in known if each and each.status == "SUSPENDED")
+
+    monkeypatch.setattr(Along, "keep_suspended", as_seen)
+    finds(explorer, (other, "suspend"), "the suspension of b was lost")
 
 
 def test_read_leases_are_kept(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -465,15 +465,6 @@ def test_a_reader_made_in_the_last_moment_is_brought_along(
     shop.check(2, "mine.own")
 
 
-def test_views_outside_are_listed(shop: Shop) -> None:
-    shop.ab.sql("CREATE VIEW mine.seen AS SELECT v FROM db.b.b")
-    shop.ab.sql("CREATE VIEW mine.rest AS SELECT * FROM db.b.b")
-    shop.edit(RENAMED)
-    found = {row["reader"]: row["outcome"] for row in shop.plan().as_dict()["readers"]}
-    assert found == {"mine.seen": "fails", "mine.rest": "follows"}
-    shop.deploy()
-
-
 def test_a_roll_back_of_several_projects_must_say_which(shop: Shop) -> None:
     ab = shop.ab
     other = shop.folder / "other"

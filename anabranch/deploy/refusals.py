@@ -1,0 +1,61 @@
+"""What stage will refuse to do: `plan` lists it, and stage raises the first that nobody agreed to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from anabranch.deploy.plan import Plan, Refusal
+from anabranch.deploy.readers import FAILS, Reader
+from anabranch.deploy.snapshot import ObjectKey
+from anabranch.deploy.source_tables import changes
+from anabranch.deploy.steps import Action
+from anabranch.errors import AnabranchError, Refused
+from anabranch.lake.schemas import altered
+from anabranch.names import TableName
+from anabranch.refresh.look import Look
+from anabranch.runtime import Runtime
+
+DROP_TABLES, SUSPEND_READERS = "drop_tables", "suspend_readers"
+
+
+def refusals(runtime: Runtime, seen: Look, plan: Plan) -> Iterator[Refusal]:
+    """Everything that can be told before anything is built."""
+    failing = {reader.name: reader.error or "" for reader in broken(plan.readers)}
+    if failing:
+        views = [reader.name for reader in broken(plan.readers) if reader.kind == "view"]
+        yield Refusal(breaks(failing, views), SUSPEND_READERS)
+    for key in plan.keys(Action.DROP, Action.SWAP):
+        if _loses_rows(plan, key):
+            error = Refused(
+                f"{key} is a source table and would be dropped with its rows",
+                hint="`anabranch stage --drop-tables` drops it when it is promoted",
+            )
+            yield Refusal(error, DROP_TABLES)
+    for key in plan.keys(Action.ALTER):
+        try:
+            version = runtime.lake.version(key.table, seen.pointers[key.table])
+            altered(version.metadata, key.table, changes(plan.new.objects[key], version.columns))
+        except AnabranchError as error:
+            yield Refusal(error)
+
+
+def _loses_rows(plan: Plan, key: ObjectKey) -> bool:
+    before, after = plan.old.objects.get(key), plan.new.objects.get(key)
+    if before is None or before.kind != "table":
+        return False
+    return after is None or after.kind != "table"
+
+
+def broken(readers: Iterable[Reader]) -> list[Reader]:
+    """Readers that would have to be suspended, and views that would break."""
+    return [each for each in readers if each.outcome == FAILS]
+
+
+def breaks(found: Mapping[TableName, str], views: Collection[TableName] = ()) -> Refused:
+    first, why = next(iter(sorted(found.items())))
+    others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    then = "break" if first in views else "be suspended"
+    return Refused(
+        f"{first} is outside of the project and cannot follow: {why}{others}",
+        hint=f"change or drop it first, or let it {then} with --suspend-readers",
+    )

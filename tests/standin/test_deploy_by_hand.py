@@ -1,0 +1,448 @@
+"""What people do by hand around a deployment is seen by it, and outlives its roll-back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.errors import DataError, Refused, SparkLost
+from anabranch.names import TableName
+from anabranch.refresh import members
+from tests.standin.engine import connect, installed
+from tests.standin.test_deployments import (
+    FILES,
+    OUTSIDE,
+    RENAMED,
+    TWICE,
+    Shop,
+    drop_from_project,
+    states,
+)
+
+X = "models/db/x/x.sql"
+STREAM_X = "CREATE STREAM TABLE x AS SELECT k FROM raw.s"
+TABLE_X = "CREATE TABLE x (k BIGINT)"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    with installed(), connect(tmp_path / "home") as ab:
+        yield Shop(tmp_path, ab)
+
+
+def kinds(shop: Shop) -> list[str]:
+    return [row["kind"] for row in shop.ab.events()]
+
+
+def one(shop: Shop, name: str) -> dict[str, Any]:
+    return next(row for row in shop.ab.status() if row["name"] == name)
+
+
+# -- a name is no identity ---------------------------------------------------------------------------
+
+
+def replace_stream_by_source(shop: Shop) -> None:
+    shop.write(X, STREAM_X)
+    shop.deploy()
+    shop.write(X, TABLE_X)
+    shop.deploy()
+
+
+def test_a_source_in_place_of_a_stream_table_keeps_its_rows(shop: Shop) -> None:
+    replace_stream_by_source(shop)
+    shop.ab.sql("INSERT INTO db.x.x VALUES (42)")
+    with pytest.raises(Refused, match=r"db\.x\.x is a source table since .* and holds rows") as no:
+        shop.ab.rollback()
+    assert shop.rows("db.x.x") == [(42,)]
+    assert "DROP TABLE db.x.x" in (no.value.hint or "")
+    shop.ab.sql("DROP TABLE db.x.x")
+    shop.ab.rollback()
+    assert shop.ab.verify("db.x.x")["equal"] and shop.rows("db.x.x") == [(1,)]
+
+
+def test_an_empty_source_in_place_of_a_stream_table_goes(shop: Shop) -> None:
+    replace_stream_by_source(shop)
+    shop.ab.rollback()
+    assert shop.rows("db.x.x") == [(1,)]
+
+
+def test_a_source_made_again_is_another_one(shop: Shop) -> None:
+    replace_stream_by_source(shop)
+    shop.ab.sql("DROP TABLE db.x.x")
+    shop.ab.sql("CREATE TABLE db.x.x (other STRING)")
+    with pytest.raises(Refused, match=r"db\.x\.x was dropped and made again by hand"):
+        shop.ab.rollback()
+    assert [each.name for each in shop.ab.table("db.x.x").schema] == ["other"]
+
+
+def test_a_source_made_again_is_not_dropped_by_a_promote(shop: Shop) -> None:
+    shop.write(X, TABLE_X)
+    shop.deploy()
+    drop_from_project(shop, X)
+    made = shop.stage(drop_tables=True)
+    shop.ab.sql("DROP TABLE db.x.x")
+    shop.ab.sql("CREATE TABLE db.x.x (k BIGINT)")
+    shop.ab.sql("INSERT INTO db.x.x VALUES (42)")
+    with pytest.raises(Refused, match=r"db\.x\.x was dropped and made again since"):
+        shop.ab.promote(made)
+    assert shop.rows("db.x.x") == [(42,)]
+
+
+def test_a_view_comes_back_in_place_of_a_source(shop: Shop) -> None:
+    shop.write(X, "CREATE VIEW x AS SELECT k FROM raw.s")
+    shop.deploy()
+    shop.write(X, TABLE_X)
+    shop.deploy()
+    shop.ab.rollback()
+    assert sorted(shop.ab.table("db.x.x").collect()) == [(1,)]
+    shop.write(X, "CREATE VIEW x AS SELECT k FROM raw.s")
+    assert shop.plan().empty
+
+
+def test_what_was_dropped_by_hand_comes_back(shop: Shop) -> None:
+    shop.edit(TWICE)
+    shop.deploy()
+    shop.ab.sql("DROP STREAM TABLE db.d.d")
+    shop.ab.rollback()
+    shop.check(1)
+
+
+# -- options, comments and indexes -------------------------------------------------------------------
+
+
+def test_options_set_by_hand_outlive_a_roll_back(shop: Shop) -> None:
+    query = FILES["models/db/b/b.sql"]
+    changed = query.replace("b AS", "b SCHEDULE '1h' REFRESH MODE FULL AS")
+    shop.write("models/db/b/b.sql", changed)
+    shop.deploy()
+    shop.ab.alter_stream_table("db.b.b", schedule="5m")
+    shop.ab.rollback()
+    now = one(shop, "db.b.b")
+    assert (now["schedule"], now["refresh_mode"]) == ("5m", "AUTO"), "only what nobody touched"
+    assert "OPTIONS_KEPT" in kinds(shop)
+
+
+def test_options_of_a_table_made_again_are_left_alone(shop: Shop) -> None:
+    text = FILES["models/db/d/d.sql"]
+    shop.write("models/db/d/d.sql", text.replace("d AS", "d SCHEDULE '1h' AS", 1))
+    shop.deploy()
+    query = one(shop, "db.d.d")["query"]
+    shop.ab.drop_stream_table("db.d.d")
+    shop.ab.create_stream_table("db.d.d", query, schedule="1h")
+    shop.ab.rollback()
+    assert one(shop, "db.d.d")["schedule"] == "1h"
+
+
+def test_options_set_by_hand_outlive_the_query(shop: Shop) -> None:
+    shop.edit(TWICE)
+    shop.deploy()
+    shop.ab.alter_stream_table("db.b.b", schedule="5m")
+    shop.ab.rollback()
+    assert one(shop, "db.b.b")["schedule"] == "5m"
+    shop.check(1)
+
+
+def test_comments_made_by_hand_outlive_a_roll_back(shop: Shop) -> None:
+    text = FILES["models/db/b/b.sql"]
+    said = "COMMENT ON STREAM TABLE b IS 'sums'; COMMENT ON COLUMN b.k IS 'key'"
+    shop.write("models/db/b/b.sql", f"{text};\n{said}")
+    shop.deploy()
+    shop.ab.sql("COMMENT ON STREAM TABLE db.b.b IS 'by hand'")
+    shop.ab.rollback()
+    version = shop.ab._runtime.world().version(TableName.parse("db.b.b"))
+    assert version.comments == {"": "by hand"}
+
+
+# -- suspended and in error --------------------------------------------------------------------------
+
+
+def test_a_promote_keeps_what_somebody_suspended(shop: Shop) -> None:
+    shop.ab.suspend("db.b.b")
+    shop.edit(TWICE)
+    shop.deploy()
+    assert states(shop.ab)["db.b.b"] == "SUSPENDED"
+    shop.check(2)
+    shop.ab.resume("db.b.b")
+    shop.ab.refresh()
+    shop.check(2)
+
+
+def test_a_reader_suspended_by_hand_stays_so(shop: Shop) -> None:
+    """The deployment suspended it, somebody mended and suspended it again: that is theirs."""
+    ab = shop.ab
+    ab.create_stream_table("mine.own", OUTSIDE)
+    shop.edit(RENAMED)
+    ab.promote(shop.stage(suspend_readers=True))
+    ab.suspend("mine.own")
+    ab.rollback()
+    assert states(ab)["mine.own"] == "SUSPENDED"
+
+
+TEXTS = {
+    "models/db/raw/s.sql": "CREATE TABLE s (k BIGINT, v BIGINT, t STRING)",
+    "models/db/c/c.sql": (
+        "CREATE STREAM TABLE c AS SELECT k, SUM(CAST(t AS BIGINT)) AS v FROM raw.s GROUP BY k"
+    ),
+}
+
+
+@pytest.fixture
+def fallen(shop: Shop) -> Shop:
+    """b was deployed anew; c, which stayed, is in error since a row that it cannot read."""
+    ab = shop.ab
+    for name, text in TEXTS.items():
+        shop.write(name, text)
+    shop.deploy()
+    ab.sql("DELETE FROM db.raw.s")
+    ab.sql("INSERT INTO db.raw.s VALUES (1, 5, '5')")
+    ab.refresh()
+    shop.edit(TWICE)
+    shop.deploy()
+    ab.sql("INSERT INTO db.raw.s VALUES (1, 2, '2')")
+    ab.refresh()
+    ab.sql("INSERT INTO db.raw.s VALUES (1, 1, 'one')")
+    with pytest.raises(DataError):
+        ab.refresh()
+    assert states(ab)["db.c.c"] == "ERROR"
+    return shop
+
+
+def mend(shop: Shop) -> None:
+    shop.ab.sql("UPDATE db.raw.s SET t = '1' WHERE t = 'one'")
+
+
+def test_a_roll_back_says_who_cannot_follow_and_what_helps(fallen: Shop) -> None:
+    ab = fallen.ab
+    with pytest.raises(Refused, match=r"refresh db\.c\.c in one publish with db\.b\.b") as refused:
+        ab.rollback()
+    assert "one" in refused.value.message
+    hint = refused.value.hint or ""
+    (alone,) = [part for part in hint.split("; ") if "diamond_consistency" in part]
+    ab.sql(alone.partition(" takes ")[0])
+    ab.rollback()
+    assert states(ab)["db.c.c"] == "ERROR"
+    assert fallen.rows("db.b.b") == [(1, 5)]
+    mend(fallen)
+    ab.refresh()
+    for name in ("db.b.b", "db.c.c", "db.d.d"):
+        assert ab.verify(name)["equal"]
+
+
+def test_a_roll_back_passes_once_the_rows_are_mended(fallen: Shop) -> None:
+    mend(fallen)
+    fallen.ab.rollback()
+    fallen.check(1)
+    assert {*states(fallen.ab).values()} == {"ACTIVE"}
+
+
+def test_a_promote_says_who_cannot_follow(shop: Shop) -> None:
+    """A table that only a declared group ties to the one that moves."""
+    ab = shop.ab
+    shop.write("models/db/raw/s.sql", TEXTS["models/db/raw/s.sql"])
+    query = "SELECT SUM(CAST(t AS BIGINT)) AS n FROM raw.s"
+    shop.write("models/db/e/e.sql", f"CREATE STREAM TABLE e AS {query}")
+    shop.deploy()
+    ab.create_refresh_group("pair", ["db.e.e", "db.b.b"])
+    shop.edit(TWICE)
+    made = shop.stage()
+    ab.sql("INSERT INTO db.raw.s VALUES (1, 1, 'one')")
+    with pytest.raises(DataError, match=r"db\.e\.e") as failed:
+        ab.promote(made)
+    assert f"promote {made} --no-refresh" in (failed.value.hint or "")
+    ab.promote(made, refresh=False)
+    shop.check(2, "db.e.e")
+    mend(shop)
+    ab.refresh()
+    shop.check(2, "db.e.e")
+
+
+def test_a_suspended_member_that_must_move_is_named(shop: Shop) -> None:
+    ab = shop.ab
+    shop.edit(TWICE)
+    shop.deploy()
+    ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
+    ab.refresh()
+    ab.suspend("db.c.c")
+    ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
+    with pytest.raises(Refused, match=r"db\.c\.c .*it is suspended") as refused:
+        ab.rollback()
+    assert "ALTER STREAM TABLE db.c.c RESUME" in (refused.value.hint or "")
+    ab.resume("db.c.c")
+    ab.rollback()
+    shop.check(1)
+
+
+def test_a_lost_spark_is_not_the_readers_fault(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    ab, real = shop.ab, members.refresh_table
+    ab.create_stream_table("mine.own", OUTSIDE)
+    shop.edit(TWICE)
+    made = shop.stage()
+
+    def lost(runtime: Any, tx: Any, seen: Any, stream: Any, *rest: Any, **how: Any) -> Any:
+        if str(stream.name) == "mine.own":
+            raise SparkLost("the Spark session ended")
+        return real(runtime, tx, seen, stream, *rest, **how)
+
+    monkeypatch.setattr(members, "refresh_table", lost)
+    with pytest.raises(SparkLost):
+        ab.promote(made, suspend_readers=True)
+    assert states(ab)["mine.own"] == "ACTIVE"
+
+
+# -- readers of sources, views, and what a plan says of them -----------------------------------------
+
+NOTED = "CREATE TABLE s (k BIGINT, v BIGINT, note STRING)"
+AMBIGUOUS = "SELECT note FROM db.raw.s AS s JOIN mine.notes AS n ON s.k = n.id"
+
+
+def outcomes(shop: Shop) -> dict[str, str]:
+    return {row["reader"]: row["outcome"] for row in shop.plan().as_dict()["readers"]}
+
+
+def test_readers_of_an_altered_source_are_listed(shop: Shop) -> None:
+    ab = shop.ab
+    ab.sql("CREATE TABLE mine.notes (id BIGINT, note STRING)")
+    ab.create_stream_table("mine.plain", "SELECT k FROM db.raw.s")
+    ab.create_stream_table("mine.over", "SELECT COUNT(*) AS n FROM mine.plain")
+    ab.create_stream_table("mine.noted", AMBIGUOUS)
+    ab.sql("CREATE VIEW mine.seen AS SELECT k FROM db.raw.s")
+    shop.write("models/db/raw/s.sql", NOTED)
+    assert outcomes(shop) == {
+        "mine.plain": "follows",
+        "mine.over": "follows",
+        "mine.noted": "fails",
+        "mine.seen": "follows",
+    }
+    with pytest.raises(Refused, match=r"mine\.noted is outside of the project"):
+        shop.stage()
+    made = shop.stage(suspend_readers=True)
+    assert ab.promote(made)["suspended"] == ["mine.noted"]
+    ab.refresh()
+    assert ab.verify("mine.plain")["equal"] and ab.verify("mine.over")["equal"]
+
+
+def test_a_reader_of_an_altered_source_made_after_staging_is_seen(shop: Shop) -> None:
+    ab = shop.ab
+    ab.sql("CREATE TABLE mine.notes (id BIGINT, note STRING)")
+    shop.write("models/db/raw/s.sql", NOTED)
+    made = shop.stage()
+    ab.create_stream_table("mine.noted", AMBIGUOUS)
+    with pytest.raises(Refused, match=r"mine\.noted is outside of the project"):
+        ab.promote(made)
+    assert ab.promote(made, suspend_readers=True)["suspended"] == ["mine.noted"]
+
+
+def test_a_plan_follows_columns_through_readers(shop: Shop) -> None:
+    """mine.all gets the new columns, and so its own reader fails."""
+    ab = shop.ab
+    ab.create_stream_table("mine.all", "SELECT * FROM db.b.b")
+    ab.create_stream_table("mine.top", "SELECT v FROM mine.all")
+    ab.create_stream_table("mine.far", "SELECT COUNT(*) AS n FROM mine.top")
+    shop.edit(RENAMED)
+    assert outcomes(shop) == {"mine.all": "rebuilt", "mine.top": "fails", "mine.far": "waits"}
+    made = shop.stage(suspend_readers=True)
+    assert ab.promote(made)["suspended"] == ["mine.top"]
+    assert shop.rows("mine.all") == [(1, 5)]
+
+
+def test_a_view_that_would_break_is_refused(shop: Shop) -> None:
+    ab = shop.ab
+    ab.sql("CREATE VIEW mine.seen AS SELECT v FROM db.b.b")
+    ab.sql("CREATE VIEW mine.through AS SELECT v FROM mine.seen")
+    ab.sql("CREATE VIEW mine.rest AS SELECT * FROM db.b.b")
+    shop.edit(RENAMED)
+    assert outcomes(shop) == {
+        "mine.seen": "fails",
+        "mine.through": "fails",
+        "mine.rest": "follows",
+    }
+    with pytest.raises(Refused, match=r"mine\.seen is outside of the project") as refused:
+        shop.stage()
+    assert "let it break with --suspend-readers" in (refused.value.hint or "")
+    made = shop.stage(suspend_readers=True)
+    assert ab.promote(made)["broken_views"] == ["mine.seen", "mine.through"]
+    assert [r["table"] for r in ab.events() if r["kind"] == "VIEW_BROKEN"] == [
+        "mine.through",
+        "mine.seen",
+    ]
+    shop.edit(TWICE)
+    shop.write("models/db/d/d.sql", FILES["models/db/d/d.sql"])
+    shop.deploy()  # and they work again
+    assert sorted(ab.table("mine.through").collect()) == [(10,)]
+
+
+def test_a_view_made_after_staging_is_seen_by_promote(shop: Shop) -> None:
+    shop.edit(RENAMED)
+    made = shop.stage()
+    shop.ab.sql("CREATE VIEW mine.seen AS SELECT v FROM db.b.b")
+    with pytest.raises(Refused, match=r"mine\.seen is outside of the project"):
+        shop.ab.promote(made)
+    assert shop.rows("db.b.b") == [(1, 5)]
+    shop.ab.promote(made, suspend_readers=True)
+
+
+def test_a_roll_back_that_breaks_a_view_is_refused(shop: Shop) -> None:
+    shop.edit(RENAMED)
+    shop.deploy()
+    shop.ab.sql("CREATE VIEW mine.seen AS SELECT w FROM db.b.b")
+    with pytest.raises(Refused, match=r"mine\.seen is outside of the project"):
+        shop.ab.rollback()
+    assert shop.ab.rollback(suspend_readers=True)["broken_views"] == ["mine.seen"]
+    shop.check(1)
+
+
+def test_a_view_that_is_broken_anyway_is_in_nobodys_way(shop: Shop) -> None:
+    ab = shop.ab
+    ab.sql("CREATE TABLE mine.t (id BIGINT)")
+    ab.sql("CREATE VIEW mine.seen AS SELECT b.v FROM db.b.b AS b JOIN mine.t AS t ON b.k = t.id")
+    ab.sql("DROP TABLE mine.t")
+    shop.edit(RENAMED)
+    assert outcomes(shop) == {"mine.seen": "broken"}
+    shop.deploy()
+
+
+def test_a_plan_says_what_stage_will_refuse(shop: Shop) -> None:
+    ab = shop.ab
+    shop.write(X, TABLE_X)
+    shop.deploy()
+    ab.create_stream_table("mine.own", OUTSIDE)
+    drop_from_project(shop, X)
+    shop.edit(RENAMED)
+    shop.write("models/db/raw/s.sql", "CREATE TABLE s (k BIGINT, v INT)")
+    plan = shop.plan()
+    found = plan.as_dict()["refused"]
+    assert [row["unless"] for row in found] == ["suspend_readers", "drop_tables", None]
+    assert "mine.own" in found[0]["error"] and "db.x.x" in found[1]["error"]
+    assert "stage will refuse this" in str(plan) and "db.x.x is a source table" in str(plan)
+    agreed = {"suspend_readers": True, "drop_tables": True}
+    with pytest.raises(Refused, match=r"mine\.own"):
+        shop.stage()
+    with pytest.raises(Refused, match=r"db\.x\.x is a source table"):
+        shop.stage(suspend_readers=True)
+    with pytest.raises(Exception, match="v") as refused:
+        shop.stage(**agreed)
+    assert str(refused.value).startswith(found[2]["error"])
+    shop.write("models/db/raw/s.sql", FILES["models/db/raw/s.sql"])
+    shop.stage(**agreed)
+
+
+def test_a_suspension_during_a_refresh_that_fails_is_kept(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ab, real = shop.ab, members.refresh_table
+    ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
+
+    def failing(runtime: Any, tx: Any, seen: Any, stream: Any, *rest: Any, **how: Any) -> Any:
+        if str(stream.name) == "db.c.c":
+            ab.suspend("db.c.c")
+            raise DataError("a row that does not fit")
+        return real(runtime, tx, seen, stream, *rest, **how)
+
+    monkeypatch.setattr(members, "refresh_table", failing)
+    with pytest.raises(DataError):
+        ab.refresh()
+    assert states(ab)["db.c.c"] == "SUSPENDED"
+    assert ab.history("db.c.c")[0]["error"] is not None
