@@ -569,11 +569,11 @@ def test_a_cte_may_be_called_like_a_member(ab: Anabranch) -> None:
     queries = {
         "one": "WITH two AS (SELECT id FROM seed) SELECT id FROM Two UNION SELECT id FROM other",
         "two": "SELECT id FROM one UNION SELECT 7 AS id",
-        "other": "WITH two AS (SELECT id + 1 AS id FROM two WHERE id < 5) "
+        "other": "WITH two AS (SELECT id + 1 AS id FROM two WHERE id < 3) "
         "SELECT id FROM two UNION SELECT 0",
     }
     ab.create_stream_tables(queries, schedule=None)
-    assert bag(ab.table("two")) == rows(*((n,) for n in (0, 1, 2, 3, 4, 5, 7)))
+    assert bag(ab.table("two")) == rows(*((n,) for n in (0, 1, 2, 3, 7)))
     ab.sql("DELETE FROM seed WHERE id = 1")
     ab.refresh("two")
     assert all(ab.verify(name)["equal"] for name in queries)

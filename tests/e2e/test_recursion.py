@@ -42,7 +42,7 @@ QUERIES = {
     "SELECT r.dst FROM s JOIN r ON r.src = s.id) "
     "SELECT s.id, count(r.dst) AS n FROM s LEFT JOIN r ON r.src = s.id GROUP BY s.id",
 }
-QUICK = ("g.reach", "g.sizes", "g.doubled", "g.over_a_view", "g.over_another", "g.two")
+QUICK = ("g.reach", "g.over_a_view", "g.over_another", "g.two")
 CHANGES = (
     "DELETE FROM g.edges WHERE src = 1 AND dst = 2",
     "INSERT INTO g.edges VALUES (4, 2), (5, 1), (NULL, 3); UPDATE g.nodes SET name = 'a' WHERE id = 4",

@@ -12,7 +12,7 @@ import pytest
 
 import anabranch
 from anabranch.engine.session import Spark
-from anabranch.lake.steps import STEPS
+from anabranch.lake.steps import IN_TRANSACTION, STEPS
 
 REFRESH = """
 import sys, anabranch
@@ -39,14 +39,24 @@ def totals(ab: anabranch.Anabranch) -> tuple[int, int]:
     return by_region[0], total[0]
 
 
+# Without Spark, processes are killed at every step: tests/contract/test_processes.py.
 @pytest.mark.timeout(600)
-def test_a_killed_refresh_leaves_the_old_or_the_new_state(tmp_path: Path, spark: Spark) -> None:
+@pytest.mark.parametrize(
+    "at",
+    [
+        pytest.param((IN_TRANSACTION,), id="before the commit"),
+        pytest.param(STEPS, id="at every step", marks=pytest.mark.slow),
+    ],
+)
+def test_a_killed_refresh_leaves_the_old_or_the_new_state(
+    tmp_path: Path, spark: Spark, at: tuple[str, ...]
+) -> None:
     ab = anabranch.connect(tmp_path, spark=spark.session)
     ab.sql("CREATE TABLE shop.sales (id BIGINT, region STRING, amount BIGINT)")
     ab.sql("INSERT INTO shop.sales VALUES (1, 'eu', 10), (2, 'us', 5)")
     ab.create_stream_tables(QUERIES, refresh_mode="DIFFERENTIAL", schedule=None)
     expected = 15
-    for step in STEPS:
+    for step in at:
         ab.maintain()
         ab.sql("INSERT INTO shop.sales VALUES (3, 'ap', 100)")
         before, clean = expected, files(tmp_path)

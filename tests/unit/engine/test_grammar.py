@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import product
 from random import Random
@@ -16,6 +17,7 @@ ROW = """(SELECT 107 AS a, 6 AS b, 3 AS c, -29 AS d, '12' AS s, '7' AS t, true A
   CAST(NULL AS INT) AS n, CAST(NULL AS BOOLEAN) AS u, array(4, 9, 2) AS arr,
   map('12', array(5, 8)) AS m, named_struct('x', 11, 'y', array(named_struct('z', 13))) AS st,
   TIMESTAMP '2024-03-10 12:34:56' AS ts, INTERVAL '3' HOUR AS iv)"""
+RANDOM = int(os.environ.get("ANABRANCH_EXPRESSIONS", "30"))
 OPERATORS = ("+", "-", "*", "%", "DIV", "<<", ">>", ">>>", "&", "^", "|")
 JOINERS = ("||", "+", "-", "*", "/")
 COMPARISONS = ("=", "<>", "<", ">=", "<=>", "==", "!=")
@@ -59,7 +61,7 @@ def written(random: Random) -> Iterator[str]:
     for amount in AMOUNTS:
         yield from (amount, f"ts - {amount}", f"ts + {amount} * 2", f"iv - {amount} + iv")
         yield f"ts NOT BETWEEN ts - {amount} AND ts + {amount} OR q"
-    for _ in range(150):
+    for _ in range(RANDOM):
         yield chain(random)
         yield condition(random, 2)
 
