@@ -15,7 +15,7 @@ from tests.oracle.circle import Circle, closure_of
 from tests.oracle.kept import World
 
 PAIR = "src INT, dst INT"
-SEEDS = int(os.environ.get("ANABRANCH_CIRCLE_SEEDS", "4"))  # of each program, three changes each
+SEEDS = int(os.environ.get("ANABRANCH_CIRCLE_SEEDS", "6"))  # of each program, three changes each
 
 
 @dataclass
