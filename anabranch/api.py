@@ -74,7 +74,7 @@ class Anabranch:
         self._given = spark
         self._on_progress: Progress | None = None
         settings.create_home()
-        self._store = Store.open(settings.catalog)
+        self._store = Store.open(settings.catalog, fsync=settings.fsync)
 
     def __enter__(self) -> Anabranch:
         return self

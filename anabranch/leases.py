@@ -39,7 +39,7 @@ class Leases:
     @contextmanager
     def hold_free(self, names: Collection[TableName], seconds: float) -> Iterator[Lease]:
         """A lease of those tables that nobody else has."""
-        with self._store.writing() as c:
+        with self._store.writing(durable=False) as c:
             taken = leases.take_free(c, names, seconds)
         with self._holding(taken, seconds):
             yield taken
@@ -55,7 +55,10 @@ class Leases:
                 time.sleep(POLL_SECONDS)
                 taken = self._take(names, seconds, waiting)
         except BaseException:
-            with suppress(AnabranchError), self._store.writing() as c:  # it ends by itself
+            with (
+                suppress(AnabranchError),
+                self._store.writing(durable=False) as c,
+            ):  # it ends by itself
                 leases.leave(c, waiting)
             raise
         return replace(taken, waited=True)
@@ -67,19 +70,22 @@ class Leases:
             try:
                 yield
             finally:
-                with suppress(AnabranchError), self._store.writing() as c:  # it ends by itself
+                with (
+                    suppress(AnabranchError),
+                    self._store.writing(durable=False) as c,
+                ):  # it ends by itself
                     leases.give_back(c, taken)
 
     def _take(
         self, names: Collection[TableName], seconds: float, waiting: Waiting | None = None
     ) -> Lease | TableName:
-        with self._store.writing() as c:
+        with self._store.writing(durable=False) as c:
             return leases.take(c, names, seconds, waiting)
 
     @contextmanager
     def hold_cut(self, cut_id: int, seconds: float) -> Iterator[ReadLease | None]:
         """A read lease of a cut; None when the cut is not recorded any more."""
-        with self._store.writing() as c:
+        with self._store.writing(durable=False) as c:
             lease = read_leases.take(c, cut_id, seconds)
         if lease is None:
             yield None
@@ -88,7 +94,10 @@ class Leases:
             try:
                 yield lease
             finally:
-                with suppress(AnabranchError), self._store.writing() as c:  # it ends by itself
+                with (
+                    suppress(AnabranchError),
+                    self._store.writing(durable=False) as c,
+                ):  # it ends by itself
                     read_leases.give_back(c, lease)
 
     def check_cut(self, lease: ReadLease) -> None:

@@ -218,6 +218,14 @@ class Settings(Mapping[str, Any]):
         "7d",
         "How long old cuts and snapshots stay readable; `maintain` removes older ones.",
     )
+    fsync: bool = row(
+        "fsync",
+        values.BOOLEAN,
+        "true",
+        "Whether files and the SQLite catalog are on the disk before a write is acknowledged. Without "
+        "it a power cut may leave tables unreadable: for data that may be lost.",
+        fixed=True,
+    )
     verbose: bool = row(
         "verbose", values.BOOLEAN, "false", "Whether Spark's own log and tracebacks are shown."
     )

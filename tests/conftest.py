@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from anabranch.engine.session import Spark, expect_little
 from tests.quick import GIVEN, QUICK
 
 expect_little()  # subprocesses inherit it
+os.environ.setdefault("ANABRANCH_FSYNC", "false")  # power cuts have tests of their own
 settings.register_profile("anabranch", deadline=None)  # a busy machine is no failure
 settings.load_profile("anabranch")
 gc.set_threshold(200_000, 20, 100)  # trees of plans are many and short-lived, and hold few circles

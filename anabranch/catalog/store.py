@@ -36,20 +36,22 @@ class Store:
     """Transactions on the catalog database.
 
     `reading()` sees one snapshot from its first line to its last; `writing()` is alone in SQLite and
-    ordinary (READ COMMITTED, row locks) in PostgreSQL.  Both commit at the end or leave nothing.
+    ordinary (READ COMMITTED, row locks) in PostgreSQL.  Both commit at the end or leave nothing.  With
+    `fsync` what was committed survives a power cut.
     """
 
-    def __init__(self, engine: Engine, url: URL) -> None:
+    def __init__(self, engine: Engine, url: URL, *, fsync: bool = True) -> None:
         self.engine = engine
         self.url = url
+        self.fsync = fsync
         self.catalog_uuid = ""
         self.heartbeat = Heartbeat(self.writing)
 
     @classmethod
-    def open(cls, url: str | os.PathLike[str]) -> Store:
+    def open(cls, url: str | os.PathLike[str], *, fsync: bool = True) -> Store:
         """Open a catalog by path or URL; make its tables on first use."""
         parsed = parse_url(url)
-        store = cls(_engine(parsed), parsed)
+        store = cls(_engine(parsed), parsed, fsync=fsync)
         try:
             with store._clear_errors():
                 store._prepare()
@@ -68,17 +70,26 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         if self.is_sqlite:
-            options: dict[str, object] = {_BEGIN: "BEGIN"}
+            options: dict[str, object] = {_BEGIN: ("BEGIN",)}
         else:
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with self._transaction(options, "SELECT 1 FROM ab_meta") as connection:
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        options: dict[str, object] = {_BEGIN: "BEGIN IMMEDIATE"} if self.is_sqlite else {}
-        with self._transaction(options, None) as connection:
+    def writing(self, *, durable: bool = True) -> Iterator[Connection]:
+        """`durable=False`: notes about processes, which a power cut ends together with the processes.
+
+        (A server outlives its clients, so PostgreSQL keeps such notes like all others.)
+        """
+        with self._transaction(self._alone(durable=durable), None) as connection:
             yield connection
+
+    def _alone(self, *, durable: bool) -> dict[str, object]:
+        if not self.is_sqlite:
+            return {}
+        level = "FULL" if durable and self.fsync else "NORMAL"
+        return {_BEGIN: (f"PRAGMA synchronous = {level}", "BEGIN IMMEDIATE")}
 
     @contextmanager
     def _transaction(self, options: dict[str, object], first: str | None) -> Iterator[Connection]:
@@ -105,9 +116,7 @@ class Store:
     def _prepare(self) -> None:
         if self.is_sqlite:
             _patiently(self._switch_to_wal)
-        with self._transaction(
-            {_BEGIN: "BEGIN IMMEDIATE"} if self.is_sqlite else {}, None
-        ) as connection:
+        with self._transaction(self._alone(durable=True), None) as connection:
             if not self.is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({CREATE_LOCK})"))
             self.catalog_uuid = _make_tables(connection, self.shown)
@@ -193,7 +202,8 @@ def _engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "begin")
     def on_begin(connection: Connection) -> None:
-        connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))
+        for statement in connection.get_execution_options().get(_BEGIN, ("BEGIN",)):
+            connection.exec_driver_sql(statement)
 
     return engine
 

@@ -25,7 +25,7 @@ class Lake:
     ) -> None:
         self.store = store
         self.catalog_name = catalog_name
-        self.warehouse = Warehouse(warehouse, store.catalog_uuid)
+        self.warehouse = Warehouse(warehouse, store.catalog_uuid, fsync=store.fsync)
         self._versions: Cache[TableVersion] = Cache(2048)
         self._claimed = False
 

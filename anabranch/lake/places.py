@@ -11,6 +11,7 @@ import json
 import os
 import re
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -18,6 +19,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from anabranch.errors import InvalidValue, Unreachable
+from anabranch.lake.durable import sync
 from anabranch.names import TableName
 
 MARKER = "anabranch.json"
@@ -67,9 +69,10 @@ def table_root(warehouse: str, name: TableName) -> str:
 class Warehouse:
     """The files of one catalog; a marker file keeps two catalogs from sharing it."""
 
-    def __init__(self, location: str | Path, catalog_uuid: str) -> None:
+    def __init__(self, location: str | Path, catalog_uuid: str, *, fsync: bool = True) -> None:
         self.location = location_of(location)
         self.catalog_uuid = catalog_uuid
+        self.fsync = fsync
         self.io = PyArrowFileIO()
         if len(self.location) > LONGEST - 300:
             raise InvalidValue(f"the path of the warehouse is too long: {self.location}")
@@ -99,6 +102,7 @@ class Warehouse:
         aside = f"{place}.{uuid.uuid4().hex}"
         with self.io.new_output(aside).create() as stream:
             stream.write(json.dumps({"catalog": self.catalog_uuid}).encode())
+        self.make_durable([aside])
         filesystem, source = self.filesystem(aside)
         _, target = self.filesystem(place)
         if local_path(place) is None:
@@ -112,6 +116,7 @@ class Warehouse:
             filesystem.move(source, target)
             return
         filesystem.delete_file(source)
+        self.make_durable([place])
 
     def _owner(self, place: str) -> str | None:
         file = self.io.new_input(place)
@@ -127,6 +132,16 @@ class Warehouse:
         found = filesystem.get_file_info(chosen)
         base = path.rstrip("/")
         return {root + each.path[len(base) :]: each for each in found if each.type == FileType.File}
+
+    def make_durable(self, locations: Iterable[str]) -> None:
+        """Files of this warehouse survive a power cut from here on."""
+        top = local_path(self.location)
+        if top is None or not self.fsync:  # object stores acknowledge only what is durable
+            return
+        try:
+            sync([path for each in locations if (path := local_path(each)) is not None], top)
+        except OSError as error:
+            raise self.unreachable(error) from error
 
     def delete(self, location: str) -> bool:
         """Delete a file; False when it was gone already."""

@@ -53,6 +53,7 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None) -> int | None:
         for staged in changes.values():
             if staged.version is not None and not staged.written:
                 _write_metadata(stage, staged.version)
+        stage.make_durable()
         steps.at_step(steps.METADATA_WRITTEN)
         with stage.lake.store.writing() as c:
             cut_id = _in_transaction(c, stage, changes, kind)

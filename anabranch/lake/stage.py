@@ -75,7 +75,7 @@ class Stage:
         self.expected: dict[TableName, str | None] = {}
         self.open = True
         lake.claim_warehouse()
-        with lake.store.writing() as c:
+        with lake.store.writing(durable=False) as c:
             stages.add(c, replace(stages.mine(self.id), cut_id=cut_id))
             self.base = dict(pointers if pointers is not None else lake.pointers(c))
         self._lock = threading.RLock()
@@ -227,7 +227,7 @@ class Stage:
             self.changes.clear()
             self.expected.clear()
             self.base = dict(pointers)
-        with self.lake.store.writing() as c:
+        with self.lake.store.writing(durable=False) as c:
             stages.reads(c, self.id, cut_id)
 
     def adopt(self, name: TableName, location: str) -> TableVersion:
@@ -251,7 +251,7 @@ class Stage:
         try:
             self.remove_files()
         finally:
-            with self.lake.store.writing() as c:
+            with self.lake.store.writing(durable=False) as c:
                 stages.remove(c, self.id)
 
     def close(self) -> None:
@@ -261,17 +261,31 @@ class Stage:
     def remove_files(self) -> None:
         """Remove the files of this stage; the collector would find them later anyway."""
         warehouse = self.lake.warehouse
-        with self._lock:
-            roots = {each.version.root for each in self.changes.values() if each.version}
-            roots |= self._roots | self._fresh_roots
-        for root in roots:
-            for place in (f"{root}/data/{self.id}", f"{root}/metadata"):
-                for path in warehouse.listing(place):
-                    if self.id in path.removeprefix(root) or root in self._fresh_roots:
-                        warehouse.delete(path)
+        for root, files in self._files().items():
+            for path in files:
+                warehouse.delete(path)
             warehouse.delete_empty_folders(
                 root if root in self._fresh_roots else f"{root}/data/{self.id}"
             )
+
+    def make_durable(self) -> None:
+        """All files of this stage are on the disk: what a publish names survives a power cut."""
+        self.lake.warehouse.make_durable(path for found in self._files().values() for path in found)
+
+    def _files(self) -> dict[str, list[str]]:
+        """What this stage wrote, by the folders of its tables: every file of it carries its id."""
+        with self._lock:
+            roots = {each.version.root for each in self.changes.values() if each.version}
+            roots |= self._roots | self._fresh_roots
+        return {
+            root: [
+                path
+                for place in (f"{root}/data/{self.id}", f"{root}/metadata")
+                for path in self.lake.warehouse.listing(place)
+                if self.id in path.removeprefix(root) or root in self._fresh_roots
+            ]
+            for root in roots
+        }
 
     def _put(self, name: TableName, metadata: TableMetadata) -> TableVersion:
         with self._lock:

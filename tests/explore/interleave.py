@@ -120,12 +120,12 @@ def switching(patch: pytest.MonkeyPatch, baton: Baton) -> Iterator[None]:
 
 
 def _stepping(
-    real: Callable[[Store], AbstractContextManager[Any]], baton: Baton
-) -> Callable[[Store], AbstractContextManager[Any]]:
+    real: Callable[..., AbstractContextManager[Any]], baton: Baton
+) -> Callable[..., AbstractContextManager[Any]]:
     @contextmanager
-    def transaction(store: Store) -> Iterator[Any]:
+    def transaction(store: Store, **options: bool) -> Iterator[Any]:
         baton.step()
-        with real(store) as connection:
+        with real(store, **options) as connection:
             yield connection
 
     return transaction

@@ -61,7 +61,7 @@ def write_project(home: Path, version: int) -> str:
 
 
 def opened(home: Path) -> Anabranch:
-    return connect(home / "home", snapshot_retention="1h")
+    return connect(home / "home", snapshot_retention="1h", fsync=(home / "disk").exists())
 
 
 def prepare(home: Path) -> None:
