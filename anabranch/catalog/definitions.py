@@ -26,6 +26,7 @@ KINDS: Mapping[str, tuple[Table, str]] = {  # the table, and the column that nam
 }
 NAMING = frozenset({"name", "table_name", "upstream", "source"})
 Taken = dict[str, list[dict[str, Any]]]
+RECORDS = (tables.history, tables.events)  # of what happened to tables
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,17 @@ def put(
 
 def rename_history(c: Connection, names: Mapping[TableName, TableName]) -> None:
     """What was recorded of some tables goes on under other names: costs are learned from it."""
-    table = tables.history
-    renamed = update(table).where(table.c.table_name == bindparam("b_before"))
     pairs = [{"b_before": str(old), "b_after": str(new)} for old, new in names.items()]
-    if pairs:
+    for table in RECORDS if pairs else ():
+        renamed = update(table).where(table.c.table_name == bindparam("b_before"))
         c.execute(renamed.values(table_name=bindparam("b_after")), pairs)
+
+
+def forget_history(c: Connection, names: Iterable[TableName]) -> None:
+    """What was recorded of tables that never were to be seen goes with them."""
+    rows = [{"b_name": str(name)} for name in names]
+    for table in RECORDS if rows else ():
+        c.execute(delete(table).where(table.c.table_name == bindparam("b_name")), rows)
 
 
 def _plain(value: Any) -> Any:

@@ -6,13 +6,14 @@ from typing import Any
 
 from anabranch.catalog import definitions, deployments, streams, tables
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
-from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.deploy import refresh_groups
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.state import find, refuse_in_transaction, wrong_status
 from anabranch.errors import Refused
 from anabranch.names import TableName
+from anabranch.refresh.look import Look
+from anabranch.refresh.writing import write_tables
 from anabranch.runtime import Runtime, Transaction
 from anabranch.world import World
 
@@ -38,18 +39,17 @@ def remove_left_overs(runtime: Runtime, deployment: Deployment) -> None:
 
 def remove_all(runtime: Runtime, deployment: Deployment) -> list[str]:
     """Under the lease of what goes, so that nobody refreshes it meanwhile."""
-    names = staged_names(runtime.world(), deployment)
-    with runtime.leases.hold(names, runtime.settings.lease_time, wait=True) as lease:
-        assert isinstance(lease, Lease)
+    removed: list[TableName] = []
 
-        def act(tx: Transaction) -> list[str]:
-            tx.used.hold(lease)
-            return _remove(tx, deployment)
+    def act(tx: Transaction, seen: Look) -> list[TableName]:
+        removed[:] = _remove(tx, deployment)
+        return removed
 
-        return runtime.write("abort", act)
+    write_tables(runtime, "abort", act)
+    return [str(name) for name in removed]
 
 
-def _remove(tx: Transaction, deployment: Deployment) -> list[str]:
+def _remove(tx: Transaction, deployment: Deployment) -> list[TableName]:
     found = staged_names(tx.world, deployment)
     for name in found:
         if name in tx.stage.base:
@@ -62,12 +62,13 @@ def _remove(tx: Transaction, deployment: Deployment) -> list[str]:
             raise wrong_status(find(c, deployment.id), "aborted")
         refuse_readers(c, found)
         definitions.put(c, found, {})
+        definitions.forget_history(c, found)
         refresh_groups.leave(c, found)
         namespaces = {name.schema for name in found}
         deployments.forget_namespaces(c, tx.world.lake.catalog_name, namespaces)
 
     tx.later(rows)
-    return [str(name) for name in found]
+    return found
 
 
 def staged_names(world: World, deployment: Deployment) -> list[TableName]:

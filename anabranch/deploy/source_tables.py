@@ -38,6 +38,12 @@ def changes(each: SnapshotObject, stored: Columns) -> list[SchemaChange]:
     return found
 
 
+def lacks(each: SnapshotObject, stored: Columns) -> bool:
+    """Has somebody dropped a column that is declared?  Columns that are there besides are theirs."""
+    there = {column.name.lower() for column in stored}
+    return any(name.lower() not in there for name, _ in each.columns)
+
+
 def _changed(each: SnapshotObject, before: Column, after: Column) -> list[SchemaChange]:
     found: list[SchemaChange] = []
     if before.nullable and not after.nullable:

@@ -24,7 +24,7 @@ from anabranch.deploy.snapshot import (
     Snapshot,
     SnapshotObject,
 )
-from anabranch.deploy.source_tables import changes
+from anabranch.deploy.source_tables import changes, lacks
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.steps import Action
 from anabranch.errors import AnabranchError, InvalidValue, Refused, UnknownName
@@ -96,7 +96,7 @@ def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Fo
         versions = {SchemaKey(*p): v.version for p, v in deployments.schema_versions(c).items()}
         staged = tuple(f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN)
     new = without_others(runtime, seen, wanted.snapshot, mine.others)
-    deployed = as_found(seen, mine.snapshot)
+    deployed = as_found(runtime, seen, mine.snapshot)
     old = with_existing(runtime, seen, deployed, new)
     found = make_plan(old, new, select=select)
     refuse_another_project(wanted.name, deployed, found)
@@ -143,13 +143,16 @@ def tables_read(plan: Plan) -> set[ObjectKey]:
     return found
 
 
-def as_found(seen: Look, old: Snapshot) -> Snapshot:
+def as_found(runtime: Runtime, seen: Look, old: Snapshot) -> Snapshot:
     """What is deployed, without what somebody dropped by hand; what was altered by hand is changed."""
     objects = {}
     for key, each in old.objects.items():
         now = definition(seen, key)
         if now is not None:
             same = same_definition(now, wanted_definition(each))
+            if same and now == TABLE:
+                stored = runtime.lake.version(key.table, seen.pointers[key.table])
+                same = not lacks(each, stored.columns)
             by_hand = replace(each, hash=BY_HAND, canonical=BY_HAND, sql=now.removeprefix("view "))
             objects[key] = each if same else by_hand
     return replace(old, objects=objects)

@@ -100,7 +100,8 @@ def steal(shop: Shop, ab: Anabranch) -> None:
     """Somebody takes all leases over, and gives them back without having published."""
     with ab._store.writing() as c:
         c.execute(update(tables.leases).values(host="elsewhere", expires_at=tables.now()))
-        taken = leases.take(c, OURS, 60)
+        held = map(TableName.parse, c.execute(select(tables.leases.c.table_name)).scalars())
+        taken = leases.take(c, {*OURS, *held}, 60)
     assert isinstance(taken, leases.Lease)
     with ab._store.writing() as c:
         leases.give_back(c, taken)
@@ -141,6 +142,7 @@ MORE: Mapping[str, Act] = {
     "redefine": lambda shop, ab: ab.alter_stream_table(str(E), query=REDEFINED),
     "churn": churn,
     "steal": steal,
+    "abort": lambda shop, ab: ab.abort(shop.deployment),
     "suspend": lambda shop, ab: ab.suspend(str(B)),
     "resume": lambda shop, ab: (ab.suspend(str(B)), ab.resume(str(B))),
 }

@@ -35,6 +35,7 @@ PAIRS = [
 PAIRS += [(other, "redefine") for other in ("refresh", "tick", "alter", "expiry", "maintain")]
 PAIRS += [(other, "churn") for other in ("read", "tick", "promote")]
 PAIRS += [(other, "steal") for other in ("refresh", "alter", "drop", "rollback")]
+PAIRS += [(other, "abort") for other in ("refresh", "tick", "promote", "expiry", "steal")]
 PAIRS += [
     (other, status)
     for other in ("refresh", "tick", "alter", "promote", "rollback", "expiry")
@@ -152,6 +153,7 @@ def test_leases_are_compared(explorer: Explorer, monkeypatch: pytest.MonkeyPatch
     """Somebody who was taken over publishes all the same."""
     monkeypatch.setattr(leases, "check", lambda c, lease: None)
     finds(explorer, ("refresh", "steal"), "published without a lease")
+    finds(explorer, ("steal", "abort"), "published without a lease")
 
 
 @pytest.mark.parametrize("other", ["promote", "rollback"])

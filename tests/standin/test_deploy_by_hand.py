@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.deploy.steps import Action
 from anabranch.errors import DataError, Refused, SparkLost
 from anabranch.names import TableName
 from anabranch.refresh import members
@@ -108,6 +109,19 @@ def test_what_was_dropped_by_hand_comes_back(shop: Shop) -> None:
     shop.ab.sql("DROP STREAM TABLE db.d.d")
     shop.ab.rollback()
     shop.check(1)
+
+
+def test_a_column_dropped_by_hand_is_no_empty_plan(shop: Shop) -> None:
+    shop.write("models/db/raw/s.sql", "CREATE TABLE s (k BIGINT, v BIGINT, x STRING)")
+    shop.deploy()
+    shop.ab.sql("ALTER TABLE db.raw.s ADD COLUMN own STRING")
+    assert shop.plan().empty, "a column that somebody added is theirs"
+    shop.ab.sql("ALTER TABLE db.raw.s DROP COLUMN own")
+    shop.ab.sql("ALTER TABLE db.raw.s DROP COLUMN x")
+    assert [str(key) for key in shop.plan().keys(Action.ALTER)] == ["db.raw.s"]
+    shop.deploy()
+    assert [each.name for each in shop.ab.table("db.raw.s").schema] == ["k", "v", "x"]
+    assert shop.plan().empty
 
 
 # -- options, comments and indexes -------------------------------------------------------------------

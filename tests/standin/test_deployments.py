@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,15 @@ from anabranch import Anabranch
 from anabranch.catalog import clusters, deployments
 from anabranch.catalog.clusters import Cluster
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
-from anabranch.deploy import along, promote, rollback
+from anabranch.deploy import along, promote, rollback, swap
 from anabranch.deploy.state import newest
 from anabranch.deploy.steps import Action
 from anabranch.deploy.verbs import rollback_dry
 from anabranch.errors import InvalidValue, Refused
+from anabranch.leases import Leases
+from anabranch.names import TableName
 from anabranch.refresh import jobs
-from anabranch.refresh.look import look
+from anabranch.refresh.look import look, look_now
 from tests.standin.engine import connect, installed
 
 FILES = {
@@ -333,6 +335,13 @@ def test_stage_changes_nothing_that_production_shows(shop: Shop) -> None:
         spaces = c.exec_driver_sql("SELECT namespace FROM iceberg_namespace_properties").scalars()
         assert not [name for name in spaces if "__" in name]
     assert [row["status"] for row in ab.deployments()] == ["ABORTED", "PROMOTED"]
+    assert not [
+        row["table"] for row in (*ab.history(), *ab.events()) if "__" in (row["table"] or "")
+    ]
+    ab.set("snapshot_retention", "0s")
+    ab.maintain()
+    warehouse = shop.folder / "home" / "warehouse"
+    assert not [path for path in warehouse.rglob("*") if path.is_file() and made in str(path)]
 
 
 def test_source_columns_and_clusters_come_with_the_promote(shop: Shop) -> None:
@@ -348,6 +357,9 @@ def test_source_columns_and_clusters_come_with_the_promote(shop: Shop) -> None:
     assert (cluster["cluster"], cluster["used_by"]) == ("fast", ["db.n.notes"])
     assert shop.rows("db.n.notes") == [(None, 2, 11)]
     assert shop.rows("db.n.everything") == [(1, 5, None, None), (2, 6, None, None)]
+    seen = look_now(ab._runtime)
+    late = {str(name) for name in seen.stale(seen.order())}
+    assert late.isdisjoint({"db.n.notes", "db.n.everything"}), "they have read the altered table"
     done = {row["table"]: row["action"] for row in ab.refresh()}
     assert done["db.n.notes"] == done["db.n.everything"] == "NO_DATA"
     ab.sql("INSERT INTO db.raw.s VALUES (3, 1, 'x', 0.5)")
@@ -465,6 +477,87 @@ def test_a_reader_made_in_the_last_moment_is_brought_along(
     shop.check(2, "mine.own")
 
 
+@pytest.fixture
+def at_the_end(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Somebody does something between the last look of a promote and its publish, once."""
+
+    def installed_once(meddle: Callable[[], object]) -> None:
+        real = along.Flip.check_leased
+
+        def checked(flip: Any, *arguments: Any) -> None:
+            real(flip, *arguments)
+            monkeypatch.setattr(along.Flip, "check_leased", real)
+            meddle()
+
+        monkeypatch.setattr(along.Flip, "check_leased", checked)
+
+    return installed_once
+
+
+def test_rows_that_come_in_the_last_moment_are_in_no_table(
+    shop: Shop, at_the_end: Callable[[Callable[[], object]], None]
+) -> None:
+    """What was brought along stands at the cut that it has read, not at the newest."""
+    ab = shop.ab
+    ab.create_stream_table("mine.own", OUTSIDE)
+    shop.edit(TWICE)
+    made = shop.stage()
+    at_the_end(lambda: ab.sql("INSERT INTO db.raw.s VALUES (1, 100)"))
+    ab.promote(made)
+    assert shop.rows("mine.own") == [(1, 10, 5)]
+    shop.check(2, "mine.own")
+    ab.refresh()
+    assert shop.rows("mine.own") == [(1, 210, 105)]
+    shop.check(2, "mine.own")
+
+
+def test_a_reader_that_holds_no_lease_is_found_in_the_publish(
+    shop: Shop,
+    at_the_end: Callable[[Callable[[], object]], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Leases keep readers out while tables move; if they ever did not, nothing is torn."""
+    shop.edit(TWICE)
+    made = shop.stage()
+    hold = Leases.hold
+
+    def meddle() -> None:
+        with monkeypatch.context() as inside:
+            nobody = [TableName.parse("no.body")]
+            inside.setattr(
+                Leases, "hold", lambda self, names, *rest, **how: hold(self, nobody, *rest, **how)
+            )
+            shop.ab.create_stream_table("mine.own", "SELECT k, v FROM db.b.b")
+
+    at_the_end(meddle)
+    shop.ab.promote(made)
+    assert shop.rows("mine.own") == [(1, 10)]
+    shop.check(2, "mine.own")
+
+
+def test_an_object_of_another_project_is_not_replaced_in_the_publish(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two projects stage an object of one name; versions of schemas keep the second out, and owners."""
+    ab = shop.ab
+    other = shop.folder / "other"
+    for place, name, query in (
+        (other, "crm", "SELECT 1"),
+        (shop.folder / "shop", "shop", "SELECT 2"),
+    ):
+        (place / "models/db/x").mkdir(parents=True)
+        (place / "anabranch.toml").write_text(f'name = "{name}"')
+        (place / "models/db/x/x.sql").write_text(f"CREATE STREAM TABLE x AS {query} AS n")
+    mine, theirs = shop.stage(), ab.stage(str(other))
+    assert theirs is not None
+    ab.promote(theirs)
+    monkeypatch.setattr(promote, "check_base", lambda *_: None)
+    monkeypatch.setattr(swap, "check_base", lambda *_: None)
+    with pytest.raises(Refused, match=r"db\.x\.x belongs to project crm"):
+        ab.promote(mine)
+    assert shop.rows("db.x.x") == [(1,)]
+
+
 def test_a_roll_back_of_several_projects_must_say_which(shop: Shop) -> None:
     ab = shop.ab
     other = shop.folder / "other"
@@ -480,7 +573,8 @@ def test_a_roll_back_of_several_projects_must_say_which(shop: Shop) -> None:
     with pytest.raises(Refused, match="several projects have deployments: crm, shop"):
         ab.rollback()
     assert rollback_dry(ab._runtime, None, "crm")["id"] == made
-    assert ab.rollback(made)["status"] == "ROLLED_BACK"
+    assert ab.rollback(project="crm")["id"] == made
+    assert [row["status"] for row in ab.deployments()] == ["ROLLED_BACK", "PROMOTED"]
 
 
 def test_promoted_tables_and_their_readers_stand_at_a_cut(shop: Shop) -> None:
