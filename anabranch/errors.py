@@ -31,6 +31,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
+from anabranch.redaction import hide
+
 
 class Kind(Enum):
     """Who has to act; decides the exit code."""
@@ -60,9 +62,9 @@ class AnabranchError(Exception):
     retry = Retry.LATER
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = hide(message)
+        self.hint = hide(hint) if hint else hint
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from anabranch.errors import InvalidValue, Unreachable
+from anabranch.errors import InvalidValue, Refused, Unreachable
+from anabranch.redaction import redacted
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -56,7 +58,7 @@ def check_catalog(text: str) -> str:
     if _SERVER.match(text):
         return text
     raise InvalidValue(
-        f"setting catalog: {text!r} is not a catalog that Anabranch can use",
+        f"setting catalog: {redacted(text)!r} is not a catalog that Anabranch can use",
         hint="use sqlite:///path/catalog.db or postgresql://user:password@host/database",
     )
 
@@ -107,8 +109,9 @@ def catalog_in(home: Path) -> str:
 
 
 def create_folder(path: Path) -> None:
+    """A folder for its owner only."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise Unreachable(
             f"folder {path} cannot be made: {error.strerror}", hint="choose another home"
@@ -128,10 +131,29 @@ def relative_to(folder: Path, text: str) -> str:
 
 
 def find_file(folder: Path, name: str) -> Path | None:
-    """The settings file in `folder` or the nearest folder above it."""
-    return next(
-        (each / name for each in (folder, *folder.parents) if (each / name).is_file()), None
-    )
+    """The settings file in `folder` or the nearest folder above it.
+
+    One that another user put there is refused, as git does: whoever can write to a folder above ours
+    must not decide what we run.
+    """
+    above = (folder, *folder.parents)
+    found = next((each / name for each in above if (each / name).is_file()), None)
+    if found is not None and not _is_trusted(found):
+        raise Refused(
+            f"{found} belongs to another user, and decides what is run here",
+            hint=f"if you trust it, name it: connect({str(found)!r}), or take it over with chown",
+        )
+    return found
+
+
+def _is_trusted(path: Path) -> bool:
+    """Whether a file is ours, root's, or that of whoever became root with sudo."""
+    if not hasattr(os, "geteuid"):
+        return True
+    trusted = {0, os.geteuid()}
+    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
+        trusted.add(int(os.environ["SUDO_UID"]))
+    return path.stat().st_uid in trusted
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anabranch.places as places
+import anabranch.redaction as redaction
 import anabranch.values as values
-from anabranch.errors import InvalidValue, UnknownName
+from anabranch.errors import InvalidValue, Refused, UnknownName
 
 PREFIX = "ANABRANCH_"
 FILE = "anabranch.toml"
@@ -31,13 +33,15 @@ def cores() -> int:
 
 @dataclass(frozen=True)
 class Setting:
-    """A row of the table; a setting that `fixed` holds cannot be changed by SET."""
+    """A row of the table; a setting that is `fixed` cannot be changed by SET, and one that is the
+    `operator`'s cannot be set by a file."""
 
     name: str
     kind: values.Kind
     default: str
     meaning: str
     fixed: bool
+    operator: bool = False
 
     @property
     def key(self) -> str:
@@ -65,16 +69,20 @@ def row(
     *,
     start: Any = None,
     fixed: bool = False,
+    operator: bool = False,
 ) -> Any:
     """`default` is the text for people and, unless `start` is given, also what is read."""
-    setting = Setting(name, kind, default, meaning, fixed)
+    setting = Setting(name, kind, default, meaning, fixed, operator)
     first = start if start is not None else lambda: setting.read(default)
     return field(default_factory=first, metadata={"setting": setting}, hash=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Settings(Mapping[str, Any]):
-    """Immutable; also a mapping from dotted name to value, with one entry per Spark property."""
+    """Immutable; also a mapping from dotted name to value, with one entry per Spark property.
+
+    References to secrets are followed here, once, and what they lead to is never shown.
+    """
 
     home: str = row(
         "home",
@@ -226,10 +234,36 @@ class Settings(Mapping[str, Any]):
         "it a power cut may leave tables unreadable: for data that may be lost.",
         fixed=True,
     )
+    allow_external_code: bool = row(
+        "allow_external_code",
+        values.BOOLEAN,
+        "false",
+        "Whether SQL may run code and read files of the machine (`java_method`, `TRANSFORM … USING`, "
+        "functions that Anabranch does not know), and whether a file may set properties of Spark that "
+        "start code. Only an argument of `connect` or the environment can say so.",
+        fixed=True,
+        operator=True,
+    )
     verbose: bool = row(
         "verbose", values.BOOLEAN, "false", "Whether Spark's own log and tracebacks are shown."
     )
     origins: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for key in ("catalog", "spark_remote"):
+            found = values.resolved(getattr(self, key), address=True)
+            redaction.remember_all(found)
+            object.__setattr__(self, key, found)
+        conf = {name: values.resolved(value) for name, value in self.spark_conf.items()}
+        for name, value in conf.items():
+            if redaction.is_secret(name):
+                redaction.remember(value)
+            redaction.remember_all(value)
+        object.__setattr__(self, "spark_conf", conf)
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{each['name']}={each['value']!r}" for each in self.rows())
+        return f"Settings({said})"
 
     @classmethod
     def load(cls, place: object = None, /, **overrides: object) -> Settings:
@@ -252,6 +286,9 @@ class Settings(Mapping[str, Any]):
                 if key == "spark_conf":
                     value = {**chosen.get(key, {}), **value}
                 chosen[key], origins[key] = value, origin
+        if not chosen.get("allow_external_code"):
+            for name in ("file", "profile"):
+                refuse_code_in_file(file, dict(layers)[name].get("spark_conf", {}))
         chosen |= places.resolve([layer for _, layer in layers], cls().home)
         return cls(**chosen, origins=origins)
 
@@ -379,6 +416,27 @@ def of_profile(path: Path | None, profile: str) -> dict[str, Any]:
     return _read(path, chosen)
 
 
+# Properties of Spark that name code to run, programs to start or classes to load.
+_STARTS_CODE = re.compile(
+    r"jars|packages|ivy|repositories|py-?files|archives|class-?path|java-?options|library-?path"
+    r"|plugin|listener|extension|\.catalog\b|serializer|kryo|python|Env\.|\.impl\b|\.class\b"
+    r"|filters|manager|codec|script|command|submit|metrics\.|provider|spark\.files|yarn|kubernetes"
+    r"|resource.*(?:discovery|vendor)|launcher|agent",
+    re.IGNORECASE,
+)
+
+
+def refuse_code_in_file(path: Path | None, conf: Mapping[str, str]) -> None:
+    """A settings file comes with a project, and a project may be a stranger's."""
+    for name in sorted(conf):
+        if _STARTS_CODE.search(name):
+            raise Refused(
+                f"{path}: the Spark property {name} may start code, which a file must not do",
+                hint=f"give it to connect(), as {PREFIX}SPARK_CONF, or allow it with "
+                f"{PREFIX}ALLOW_EXTERNAL_CODE=true",
+            )
+
+
 def _read(
     path: Path | None, part: Callable[[Mapping[str, Any]], Mapping[str, Any]]
 ) -> dict[str, Any]:
@@ -391,6 +449,12 @@ def _read(
         error.args = (f"{path}: {error.message}",)
         error.message = f"{path}: {error.message}"
         raise
+    for key in layer:
+        if TABLE[key].operator:
+            raise Refused(
+                f"{path}: {key} is for the operator to set, not for a file",
+                hint=f"give it to connect(), or as {TABLE[key].variable}",
+            )
     for key in ("home", "warehouse", "catalog"):
         if key in layer:
             layer[key] = places.relative_to(path.parent, layer[key])

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
+import anabranch.redaction as redaction
 from anabranch.durations import parse_duration, show_duration
 from anabranch.errors import InvalidValue
+from anabranch.redaction import redacted, redacted_value
 
 
 @dataclass(frozen=True)
@@ -94,13 +95,12 @@ def spark_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def without_password(url: str) -> str:
-    """A catalog URL fit to be shown."""
-    parts = urlsplit(url)
-    if not parts.password:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+def resolved(text: str, *, address: bool = False) -> str:
+    """The text with the secrets that it refers to: ENV('X'), FILE('…')."""
+    try:
+        return redaction.resolved_in_address(text) if address else redaction.resolved(text)
+    except redaction.MissingSecret as error:
+        raise InvalidValue(str(error), hint="set it where the process starts") from None
 
 
 BOOLEAN = Kind("boolean", "true", _boolean, lambda value: "true" if value else "false")
@@ -109,16 +109,16 @@ COUNT = Kind("count", "100000", _count)
 BOUND = Kind("fraction", "0.5", _bound, lambda value: "none" if value is None else str(value))
 DURATION = Kind("duration", "7d", parse_duration, show_duration)
 INTERVAL = Kind("duration", "1s", _interval, show_duration)
-FOLDER = Kind("folder", "./warehouse", _text)
-CATALOG = Kind("catalog", "postgresql://user@host/database", _text, without_password)
-MASTER = Kind("text", "local[4]", _text)
+FOLDER = Kind("folder", "./warehouse", _text, redacted)
+CATALOG = Kind("catalog", "postgresql://user@host/database", _text, redacted)
+MASTER = Kind("text", "local[4]", _text, redacted)
 PROFILE = Kind("text", "prod", _text)
-REMOTE = Kind("text", "sc://host:15002", _text)
+REMOTE = Kind("text", "sc://host:15002", _text, redacted)
 PAIRS = Kind(
     "properties",
     "spark.driver.memory=4g;spark.sql.shuffle.partitions=8",
     _pairs,
-    lambda value: ";".join(f"{name}={one}" for name, one in value.items()),
+    lambda value: ";".join(f"{name}={redacted_value(name, one)}" for name, one in value.items()),
 )
 
 

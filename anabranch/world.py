@@ -27,6 +27,7 @@ from anabranch.lake.stage import Stage
 from anabranch.lake.version import TableVersion
 from anabranch.model import Columns, Reading
 from anabranch.names import TableName
+from anabranch.sql.external import refuse_external_code
 from anabranch.sql.lookups import filtered, looked_up, lookup_bounds
 from anabranch.sql.moments import Moment
 from anabranch.sql.parse import Passage, check_query, parse_expression
@@ -172,6 +173,7 @@ class World:
         outer: Mapping[TableName, str] | None = None,
         rows: RowsOf | None = None,
     ) -> str:
+        self.guard(text)
         references = tables_of(text, expression=expression)
         looked = looked_up(text) if references and not expression else None
         names = {
@@ -181,6 +183,11 @@ class World:
             for reference in references
         }
         return rebind(text, names, expression=expression, outer=outer)
+
+    def guard(self, text: str) -> None:
+        """Refuse SQL that runs code of its own, unless the operator allows it."""
+        if not self.spark.allows_external_code:
+            refuse_external_code(text)
 
     def _bind_one(
         self,
@@ -198,6 +205,7 @@ class World:
         if found in inside:
             raise UserError(f"view {found} reads itself")
         text = self.views[found]
+        self.guard(text)
         names = {
             below: self._bind_one(inputs, below, (*inside, found), rows)
             for below in tables_of(text)

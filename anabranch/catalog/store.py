@@ -21,6 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from anabranch.catalog import tables
 from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.errors import InvalidValue, Unreachable
+from anabranch.redaction import redacted
 
 __all__ = ["Connection", "Store", "parse_url"]  # Connection: for those above, who run no SQL
 
@@ -132,7 +133,7 @@ class Store:
         """The address without its password."""
         if self.is_sqlite:
             return self.url.database or ""
-        return self.url.render_as_string(hide_password=True)
+        return redacted(self.url.render_as_string(hide_password=True))
 
     @contextmanager
     def _clear_errors(self) -> Iterator[None]:
@@ -170,7 +171,7 @@ def parse_url(url: str | os.PathLike[str]) -> URL:
     try:
         parsed = make_url(given)
     except ArgumentError as error:
-        raise InvalidValue(f"{given!r} is not a database URL") from error
+        raise InvalidValue(f"{redacted(given)!r} is not a database URL") from error
     backend = parsed.drivername.split("+")[0]
     if backend in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")

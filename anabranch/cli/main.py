@@ -16,6 +16,7 @@ from anabranch.cli.output import error_text
 from anabranch.cli.projects import PROJECT_COMMANDS
 from anabranch.cli.session import CliSession
 from anabranch.errors import AnabranchError, InternalError, UserError
+from anabranch.redaction import hide
 
 USAGE, INTERRUPTED = 1, 130
 
@@ -87,7 +88,7 @@ def usage_error(error: click.ClickException) -> AnabranchError:
 
 def _report(error: AnabranchError, verbose: bool) -> int:
     if verbose:
-        traceback.print_exc()
+        click.echo(hide(traceback.format_exc()), err=True, nl=False)
     click.echo(error_text(error), err=True)
     return error.exit_code
 

@@ -13,6 +13,7 @@ from anabranch.cli.interrupts import Interrupts
 from anabranch.cli.output import JsonOutput, Notes, Output, TextOutput
 from anabranch.cli.progress import Progress
 from anabranch.errors import UserError
+from anabranch.redaction import hide
 from anabranch.settings import Settings
 
 if TYPE_CHECKING:
@@ -95,4 +96,4 @@ class NoteHandler(logging.Handler):
         self._note = note
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._note(f"notice: {record.getMessage()}")
+        self._note(hide(f"notice: {record.getMessage()}"))

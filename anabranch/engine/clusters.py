@@ -10,6 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from anabranch.engine.session import Spark
+from anabranch.values import resolved
 
 ALLOCATION = "spark.conf.spark.scheduler.allocation.file"
 
@@ -20,7 +21,8 @@ def at_home(
 ) -> Iterator[Spark]:
     """The Spark of a cluster, with the jobs of this thread in the cluster's pool."""
     if address is not None:
-        yield spark.at(address, settings)
+        conf = {name: resolved(value) for name, value in settings.items()}
+        yield spark.at(resolved(address, address=True), conf)
     elif pool is not None:
         _ = spark.session  # a pool is one of a session that runs
         with spark.pool(pool):

@@ -121,6 +121,11 @@ class Spark:
             return self._session
 
     @property
+    def allows_external_code(self) -> bool:
+        """Whether queries may run code of their own: the operator's word."""
+        return str(self._settings.get("allow_external_code", "")).lower() == "true"
+
+    @property
     def time_zone(self) -> str:
         return self.session.conf.get("spark.sql.session.timeZone") or "UTC"
 

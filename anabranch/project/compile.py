@@ -14,6 +14,7 @@ from anabranch.project.problems import Problem
 from anabranch.project.records import Files, Model
 from anabranch.project.references import Link, links, qualified
 from anabranch.project.rules import object_problems
+from anabranch.sql.external import HINT, external_code, told
 from anabranch.sql.outline import Known, Outline, outline
 from anabranch.sql.statement_records import CreateTable, CreateView
 
@@ -52,7 +53,9 @@ class Compiled:
         return closure(self.objects[key].reads, views)
 
 
-def compile_files(files: Files, *, allow_circular: bool = False) -> Compiled:
+def compile_files(
+    files: Files, *, allow_circular: bool = False, allow_external_code: bool = False
+) -> Compiled:
     """All mistakes are gathered; one that would only follow from another is left out."""
     problems = list(files.problems)
     found = {key: links(model, files) for key, model in files.models.items()}
@@ -72,6 +75,8 @@ def compile_files(files: Files, *, allow_circular: bool = False) -> Compiled:
     compiled = Compiled(files, objects)
     for each in objects.values():
         problems += object_problems(each, compiled)
+        if not allow_external_code:
+            problems += external_problems(each.model)
     return Compiled(files, objects, tuple(sorted(set(problems))))
 
 
@@ -105,6 +110,18 @@ def resolved(
     complete = all(link.key for link in found)
     query = qualified(model.query, found)
     return CompiledObject(model, reads, query, columns_, complete), problems
+
+
+def external_problems(model: Model) -> Iterator[Problem]:
+    """Queries and mock rows that run code: whoever reads a project must not have to fear it."""
+    if found := external_code(model.query):
+        yield model.query_problem(found[1], told(found[0]), HINT)
+    for test in model.tests:
+        given = [rows for _, rows in test.statement.given]
+        expected = [test.statement.expect] if test.statement.expect else []
+        for rows in (*given, *expected):
+            if found := external_code(rows.query):
+                yield test.at.problem(told(found[0]), HINT, word=found[0].split()[-1])
 
 
 def plain(type_: str) -> str | None:

@@ -36,7 +36,11 @@ class Project:
     @cached_property
     def compiled(self) -> Compiled:
         """Everything resolved, with all that is wrong."""
-        return compile_files(self.files, allow_circular=self.settings.allow_circular)
+        return compile_files(
+            self.files,
+            allow_circular=self.settings.allow_circular,
+            allow_external_code=self.settings.allow_external_code,
+        )
 
     def check(self) -> Compiled:
         """Everything resolved; raises NotCompiled with every mistake if there is one."""

@@ -180,6 +180,7 @@ class Recomputation:
         return run_sql(self.world.spark.session, text, labels=self.inputs.labels)
 
     def query(self, query: str, moment: Moment | None) -> DataFrame:
+        self.world.guard(query)
         names = {
             reference: self.bound(self.world.resolve(reference), moment)
             for reference in tables_of(query)

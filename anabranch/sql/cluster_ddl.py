@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from anabranch.errors import InvalidValue, did_you_mean
+from anabranch.redaction import holds_secret, redacted
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.options import read_options
 from anabranch.sql.statement_records import (
@@ -64,12 +65,23 @@ def _check(name: str, address: str | None, settings: Mapping[str, str]) -> None:
             f"cluster {name}: {address!r} is no address of a Spark Connect server",
             hint="write ADDRESS 'sc://host:15002'",
         )
-    for key in settings:
+    if redacted(address) != address:
+        raise _secret(name, "its address")
+    for key, value in settings.items():
+        if holds_secret(key, value):
+            raise _secret(name, key)
         if not key.startswith(SPARK):
             raise InvalidValue(
                 f'cluster {name}: "{key}" is not a property of Spark',
                 hint=f"properties start with {SPARK}",
             )
+
+
+def _secret(name: str, what: str) -> InvalidValue:
+    return InvalidValue(
+        f"cluster {name}: {what} holds a secret, and the catalog keeps none",
+        hint="write ENV('NAME') or FILE('path') in its place",
+    )
 
 
 def drop_cluster(cursor: Cursor) -> Statement:

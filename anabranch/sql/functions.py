@@ -58,6 +58,8 @@ current_user input_file_block_length input_file_block_start input_file_name java
 monotonically_increasing_id rand randn random randstr reflect session_user shuffle
 spark_partition_id try_reflect uniform user uuid version
 """)
+# Run code that a text names, or read files of the machine: see `external`.
+EXTERNAL = _names("from_protobuf java_method python_worker_logs reflect to_protobuf try_reflect")
 WINDOW_ONLY = _names("""
 counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number
 """)
@@ -128,4 +130,15 @@ xpath_float xpath_int xpath_long xpath_number xpath_short xpath_string xxhash64 
 zip_with
 """)
     | WITH_UNIT
+)
+
+KNOWN = (
+    PLAIN
+    | AGGREGATES
+    | GROUPING
+    | GENERATORS
+    | TIME_WINDOWS
+    | TIME_DEPENDENT
+    | NONDETERMINISTIC
+    | WINDOW_ONLY
 )

@@ -9,6 +9,8 @@ from anabranch.errors import InvalidValue
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.tokens import Sort
 
+_REFERENCES = ("ENV", "FILE")  # ENV('X'): a secret that stands elsewhere
+
 
 def read_options(cursor: Cursor) -> Mapping[str, str]:
     """Names are lower-cased; those of Spark keep their letters."""
@@ -32,4 +34,9 @@ def _value(cursor: Cursor) -> str:
     sign = "-" if cursor.accept("-") else ""
     if cursor.token.sort not in (Sort.STRING, Sort.NUMBER, Sort.WORD):
         raise cursor.error("a value")
-    return sign + cursor.next().value
+    value = cursor.next()
+    if value.sort is Sort.WORD and value.text.upper() in _REFERENCES and cursor.accept("("):
+        name = cursor.string()
+        cursor.expect(")")
+        return f"{value.text.upper()}('{name}')"
+    return sign + value.value
