@@ -69,7 +69,7 @@ def write_example(folder: Path) -> str:
 
 def settings_text(chosen: dict[str, str], name: str = "project") -> str:
     """The file, written from the table of settings."""
-    plain = [setting for setting in TABLE.values() if "." not in setting.name]
+    plain = [each for each in TABLE.values() if "." not in each.name and not each.operator]
     head = HEAD.format(name=name)
     blocks = [head, *(_lines(setting, setting.name, chosen) for setting in plain), "[spark]"]
     blocks += [_lines(TABLE[f"spark_{key}"], key, chosen) for key in ("master", "remote")]
