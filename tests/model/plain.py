@@ -16,6 +16,7 @@ Bag = Counter[Row]
 Spec = tuple[str, ...]  # a kind, then the tables that are read
 Sources = dict[str, Bag]
 POISON = 900  # values above break the queries of kind "strict"
+UP_TO = 3
 
 
 class Broken(Exception):
@@ -88,12 +89,24 @@ KINDS: Mapping[str, tuple[str, Callable[..., Bag]]] = {
         "SELECT x.k AS k, x.v + y.v AS v FROM {0} AS x JOIN {1} AS y ON x.k = y.k",
         _joined,
     ),
+    "star": ("SELECT * FROM {0}", lambda a: a),
+    "union": (
+        "SELECT k, v FROM {0} UNION SELECT k, v FROM {1}",
+        lambda a, b: Counter(dict.fromkeys(a + b, 1)),
+    ),
+    "upto": (  # what two tables that read each other come to an end with
+        f"SELECT k, v FROM {{0}} UNION SELECT k, v + 1 AS v FROM {{1}} WHERE v < {UP_TO}",
+        lambda a, b: Counter(
+            dict.fromkeys([*a, *((k, v + 1) for k, v in b if v is not None and v < UP_TO)], 1)
+        ),
+    ),
     "worth": (  # both tables as one number: what a transfer between them must not change
         "SELECT CAST(0 AS BIGINT) AS k, SUM(v) AS v FROM "
         "(SELECT v FROM {0} UNION ALL SELECT v FROM {1}) AS u",
         lambda a, b: Counter({(0, _total(a + b)): 1}),
     ),
 }
+CIRCULAR = ("union", "upto")  # tables of these kinds may read each other
 WIDTH = {kind: 2 if "{1}" in text else 1 for kind, (text, _) in KINDS.items()}
 
 
@@ -110,7 +123,7 @@ _PATTERNS = {
 
 
 # A deployment writes the name that a table had before beside the one it has while it is staged.
-_ALIAS = re.compile(r"(\w+(?:\.\w+)+) AS (?:[aptw]\d|b)\b")
+_ALIAS = re.compile(r"(\w+(?:\.\w+)+) AS (?:[apqtw]\d|b)\b")
 
 
 def spec_of(query: str) -> Spec:
@@ -124,6 +137,18 @@ def spec_of(query: str) -> Spec:
 
 def computed(spec: Spec, rows_of: Callable[[str], Bag]) -> Bag:
     return +KINDS[spec[0]][1](*(rows_of(name) for name in spec[1:]))
+
+
+def fixed_point(specs: Mapping[str, Spec], rows_of: Callable[[str], Bag]) -> dict[str, Bag]:
+    """The smallest tables that equal their queries over each other, from nothing upwards."""
+    found: dict[str, Bag] = {name: Counter() for name in specs}
+    for _ in range(50):
+        table = lambda name: found[name] if name in specs else rows_of(name)  # noqa: B023, E731
+        again = {name: computed(spec, table) for name, spec in specs.items()}
+        if again == found:
+            return found
+        found = again
+    raise Broken
 
 
 # -- what writes do ----------------------------------------------------------------------------
@@ -143,6 +168,13 @@ def after(step: Sequence[Any], before: Sources) -> Sources:
         name, key, more = given
         new = _mapped(before[name], lambda r: (r[0], _plus(r[1], more) if r[0] == key else r[1]))
         return _with(before, name, new)
+    if kind == "merge":
+        target, source = given
+        new = dict(_by_key(before[source], _most).keys())
+        there = {row[0] for row in before[target]}
+        kept = _mapped(before[target], lambda r: (r[0], new.get(r[0], r[1])))
+        come = Counter({row: 1 for row in new.items() if row[0] not in there})
+        return _with(before, target, kept + come)
     if kind == "transfer":
         one, other, key, amount = given
         moved = _with(before, one, before[one] + _bag([[key, -amount]]))

@@ -24,7 +24,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,9 @@ from pyspark.sql import types as T
 
 import anabranch
 from anabranch.api import Anabranch
+from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import StreamTable
+from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way
 from anabranch.engine import (
     arrow,
     compare,
@@ -48,15 +50,22 @@ from anabranch.engine import (
     sorting,
     write,
 )
+from anabranch.engine import merge as merging
 from anabranch.engine.types import FILE, POSITION, parse_type
 from anabranch.engine.write import OP, PHYSICAL, actions
 from anabranch.errors import DataError, InternalError, UserError
 from anabranch.lake.places import local_path
 from anabranch.lake.version import TableVersion
-from anabranch.model import Column, Columns, Op, Reading, Written
+from anabranch.model import Column, Columns, FixpointBounds, Op, Reading, Written
 from anabranch.names import TableName
 from anabranch.refresh import definition as definitions
 from anabranch.refresh import jobs
+from anabranch.refresh.apply import summary as summary_of
+from anabranch.refresh.choose import Choice
+from anabranch.refresh.circles import Circle
+from anabranch.refresh.component import run as component
+from anabranch.refresh.component.anew import Anew
+from anabranch.refresh.component.way import not_converged
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.jobs import hidden_of
 from anabranch.refresh.sources import Sources
@@ -357,6 +366,76 @@ def update(
     return _changed(target, columns, given, condition, alias, gone=False)
 
 
+def merge(
+    target: Frame,
+    columns: Columns,
+    source: Frame,
+    on: str,
+    clauses: Sequence[dml.Clause],
+    *,
+    alias: str,
+    source_alias: str,
+    rewrite: bool,
+    table: str = "the table",
+) -> Frame:
+    """MERGE with what is needed of it: no target row may meet two source rows."""
+    names = {each: f"_ab_{uuid.uuid4().hex}" for each in ("target", "source")}
+    target.createOrReplaceTempView(names["target"])
+    source.createOrReplaceTempView(names["source"])
+    old = ", ".join(f"{alias}.{each}" for each in (*(c.name for c in columns), *_PLACES))
+    left, right = f"{names['target']} AS {alias}", f"{names['source']} AS {source_alias}"
+    out: list[Row] = []
+
+    def chosen(match: str, read: str) -> None:
+        mine = [clause for clause in clauses if clause.match == match]
+        at = " ".join(f"WHEN {c.condition or 'TRUE'} THEN {n}" for n, c in enumerate(mine))
+        number = f"CASE {at} END" if mine else "NULL"
+        before = "NULL" if match == "not_matched" else old
+        values = [_assigned(c, columns, source.columns, alias, source_alias) for c in mine]
+        after = "".join(f", {text}" for each in values for text in each)
+        text = f"SELECT {before}, {number} AS n{after} FROM {read}"
+        start = 0 if match == "not_matched" else len(columns) + 2
+        for row in target.session.sql(text).collect():
+            place = row[:start] or (None,) * (len(columns) + 2)
+            number_met = row[max(start, 1)]
+            new = row[max(start, 1) + 1 :]
+            if number_met is None:
+                if start:
+                    out.append((*place[:-2], None, None, Op.KEEP.value))
+                continue
+            width = len(columns)
+            given = new[number_met * width : (number_met + 1) * width]
+            if start:
+                out.append((*place, Op.REMOVE.value))
+            if mine[number_met].action != "delete":
+                out.append((*given, None, None, Op.ADD.value))
+
+    try:
+        chosen("matched", f"{left} JOIN {right} ON {on}")
+        chosen("not_matched_by_source", f"{left} ANTI JOIN {right} ON {on}")
+        chosen("not_matched", f"{right} ANTI JOIN {left} ON {on}")
+    finally:
+        for name in names.values():
+            target.session.dropTempView(name)
+    places = [row[len(columns) : -1] for row in out if row[-1] == Op.REMOVE.value]
+    if len(places) != len({*places}):
+        raise DataError(f"MERGE: rows of {table} meet more than one row of the source")
+    return Frame(target.session, _table(out, (*columns, FILE, POSITION, Column(OP, "string"))))
+
+
+def _assigned(
+    clause: dml.Clause, columns: Columns, there: Sequence[str], alias: str, source_alias: str
+) -> list[str]:
+    """Every column's value after a clause of MERGE."""
+    given = (
+        {name.lower(): f"{source_alias}.{name}" for name in there}
+        if clause.star
+        else {name.lower(): value for name, value in clause.assignments}
+    )
+    kept = "NULL" if clause.match == "not_matched" else f"{alias}.{{}}"
+    return [f"CAST({given.get(c.name.lower(), kept.format(c.name))} AS {c.type})" for c in columns]
+
+
 def _changed(
     target: Frame,
     columns: Columns,
@@ -490,6 +569,109 @@ def _exchange(
     return tx.stage.commit_rows(stored.name, written, rewrite=True, hidden=hidden, summary=summary)
 
 
+def add_all(df: Frame, columns: Columns, *, hashed: bool) -> Frame:
+    """Every row is new; nobody here looks at hashes."""
+    return df
+
+
+# -- tables that read each other ---------------------------------------------------------------
+
+
+def component_run(self: component.Work) -> Settled | None:
+    """The smallest tables that equal their queries over each other: upwards from what is stored if
+    rows only came, as semi-naive rounds do, and from nothing otherwise."""
+    if self.plan.way is None:
+        return None
+    empty_start = self.plan.way is not Way.INSERTS or self.plan.afresh
+    session = self.runtime.spark.session
+    stored = {name: each.version for name, each in self.rows.items()}
+    found = {
+        name: Counter[Row]()
+        if empty_start
+        else Counter(frame(session, version.reading(), version.columns).collect())
+        for name, version in stored.items()
+    }
+    settled, rounds = _settled(self.bounds, list(found), found, partial(_member, self), self.watch)
+    self.rows = settled  # type: ignore[assignment]  # what `component_stage` takes
+    return Settled(Way.EMPTY if empty_start else self.plan.way, (), rounds)
+
+
+def _settled(
+    bounds: FixpointBounds,
+    members: Sequence[TableName],
+    found: Mapping[TableName, Counter[Row]],
+    member: Callable[[TableName, Mapping[TableName, Counter[Row]]], Counter[Row]],
+    watch: Callable[[Counts], None],
+) -> tuple[Mapping[TableName, Counter[Row]], tuple[Counts, ...]]:
+    rounds: list[Counts] = []
+    while True:
+        again = {name: member(name, found) for name in members}
+        if again == found:
+            return found, tuple(rounds)
+        added = {name: sum((again[name] - found[name]).values()) for name in members}
+        if len(rounds) >= bounds.rounds:
+            raise not_converged(NotSettled(rounds), members, bounds)
+        found = again
+        rounds.append(added)
+        watch(added)
+
+
+def _member(work: component.Work, name: TableName, found: Mapping[TableName, Any]) -> Counter[Row]:
+    world, session = work.tx.world, work.runtime.spark.session
+
+    def rows_of(source: TableName, looked_in: str | None) -> Any:
+        if source in found:
+            return Frame(
+                session, _table(list(found[source].elements()), world.version(source).columns)
+            )
+        version = work.sources.versions[source]
+        return frame(session, version.reading(), version.columns)
+
+    with query.Inputs(session) as inputs:
+        text = world.bind(inputs, work.circle[name].definition.query, rows=rows_of)
+        return Counter(run_sql(session, text).collect())
+
+
+def component_anew(
+    self: Anew, circle: Circle, inputs: query.Inputs, bound: Callable[[TableName], str]
+) -> dict[TableName, Frame]:
+    """For `verify`: from nothing, over the sources as they were."""
+    world, session = self.world, self.runtime.spark.session
+
+    def member(name: TableName, found: Mapping[TableName, Counter[Row]]) -> Counter[Row]:
+        def rows_of(source: TableName, looked_in: str | None) -> Any:
+            if source in found:
+                rows = list(found[source].elements())
+                return Frame(session, _table(rows, world.version(source).columns))
+            return session.sql(f"SELECT * FROM {bound(source)}")
+
+        with query.Inputs(session) as more:
+            text = world.bind(more, self.seen.streams[name].query, rows=rows_of)
+            return Counter(run_sql(session, text).collect())
+
+    streams = [self.seen.streams[name] for name in circle]
+    bounds = bounds_of(streams, self.runtime.settings)
+    nothing: dict[TableName, Counter[Row]] = {name: Counter() for name in circle}
+    found, _ = _settled(bounds, sorted(circle), nothing, member, lambda counts: None)
+    return {
+        name: Frame(session, _table(list(rows.elements()), world.version(name).columns))
+        for name, rows in found.items()
+    }
+
+
+def component_stage(self: component.Work, settled: Settled, choice: Choice) -> None:
+    for name, each in self.circle.items():
+        told = summary_of(each.definition, self.sources, choice, self.stands_at)
+        stored, hidden = self.tx.world.version(name), each.definition.hidden
+        wanted: Counter[Row] = self.rows[name]  # type: ignore[assignment]
+        if not self.plan.afresh:
+            _exchange(self.runtime, self.tx, stored, wanted, hidden, told)
+            continue
+        made = Frame(self.runtime.spark.session, _table(list(wanted.elements()), stored.columns))
+        written = write_frame(made, self.tx.stage.directory(name), (*stored.columns, *hidden))
+        self.tx.stage.commit_rows(name, written, replace_all=True, hidden=hidden, summary=told)
+
+
 # -- putting it in place -----------------------------------------------------------------------
 
 REPLACED: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
@@ -504,9 +686,18 @@ REPLACED: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
     (write.write, write_frame),
     (dml.delete, delete),
     (dml.update, update),
+    (dml.merge, merge),
+    (merging.add_all, add_all),
     (compare.bag_difference, bag_difference),
     (jobs.full_job, full_job),
     (jobs.incremental_job, incremental_job),
+)
+
+
+METHODS: tuple[tuple[type, str, Callable[..., Any]], ...] = (
+    (component.Work, "run", component_run),
+    (component.Work, "stage", component_stage),
+    (Anew, "compute", component_anew),
 )
 
 
@@ -514,11 +705,16 @@ REPLACED: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
 def installed() -> Iterator[None]:
     """Inside, every module of ours computes rows with the stand-in."""
     definitions._cache.clear()
+    methods = [(kind, name, getattr(kind, name)) for kind, name, _ in METHODS]
     for real, other in REPLACED:
         swap(real, other)
+    for kind, name, other in METHODS:
+        setattr(kind, name, other)
     try:
         yield
     finally:
+        for kind, name, real in methods:
+            setattr(kind, name, real)
         for real, other in REPLACED:
             swap(other, real)
         definitions._cache.clear()

@@ -1,0 +1,116 @@
+"""The model can fail: every check that is put out of force is missed, by a program that is kept and, in
+the slow tests, by programs by chance alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from sqlalchemy import Connection
+
+from anabranch.catalog import cuts, groups, leases, read_leases, read_set
+from anabranch.catalog.groups import Group
+from anabranch.lake import publish
+from anabranch.lake.stage import Staged
+from anabranch.names import TableName
+from anabranch.refresh.look import Look
+from anabranch.scheduler.due import Agenda
+from tests.model.chance import Programs
+from tests.model.checks import Wrong
+from tests.model.programs import Program, run
+from tests.model.test_model import FIXTURES, SETTINGS
+from tests.standin.engine import swap
+
+BUDGET = 150  # programs by chance within which a mutation is found
+
+
+def compares_nothing(*_: object) -> None:
+    """A publish does not look whether definitions, views and inputs are still what they were."""
+
+
+def nobody_holds(*_: object) -> None:
+    """A lease keeps nobody out, as if it had ended."""
+
+
+def never_taken_over(*_: object) -> None:
+    """Nor does a publish look whether it still has its lease."""
+
+
+def everyone_alone(*given: Any) -> list[Group]:
+    """Every table is published by itself."""
+    found = GROUPED(*given)
+    return [Group((part,)) for group in found for part in group.components]
+
+
+def swaps_anyway(c: Connection, catalog: str, name: TableName, staged: Staged) -> None:
+    """A pointer is moved wherever it stands now."""
+    now = cuts.pointers(c, catalog).get(name)
+    SWAP(c, catalog, name, staged if staged.base is None else replace(staged, base=now))
+
+
+def nobody_reads(*_: object) -> list[int]:
+    """Upkeep does not know of held cuts."""
+    return []
+
+
+def nobody_waits(*_: object) -> list[Any]:
+    """A table does not look whether what it reads stands at the cut of the tick."""
+    return []
+
+
+GROUPED, SWAP = groups.grouped, publish._swap
+# By the program that finds it: functions, wherever they are used, or attributes of a class.
+MUTATIONS: Mapping[str, Sequence[tuple[Any, Callable[..., Any]]]] = {
+    "alter_during_a_refresh": [
+        (read_set._compare, compares_nothing),
+        (leases._busy, nobody_holds),
+        (leases.check, never_taken_over),
+    ],
+    "diamond_in_a_tick": [(groups.grouped, everyone_alone)],
+    "two_writers": [(publish._swap, swaps_anyway)],
+    "a_held_cut": [(read_leases.held_cuts, nobody_reads)],
+    "half_of_a_transaction": [((Agenda, "needs"), nobody_waits), ((Look, "behind"), nobody_waits)],
+}
+
+
+@contextmanager
+def mutated(name: str) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        functions = []
+        for real, other in MUTATIONS[name]:
+            if isinstance(real, tuple):
+                patch.setattr(*real, other)
+            else:
+                functions.append((real, other))
+                swap(real, other)
+        try:
+            yield
+        finally:
+            for real, other in functions:
+                swap(other, real)
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_mutation_is_found(name: str) -> None:
+    """The program of the same name goes well in `test_model`, and wrong once a check is left out."""
+    program: Program = json.loads((FIXTURES / f"{name}.json").read_text())
+    with mutated(name):
+        failure = run(program)
+    assert failure is not None
+    assert isinstance(failure.error, Wrong), repr(failure.error)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_mutation_is_found_by_chance(name: str) -> None:
+    """No kept program is needed: the same programs that go well in `test_model` go wrong."""
+    budget = settings(SETTINGS, max_examples=BUDGET, phases=(Phase.generate,))
+    with mutated(name), pytest.raises(Wrong):
+        run_state_machine_as_test(Programs, settings=budget)
