@@ -191,9 +191,14 @@ class Anabranch:
         return {"table": str(changed.table), "rows_inserted": changed.inserted}
 
     @contextmanager
-    def transaction(self) -> Iterator[Anabranch]:
-        """Several writes, one cut; an exception leaves nothing."""
-        with self._runtime.open_transaction():
+    def transaction(self, isolation: str = "snapshot") -> Iterator[Anabranch]:
+        """Several writes, one cut; an exception leaves nothing.
+
+        `isolation="serializable"` also refuses if anything that was read has changed by the end.
+        """
+        from anabranch.runtime import IsolationLevel
+
+        with self._runtime.open_transaction(IsolationLevel.parse(isolation)):
             yield self
 
     # -- stream tables -------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,13 +19,14 @@ from anabranch.catalog import views as view_rows
 from anabranch.catalog.indexes import Index, all_indexes, set_indexes
 from anabranch.catalog.read_set import ReadSet
 from anabranch.catalog.store import Connection, Store
-from anabranch.errors import AlreadyExists, PublishConflict, Refused
+from anabranch.errors import AlreadyExists, InvalidValue, PublishConflict, Refused
 from anabranch.indexes.keep import keep
 from anabranch.lake.lake import Lake
 from anabranch.lake.observe import observed
 from anabranch.lake.publish import check_pointers, publish, rehearse
 from anabranch.lake.stage import Stage
 from anabranch.leases import Leases
+from anabranch.model import Written
 from anabranch.names import TableName
 from anabranch.settings import Settings
 from anabranch.world import World
@@ -43,28 +45,59 @@ def silent(event: str, facts: Mapping[str, Any]) -> None:
     """Progress that nobody watches."""
 
 
+class IsolationLevel(str, Enum):
+    """What a transaction promises about the others that run beside it."""
+
+    SNAPSHOT = "snapshot"
+    SERIALIZABLE = "serializable"
+
+    @classmethod
+    def parse(cls, text: object) -> IsolationLevel:
+        try:
+            return cls(str(text).strip().lower())
+        except ValueError:
+            raise InvalidValue(
+                f"there is no isolation {text!r}", hint="possible: snapshot, serializable"
+            ) from None
+
+
 class Transaction:
-    """Changes that become visible together, as one cut, or not at all."""
+    """Changes that become visible together, as one cut, or not at all.
+
+    `appends` are the files of tables that were only added to.  Such a table may have moved by the
+    time of the publish: rows that depend on nothing in it can be added to what it is then.
+    """
 
     def __init__(self, world: World) -> None:
         self.stage = Stage(world.lake, world.pointers, world.cut_id)
         self.world = replace(world, stage=self.stage)
         self.used = ReadSet()  # what the publish has to compare, besides pointers
+        self.appends: dict[TableName, tuple[Written, ...]] = {}
         self._rows: list[Rows] = []
         self.indexes: dict[TableName, tuple[Index, ...]] = {}  # of tables that get other ones
 
     def attempt(self, act: Callable[[Transaction], T]) -> T:
         """Run one change of several; one that fails is undone, the others stand."""
-        changes, expected = dict(self.stage.changes), dict(self.stage.expected)
-        views, count, indexes = self.world.views, len(self._rows), dict(self.indexes)
-        used = self.used.copy()
+        undo = self.bookmark()
         try:
             return act(self)
         except BaseException:
+            undo()
+            raise
+
+    def bookmark(self) -> Callable[[], None]:
+        """What brings the transaction back to where it is now."""
+        changes, expected = dict(self.stage.changes), dict(self.stage.expected)
+        views, count, indexes = self.world.views, len(self._rows), dict(self.indexes)
+        used, appends = self.used.copy(), dict(self.appends)
+
+        def undo() -> None:
             self.stage.changes, self.stage.expected = changes, expected
             self.world.views, self.indexes, self.used = views, indexes, used
+            self.appends = appends
             del self._rows[count:]
-            raise
+
+        return undo
 
     def moved(self) -> bool:
         """Whether something that this was computed from is no longer so."""
@@ -80,7 +113,7 @@ class Transaction:
         """Begin again upon another cut; files that were written stay and may be used."""
         self.stage.restart(world.pointers, world.cut_id)
         self.world = replace(world, stage=self.stage)
-        self.used, self._rows, self.indexes = ReadSet(), [], {}
+        self.used, self._rows, self.indexes, self.appends = ReadSet(), [], {}, {}
 
     def reading(self, pointers: Mapping[TableName, str], cut_id: int) -> Transaction:
         """The same work, with the tables it does not change read as a newer cut shows them."""
@@ -99,8 +132,51 @@ class Transaction:
         """Write rows of ours in the transaction that publishes."""
         self._rows.append(rows)
 
-    def publish(self, kind: str) -> int | None:
-        """Make everything visible; None when there was nothing to publish."""
+    def note_append(self, name: TableName, written: Written) -> None:
+        """Rows were added to a table, whatever is in it."""
+        if name in self.appends or name not in self.stage.changes:
+            self.appends[name] = (*self.appends.get(name, ()), written)
+
+    def expect_what_was_read(self) -> None:
+        """Publish only if all that was read is still so: the transaction could as well run now."""
+        for name in self.world.read:
+            if name in self.world.views:
+                self.used.views[name] = self.world.views[name]
+            elif name not in self.stage.changes:
+                self.stage.expect(name, self.world.pointers.get(name))
+
+    def rebase(self, pointers: Mapping[TableName, str]) -> bool:
+        """Add the rows once more to tables that others have moved; False where that is not right."""
+        if not self.stage.open or any(
+            pointers.get(name) != location for name, location in self.stage.expected.items()
+        ):
+            return False
+        moved = [n for n, each in self.stage.changes.items() if pointers.get(n) != each.base]
+        if not all(self._may_rebase(name, pointers.get(name)) for name in moved):
+            return False
+        for name in moved:
+            self.stage.rebase(name, pointers[name])
+            for written in self.appends[name]:
+                self.stage.commit_rows(name, written)
+        return True
+
+    def _may_rebase(self, name: TableName, location: str | None) -> bool:
+        """Whether rows written for one version of a table are rows of another one as well."""
+        if location is None or name not in self.appends or name in self.world.read:
+            return False
+        before, now = self.world.version(name), self.world.lake.version(name, location)
+        return (
+            before.metadata.table_uuid == now.metadata.table_uuid
+            and before.metadata.schema() == now.metadata.schema()
+            and before.metadata.properties == now.metadata.properties
+            and before.hidden == now.hidden
+        )
+
+    def publish(self, kind: str, *, keep: bool = False) -> int | None:
+        """Make everything visible; None when there was nothing to publish.
+
+        With `keep` a lost race leaves all as it was, for `rebase` and another try.
+        """
         if not self._rows and not self.stage.changes and not self.indexes:
             self.stage.abort()
             return None
@@ -109,7 +185,7 @@ class Transaction:
         except BaseException:
             self.abandon()
             raise
-        return publish(self.stage, kind, self._write_rows)
+        return publish(self.stage, kind, self._write_rows, keep=keep)
 
     def rehearse(self, kind: str, look: Callable[[Connection], T]) -> T:
         """What a look would show after the publish, of all that is staged so far."""
@@ -207,7 +283,9 @@ class Runtime:
         return found
 
     @contextmanager
-    def open_transaction(self) -> Iterator[Transaction]:
+    def open_transaction(
+        self, isolation: IsolationLevel = IsolationLevel.SNAPSHOT
+    ) -> Iterator[Transaction]:
         if self.transaction is not None:
             raise Refused("a transaction is open already", hint="transactions do not nest")
         transaction = Transaction(self.world())
@@ -219,8 +297,29 @@ class Runtime:
             raise
         finally:
             self._local.transaction = None
-        cut_id = transaction.publish("transaction")
+        if isolation is IsolationLevel.SERIALIZABLE:
+            transaction.expect_what_was_read()
+        cut_id = self._publish_patiently(transaction)
         self.progress("published", {"cut_id": cut_id})
+
+    def _publish_patiently(self, transaction: Transaction) -> int | None:
+        """Publish; rows that were only added are added again to what others made of their table."""
+        for attempt in range(ATTEMPTS):
+            undo = transaction.bookmark()
+            try:
+                return transaction.publish("transaction", keep=True)
+            except PublishConflict:
+                undo()
+                with observed(self.lake) as c:
+                    pointers = cuts.newest(c)
+                if attempt == ATTEMPTS - 1 or not transaction.rebase(pointers):
+                    transaction.abandon()
+                    raise
+                pause(attempt)
+            except BaseException:
+                transaction.abandon()
+                raise
+        raise AssertionError("unreachable")
 
     def write(self, kind: str, act: Callable[[Transaction], T]) -> T:
         """Run a change in the open transaction, or in one of its own.
@@ -241,11 +340,16 @@ class Runtime:
             except PublishConflict:
                 if attempt == ATTEMPTS - 1:
                     raise
-                time.sleep(random.uniform(0, 0.02 * 2 ** min(attempt, 6)))
+                pause(attempt)
                 continue
             self.progress("published", {"cut_id": cut_id})
             return result
         raise AssertionError("unreachable")
+
+
+def pause(attempt: int) -> None:
+    """After a lost race: longer each time, and by chance, so that rivals do not come in step."""
+    time.sleep(random.uniform(0, 0.02 * 2 ** min(attempt, 6)))
 
 
 def check_new_name(world: World, name: TableName) -> None:

@@ -61,6 +61,7 @@ class World:
     indexes: Mapping[TableName, tuple[Index, ...]] = field(default_factory=dict)
     instead: Mapping[TableName, TableVersion] = field(default_factory=dict)  # of what pointers say
     check_held: Callable[[], None] | None = None  # refuses when a held cut is held no more
+    read: set[TableName] = field(default_factory=set)  # tables and views whose rows were asked for
 
     @property
     def moment(self) -> Moment:
@@ -118,6 +119,7 @@ class World:
         if parsed.is_system:
             return self._system(parsed)
         found = self.resolve(parsed)
+        self.read.add(found)
         if found in self.views:
             return self.sql(self.views[found])
         version = self.version(found)
@@ -200,6 +202,7 @@ class World:
         if name.is_system:
             return inputs.add(self._system(name), str(name))
         found = self.resolve(name)
+        self.read.add(found)
         if found not in self.views:
             return inputs.add(rows(found, looked_in), str(name))
         if found in inside:

@@ -36,13 +36,14 @@ Rows = Callable[[Connection, int | None], None]
 T = TypeVar("T")
 
 
-def publish(stage: Stage, kind: str, rows: Rows | None = None) -> int | None:
+def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = False) -> int | None:
     """Make a stage visible; return the new cut, or None if no table changed and so none was made.
 
     The cut's counter is advanced first, which makes publishes queue up: cuts follow each other
     without gaps in the order of commit.  Any pointer that is not where the stage found it means a
     lost race: PublishConflict, and what was staged is removed.  Commits of other programs that are
     found on the way become a cut before this one.  `rows` writes our own rows in the same transaction.
+    With `keep` a lost race leaves the stage open, with its files, for another try.
     """
     if not stage.open:
         raise InternalError("this stage was already published or given up")
@@ -70,8 +71,9 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None) -> int | None:
         else:
             if committing:
                 stage.close()  # nobody knows whether the commit arrived: the files must stay
-            with suppress(AnabranchError, OSError):  # the first error is the one to tell
-                stage.abort()
+            if not (keep and isinstance(error, PublishConflict)):
+                with suppress(AnabranchError, OSError):  # the first error is the one to tell
+                    stage.abort()
             raise
     stage.close()
     steps.at_step(steps.PUBLISHED)
@@ -267,6 +269,8 @@ def _write_metadata(stage: Stage, version: TableVersion) -> None:
         raise InternalError(f"the path of {version.name} is too long: {version.location}")
     warehouse = stage.lake.warehouse
     try:
-        ToOutputFile.table_metadata(version.metadata, warehouse.io.new_output(version.location))
+        # its name carries the stage's id: one that is there is ours, of a try that lost a race
+        output = warehouse.io.new_output(version.location)
+        ToOutputFile.table_metadata(version.metadata, output, overwrite=True)
     except OSError as error:
         raise warehouse.unreachable(error) from error

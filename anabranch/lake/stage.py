@@ -230,6 +230,13 @@ class Stage:
         with self.lake.store.writing(durable=False) as c:
             stages.reads(c, self.id, cut_id)
 
+    def rebase(self, name: TableName, location: str) -> None:
+        """Begin again with one table, from another version."""
+        with self._lock:
+            if staged := self.changes.pop(name, None):
+                self._roots |= {staged.version.root} if staged.version else set()
+            self.base[name] = location
+
     def adopt(self, name: TableName, location: str) -> TableVersion:
         """The table becomes what a metadata file says that some cut shows, whatever its name there."""
         version = self.lake.version(name, location)

@@ -70,13 +70,14 @@ def append_frame(
     version = tx.world.version(name)
     fitted = conform(rows, version.columns, table=str(name), by_name=by_name, given=columns)
     written = write(fitted, tx.stage.directory(name), version.columns)
+    tx.note_append(name, written)
     return commit(tx, name, written, rewrite=False)
 
 
 def delete(runtime: Runtime, statement: Delete) -> Changed:
     def act(tx: Transaction) -> Changed:
         name = writable(runtime, tx, statement.table)
-        version = tx.world.version(name)
+        version = read_version(tx, name)
         if statement.where is None:
             return clear(tx, name, version)
         alias = statement.alias or name.name
@@ -94,7 +95,7 @@ def delete(runtime: Runtime, statement: Delete) -> Changed:
 def update(runtime: Runtime, statement: Update) -> Changed:
     def act(tx: Transaction) -> Changed:
         name = writable(runtime, tx, statement.table)
-        version = tx.world.version(name)
+        version = read_version(tx, name)
         alias = statement.alias or name.name
         with Inputs(runtime.spark.session) as inputs:
             where = statement.where
@@ -123,7 +124,7 @@ def update(runtime: Runtime, statement: Update) -> Changed:
 def merge(runtime: Runtime, statement: Merge) -> Changed:
     def act(tx: Transaction) -> Changed:
         name = writable(runtime, tx, statement.target)
-        version = tx.world.version(name)
+        version = read_version(tx, name)
         alias = statement.target_alias or name.name
         named = statement.source_table
         source_alias = statement.source_alias or (named.name if named else "source")
@@ -178,6 +179,12 @@ def clear(tx: Transaction, name: TableName, version: TableVersion) -> Changed:
         return Changed(name)
     tx.stage.commit_rows(name, Written(), rewrite=False, replace_all=True)
     return Changed(name, deleted=version.rows)
+
+
+def read_version(tx: Transaction, name: TableName) -> TableVersion:
+    """A table whose rows decide what is written."""
+    tx.world.read.add(name)
+    return tx.world.version(name)
 
 
 def writable(runtime: Runtime, tx: Transaction, name: TableName) -> TableName:
