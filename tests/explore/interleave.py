@@ -1,163 +1,254 @@
 """A deterministic scheduler of actors over one catalog: it switches where a transaction begins.
 
-Transactions are atomic, so what two processes can do to each other depends only on the order of their
-transactions.  Actors run in threads of which exactly one has the baton; it may be handed over before
-each transaction, and is whenever an actor waits for a lease.  A schedule says after how many of its
-transactions the running actor is preempted; the same schedule always gives the same run.
+Transactions are atomic, so what processes can do to each other depends only on the order of their
+transactions, and of what they do with files that somebody deletes.  Actors run in threads of which at
+most one is not asleep; `Conductor.run` wakes one at a time, for one event: a transaction with all that
+follows until the next one begins.  Listing and deleting files are events of their own, and so is
+reading files after a transaction.  An actor that waits for a lease sleeps until somebody has changed
+what it asked for.  The same choices always give the same run.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from sqlalchemy import Engine, event
 
+from anabranch.catalog import cuts
 from anabranch.catalog.store import Store
 from anabranch.errors import AnabranchError
+from anabranch.lake.places import Warehouse
+from tests.explore.accesses import Event, Recorder, is_unseen, unseen
+from tests.standin import engine as standin
 
 PATIENCE = 50  # times in a row that an actor may ask for a lease while nobody else can run
-Preemptions = tuple[int, ...]
+Choose = Callable[[Sequence[int]], "int | None"]
 
 
 class Stuck(Exception):
     """An actor waits for something that nobody is going to do."""
 
 
+class Abandoned(BaseException):
+    """The rest of this run is known."""
+
+
 @dataclass
 class Actor:
     name: str
     act: Callable[[], object]
-    steps: int = 0
     polls: int = 0
     done: bool = False
+    waits_for: Event | None = None  # the last question for a lease
     error: BaseException | None = None
-    thread: threading.Thread = field(default_factory=threading.Thread)
+    depth: int = 0  # transactions that are open
+    kind: str = ""  # of the event under way
+    events: int = 0
+    turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
 
-class Baton:
-    """Runs actors one at a time; `preempt` counts the steps after which the baton goes on."""
+class Conductor:
+    """Runs actors one event at a time; `choose` says which of those that can goes next."""
 
-    def __init__(self, actors: Sequence[Actor], first: int, preempt: Preemptions) -> None:
+    def __init__(
+        self,
+        actors: Sequence[Actor],
+        recorder: Recorder,
+        choose: Choose,
+        note: Callable[[Event], None] = lambda event: None,
+    ) -> None:
         self.actors = list(actors)
-        self.running = first
-        self.left = list(preempt)
-        self._turn = threading.Condition()
-        self._since = 0
+        self.recorder = recorder
+        self.choose, self.note = choose, note
+        self.events: list[Event] = []
+        self._mine = threading.local()
+        self._back = threading.Semaphore(0)
+        self._abandoned = False
 
-    def run(self) -> None:
-        for at, actor in enumerate(self.actors):
-            actor.thread = threading.Thread(target=self._live, args=(at,), daemon=True)
-            actor.thread.start()
-        for actor in self.actors:
-            actor.thread.join(120)
-            if actor.thread.is_alive():
-                raise Stuck(f"{actor.name} does not end")
+    def run(self) -> bool:
+        """Whether all came to their ends; if not, nobody wanted to know the rest."""
+        threads = [threading.Thread(target=self._live, args=(a,), daemon=True) for a in self.actors]
+        for thread, actor in zip(threads, self.actors, strict=True):
+            thread.start()
+            self._wake(actor)  # to where its first transaction begins
+        self.recorder.end(-1)
+        try:
+            while not all(actor.done for actor in self.actors):
+                chosen = self.choose(self._ready())
+                if chosen is None:
+                    return False
+                self._one_event(chosen)
+        finally:
+            self._abandoned = True
+            for thread, actor in zip(threads, self.actors, strict=True):
+                while not actor.done:
+                    self._wake(actor)
+                thread.join()
+        return True
 
-    def mine(self) -> int | None:
-        me = threading.current_thread()
-        return next((at for at, each in enumerate(self.actors) if each.thread is me), None)
+    def _one_event(self, chosen: int) -> None:
+        actor = self.actors[chosen]
+        actor.waits_for = None
+        actor.events += 1
+        self._wake(actor)
+        ended = self.recorder.end(chosen)
+        self.events.append(ended)
+        self.note(ended)
+        if actor.waits_for is not None:
+            actor.waits_for = ended
+        for other in self.actors:
+            if other is not actor and other.waits_for is not None and other.waits_for.sees(ended):
+                other.waits_for = None
+                other.polls = 0
 
-    def step(self) -> None:
-        """Before a transaction: perhaps somebody else goes first."""
-        me = self.mine()
-        if me is None:
-            return
-        self.actors[me].steps += 1
-        self.actors[me].polls = 0
-        if self.left and self._since >= self.left[0]:
-            self.left.pop(0)
-            self._hand_over(me)
-        self._since += 1
+    def _ready(self) -> list[int]:
+        there = [at for at, actor in enumerate(self.actors) if not actor.done]
+        ready = [at for at in there if self.actors[at].waits_for is None]
+        if ready:
+            return ready
+        for at in there:  # nobody changes anything: only time can help
+            self.actors[at].polls += 1
+            if self.actors[at].polls > PATIENCE:
+                raise Stuck(f"{self.actors[at].name} waits for a lease that nobody gives back")
+        return there
 
-    def wait(self, _: float = 0) -> None:
-        """While an actor waits for a lease, others run."""
-        me = self.mine()
-        if me is None:
-            return
-        actor = self.actors[me]
-        actor.polls += 1
-        if actor.polls > PATIENCE:
-            raise Stuck(f"{actor.name} waits for a lease that nobody gives back")
-        self._hand_over(me)
+    def _wake(self, actor: Actor) -> None:
+        actor.turn.release()
+        self._back.acquire()
 
-    def _live(self, at: int) -> None:
-        actor = self.actors[at]
-        with self._turn:
-            self._turn.wait_for(lambda: self.running == at)
+    def _live(self, actor: Actor) -> None:
+        self._mine.actor = actor
+        actor.turn.acquire()
         try:
             actor.act()
+        except Abandoned:
+            pass
         except BaseException as error:
             actor.error = error
         actor.done = True
-        self._hand_over(at)
+        self._back.release()
 
-    def _hand_over(self, me: int) -> None:
-        with self._turn:
-            others = [at for at, each in enumerate(self.actors) if at != me and not each.done]
-            if not others:
-                return
-            later = [at for at in others if at > me]
-            self.running = (later or others)[0]
-            self._since = 0
-            self._turn.notify_all()
-            if not self.actors[me].done:
-                self._turn.wait_for(lambda: self.running == me)
+    # -- called by actors ------------------------------------------------------------------------
+
+    def mine(self) -> Actor | None:
+        """The actor whose thread this is, unless it is not to be seen."""
+        return None if is_unseen() else getattr(self._mine, "actor", None)
+
+    def step(self, kind: str) -> None:
+        """Before an event: others may go first."""
+        actor = self.mine()
+        if actor is not None and not actor.depth:
+            actor.kind = kind
+            self._sleep(actor)
+
+    def step_unless(self, kind: str) -> None:
+        """Files that are read or deleted in a row are one event."""
+        actor = self.mine()
+        if actor is not None and actor.kind != kind:
+            self.step(kind)
+
+    def wait(self, _: float = 0) -> None:
+        """An actor waits for a lease, before it asks again."""
+        if (actor := self.mine()) is not None:
+            actor.waits_for = Event()
+
+    def _sleep(self, actor: Actor) -> None:
+        if not self._abandoned:
+            self._back.release()
+            actor.turn.acquire()
+        if self._abandoned:
+            raise Abandoned
 
 
 @contextmanager
-def switching(patch: pytest.MonkeyPatch, baton: Baton) -> Iterator[None]:
-    """Inside, every transaction of an actor is a place to switch, and so is every wait."""
+def switching(patch: pytest.MonkeyPatch, conductor: Conductor) -> Iterator[None]:
+    """Inside, what actors do is recorded, and every event is a place to switch."""
+    listeners = {
+        "begin": lambda c: _begin(conductor),
+        "commit": lambda c: _end(conductor),
+        "rollback": lambda c: _end(conductor),
+        "after_cursor_execute": lambda c, cursor, text, given, context, many: _said(
+            conductor, text, given, many
+        ),
+    }
     with patch.context() as inside:
-        for verb in ("reading", "writing"):
-            inside.setattr(Store, verb, _stepping(getattr(Store, verb), baton))
-        for module in ("leases", "runtime"):
-            inside.setattr(f"anabranch.{module}.time", _Clock(baton.wait))
-        yield
+        inside.setattr("anabranch.leases.time", _Clock(conductor.wait))
+        inside.setattr("anabranch.runtime.time", _Clock(lambda seconds: None))
+        inside.setattr(Store, "_prepare", _unseen(Store._prepare))
+        inside.setattr(cuts, "hold", _unseen(cuts.hold))
+        _watch_files(inside, conductor)
+        for name, listener in listeners.items():
+            event.listen(Engine, name, listener)
+        try:
+            yield
+        finally:
+            for name, listener in listeners.items():
+                event.remove(Engine, name, listener)
 
 
-def _stepping(
-    real: Callable[..., AbstractContextManager[Any]], baton: Baton
-) -> Callable[..., AbstractContextManager[Any]]:
-    @contextmanager
-    def transaction(store: Store, **options: bool) -> Iterator[Any]:
-        baton.step()
-        with real(store, **options) as connection:
-            yield connection
+def _begin(conductor: Conductor) -> None:
+    conductor.step("transaction")
+    if (actor := conductor.mine()) is not None:
+        actor.depth += 1
 
-    return transaction
+
+def _end(conductor: Conductor) -> None:
+    if (actor := conductor.mine()) is not None:
+        actor.depth -= 1
+
+
+def _said(conductor: Conductor, text: str, given: Any, many: bool) -> None:
+    if conductor.mine() is not None and text not in ("SELECT 1 FROM ab_meta", "BEGIN"):
+        conductor.recorder.statement(text, given, many)
+
+
+def _watch_files(patch: pytest.MonkeyPatch, conductor: Conductor) -> None:
+    def before(owner: Any, name: str, note: Callable[[str], None]) -> None:
+        real = getattr(owner, name)
+
+        def watched(*given: Any, **named: Any) -> Any:
+            if conductor.mine() is not None:
+                note(str(given[-1]))
+            return real(*given, **named)
+
+        patch.setattr(owner, name, watched)
+
+    def read(path: str) -> None:
+        conductor.step_unless("read")
+        conductor.recorder.read_file(path)
+
+    def delete(path: str) -> None:
+        conductor.step_unless("delete")
+        conductor.recorder.change_file(path)
+
+    def listing(path: str) -> None:
+        conductor.step_unless("list")
+        conductor.recorder.list_files(path)
+
+    before(standin, "_read", read)
+    before(PyArrowFileIO, "new_input", conductor.recorder.read_file)
+    before(PyArrowFileIO, "new_output", conductor.recorder.change_file)
+    before(Warehouse, "delete", delete)
+    before(Warehouse, "listing", listing)
+
+
+def _unseen(real: Callable[..., Any]) -> Callable[..., Any]:
+    def quiet(*given: Any, **named: Any) -> Any:
+        with unseen():
+            return real(*given, **named)
+
+    return quiet
 
 
 @dataclass(frozen=True)
 class _Clock:
     sleep: Callable[[float], None]
-
-
-@dataclass(frozen=True)
-class Schedule:
-    first: int
-    preempt: Preemptions
-
-    def __str__(self) -> str:
-        return f"actor {self.first} first, preempted after {self.preempt} transactions"
-
-
-def schedules(steps: Sequence[int], bound: int) -> Iterator[Schedule]:
-    """All schedules of two actors with up to so many preemptions.
-
-    `steps` is how many transactions each needs when it runs alone; one that is disturbed may need
-    more, and those are gone through without another switch.
-    """
-    for first in range(len(steps)):
-        yield Schedule(first, ())
-        own = range(1, steps[first])
-        yield from (Schedule(first, (at,)) for at in own)
-        if bound > 1:
-            other = range(1, steps[1 - first])
-            yield from (Schedule(first, (at, then)) for at in own for then in other)
 
 
 def expected(error: BaseException | None, kinds: tuple[type[AnabranchError], ...]) -> bool:

@@ -1,5 +1,6 @@
-"""A small shop for actors: a diamond in production, a new version of it staged, rows not yet seen.
+"""A small shop for actors: a diamond in production and rows not yet seen.
 
+Where actors ask for it, a new version is staged or was promoted, or one more table was never filled.
 The home is made once and put back before every run; the files of tables never change, so they are
 linked, not copied.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +42,22 @@ SETTINGS: dict[str, Any] = {"parallelism": 1, "lease_time": "1h", "snapshot_rete
 
 
 class Shop:
-    def __init__(self, folder: Path, *, promoted: bool) -> None:
+    def __init__(self, folder: Path, kind: str) -> None:
         self.folder, self.home, self.session = folder, folder / "home", Session()
         with self.open() as ab:
             for name, text in FILES.items():
                 self._write(name, text)
             ab.promote(self._stage(ab))
             ab.create_stream_table("db.x.d", JOINED)  # a reader outside of the project
-            ab.create_stream_table("db.x.e", "SELECT k FROM db.raw.s", initialize=False)
+            if kind == "unfilled":
+                ab.create_stream_table("db.x.e", "SELECT k FROM db.raw.s", initialize=False)
             ab.sql("INSERT INTO db.raw.s VALUES (1, 5)")
             ab.refresh("db.x.d")
             ab.maintain()  # few cuts: all of them are read after each run
-            self._write("models/db/m/b.sql", NEW_B)
-            self.deployment = self._stage(ab)
-            if promoted:
+            if kind in ("staged", "promoted"):
+                self._write("models/db/m/b.sql", NEW_B)
+                self.deployment = self._stage(ab)
+            if kind == "promoted":
                 ab.promote(self.deployment)
             ab.sql("INSERT INTO db.raw.s VALUES (1, 2), (2, 7)")
         self._copy(self.home, folder / "template")
@@ -149,7 +152,18 @@ MORE: Mapping[str, Act] = {
 ALLOWED = (UserError, Refused)  # a table that was dropped, a deployment that came too late
 
 
-def actors(shop: Shop, names: tuple[str, str]) -> list[Actor]:
+def kind_of(acts: Collection[str]) -> str:
+    """The shop that these acts are about."""
+    needed = {
+        "rollback": "promoted",
+        "promote": "staged",
+        "abort": "staged",
+        "redefine": "unfilled",
+    }
+    return next((kind for act, kind in needed.items() if act in acts), "plain")
+
+
+def actors(shop: Shop, names: Sequence[str]) -> list[Actor]:
     def act(name: str) -> Callable[[], object]:
         def run() -> object:
             with shop.open() as ab:
