@@ -110,7 +110,7 @@ def _narrowed(text: str) -> tuple[str | None, tuple[int, ...]]:
     """The first plain comparison of a condition, and which parameters it compares with."""
     before, _, condition = text.partition(" WHERE ")
     condition = re.split(r" (?:ORDER BY|GROUP BY|LIMIT|RETURNING) ", condition)[0]
-    if not condition or " OR " in condition:
+    if " OR " in condition or "(" in condition.replace("IN (?", ""):
         return None, ()
     at = before.count("?")
     for part in condition.split(" AND "):

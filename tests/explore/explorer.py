@@ -76,7 +76,7 @@ class Explorer:
                 whole = self._run(acts, search.choose, search, events)
                 if search.end(events, whole):
                     check(self.shop(acts), acts)
-            if search.runs == most or not search.advance():
+            if not search.advance() or search.runs == most:
                 return search
 
     def _run(self, acts: Acts, choose: Choose, noting: Any, events: list[Event]) -> bool:

@@ -56,6 +56,11 @@ class Search:
         what = "all orders" if self.bound is None else f"up to {self.bound} preemptions"
         return f"{what}: {len(self.traces)} traces in {self.runs} runs"
 
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to try."""
+        return self.runs > 0 and not self.path
+
     def choose(self, ready: Sequence[int]) -> int | None:
         """Who goes next in the run under way; None when all that follows is known."""
         if self.at == len(self.path):
