@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -565,3 +566,13 @@ class Anabranch:
         if self._runtime.transaction is not None:
             raise Refused("upkeep cannot run inside a transaction", hint="maintain after it")
         return maintain(self._runtime)
+
+    def adopt(self) -> dict[str, Any]:
+        """Make this catalog the owner of its warehouse, with a new identity.
+
+        For a home that was copied or moved, or a catalog restored from an older copy: they refuse to
+        write until then.
+        """
+        from anabranch.lake.adopt import adopt
+
+        return asdict(adopt(self._runtime.lake))

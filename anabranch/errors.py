@@ -20,6 +20,7 @@ AnabranchError
 │   ├── FileMissing           a data file is gone, or Spark cannot reach it
 │   ├── RowsLost              files do not hold the rows that Spark produced: nothing was published
 │   └── Unreachable           catalog or warehouse cannot be reached, or is not ours
+│       ├── Fenced            a copy: another catalog, or a newer one, owns the warehouse: exit code 2
 │       └── OutcomeUnknown    the catalog was lost during a commit: look before you repeat
 └── InternalError             a bug in Anabranch: the refresh stops, nothing is published
     └── PlanFailed            the plan that Anabranch made for a query cannot be run
@@ -192,6 +193,13 @@ class RowsLost(SystemFault):
 
 class Unreachable(SystemFault):
     pass
+
+
+class Fenced(Unreachable):
+    """A copy of a catalog or warehouse, or one that is behind: it may be read, not written."""
+
+    kind = Kind.REFUSED
+    retry = Retry.ON_CHANGE
 
 
 class OutcomeUnknown(Unreachable):

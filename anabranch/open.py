@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import anabranch.listing as listing
@@ -10,13 +12,16 @@ from anabranch.catalog.store import Store
 from anabranch.clusters import pools_at_start
 from anabranch.engine.rows import rows_frame
 from anabranch.engine.session import Spark
-from anabranch.errors import UnknownName
+from anabranch.errors import UnknownName, Unreachable
 from anabranch.lake.lake import Lake
 from anabranch.runtime import Runtime
 from anabranch.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+log = logging.getLogger("anabranch")
 
 
 def open_runtime(
@@ -26,6 +31,7 @@ def open_runtime(
     progress: Callable[[str, Mapping[str, Any]], None],
 ) -> Runtime:
     lake = Lake(store, settings.warehouse)
+    _tell(lake)
     spark = Spark(settings, session)
     spark.on_start = progress
     spark.conf_at_start = lambda: pools_at_start(store)
@@ -43,3 +49,10 @@ def open_runtime(
 
     runtime.system = system
     return runtime
+
+
+def _tell(lake: Lake) -> None:
+    """A copy may be read: say at once that it will refuse to write."""
+    with suppress(Unreachable):  # whoever reads or writes is told
+        if problem := lake.fence.problem():
+            log.warning("%s", problem)

@@ -226,6 +226,13 @@ class Settings(Mapping[str, Any]):
         "7d",
         "How long old cuts and snapshots stay readable; `maintain` removes older ones.",
     )
+    orphan_grace: float = row(
+        "orphan_grace",
+        values.DURATION,
+        "1d",
+        "How old a file that nothing refers to must be before `maintain` deletes it. Files of other "
+        "programs are given at least three days.",
+    )
     fsync: bool = row(
         "fsync",
         values.BOOLEAN,

@@ -24,6 +24,7 @@ BYTES_PER_FILE = 128 << 20
 
 def maintain(runtime: Runtime) -> dict[str, Any]:
     """Tidy everything; tables stay readable all the time, and no row changes."""
+    runtime.lake.fence.claim()
     compacted = [str(n) for n in sorted(runtime.lake.pointers()) if leased_compact(runtime, n)]
     settings = runtime.settings
     with runtime.store.writing() as c:
@@ -36,6 +37,7 @@ def maintain(runtime: Runtime) -> dict[str, Any]:
         report = maintain_lake(
             runtime.lake,
             retention=timedelta(seconds=settings.snapshot_retention),
+            grace=timedelta(seconds=settings.orphan_grace),
             without={name for name in known if name not in lease.tables},
             check=lambda c, cut_id: leases.check(c, lease),
         )

@@ -195,6 +195,20 @@ def maintain(session: CliSession, out: Output) -> None:
 
 
 @click.command()
+@command
+def adopt(session: CliSession, out: Output) -> None:
+    """Make this catalog the owner of its warehouse, after both were copied, moved or restored.
+
+    A copy refuses to write, because its files belong to the original. This gives it an identity of its
+    own and lets its files name the place where they are. If both share one warehouse, the original
+    refuses to write from then on.
+    """
+    with session.progress.task("taking over …"):
+        done = session.ab.adopt()
+    out.answer(f"{done['warehouse']} belongs to this catalog now", done)
+
+
+@click.command()
 @click.argument("statements", nargs=-1)
 @click.option("-f", "--file", type=click.File("r"), help="Read statements from a file.")
 @limited(100, "Rows of a query to show.")
@@ -254,4 +268,5 @@ COMMANDS = (
     verify,
     cuts,
     maintain,
+    adopt,
 )

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 from pyarrow.fs import FileInfo
 
 from anabranch.catalog import cuts, deployments, stages
-from anabranch.errors import Unreachable
+from anabranch.errors import Fenced, Unreachable
 from anabranch.lake.changes import own_delta
 from anabranch.lake.lake import Lake
 from anabranch.lake.manifests import live_entries, manifests
@@ -34,19 +34,26 @@ def is_our_root(warehouse: str, root: str) -> bool:
     return root.startswith(warehouse + "/") and bool(_OUR_ROOT.fullmatch(root[len(warehouse) :]))
 
 
-def collect(lake: Lake, foreign_grace: timedelta, now: datetime) -> tuple[int, int]:
-    """Delete garbage; return the number of files and their bytes."""
+def collect(
+    lake: Lake, grace: timedelta, foreign_grace: timedelta, now: datetime
+) -> tuple[int, int]:
+    """Delete garbage of this warehouse that is older than a grace; the number of files and bytes."""
     for attempt in range(ATTEMPTS):
         try:
-            return _collect(lake, foreign_grace, now)
+            return _collect(lake, grace, foreign_grace, now)
+        except Fenced:
+            raise
         except Unreachable:  # another upkeep took a file away that we were about to look into
             if attempt == ATTEMPTS - 1:
                 raise
     raise AssertionError("unreachable")
 
 
-def _collect(lake: Lake, foreign_grace: timedelta, now: datetime) -> tuple[int, int]:
+def _collect(
+    lake: Lake, grace: timedelta, foreign_grace: timedelta, now: datetime
+) -> tuple[int, int]:
     warehouse = lake.warehouse
+    lake.fence.check()
     listed = _listed(lake)
     with lake.store.reading() as c:
         live = {each.id for each in stages.all_stages(c)}
@@ -61,8 +68,11 @@ def _collect(lake: Lake, foreign_grace: timedelta, now: datetime) -> tuple[int, 
     garbage = [
         (path, info)
         for path, info in listed.items()
-        if _subject(path) not in referenced and _is_garbage(path, info, live, foreign_grace, now)
+        if _subject(path) not in referenced
+        and _is_garbage(path, info, live, grace, foreign_grace, now)
     ]
+    if garbage:
+        lake.fence.check()
     deleted = size = 0
     for path, info in garbage:
         if warehouse.delete(path):
@@ -74,24 +84,18 @@ def _collect(lake: Lake, foreign_grace: timedelta, now: datetime) -> tuple[int, 
 
 
 def _listed(lake: Lake) -> dict[str, FileInfo]:
-    """Files in folders of ours, and files of ours in tables that lie elsewhere."""
+    """Files in folders of ours: nothing that lies elsewhere is ever deleted."""
     warehouse = lake.warehouse
     try:
         inside = warehouse.listing(warehouse.location)
     except OSError as error:
         raise warehouse.unreachable(error) from error
-    found = {
+    return {
         path: info
         for path, info in inside.items()
         if not path.endswith(f"/{MARKER}")
         and (_root_of(warehouse.location, path) is not None or _STAGE_ID.search(path))
     }
-    for name, location in lake.pointers().items():
-        root = lake.version(name, location).root
-        if not root.startswith(warehouse.location + "/"):
-            elsewhere = warehouse.listing(root)
-            found.update((path, info) for path, info in elsewhere.items() if _STAGE_ID.search(path))
-    return found
 
 
 def _subject(path: str) -> str:
@@ -99,11 +103,19 @@ def _subject(path: str) -> str:
     return _CHECKSUM.sub(r"/\1", path)
 
 
-def _is_garbage(path: str, info: FileInfo, live: set[str], grace: timedelta, now: datetime) -> bool:
-    if ours := _STAGE_ID.search(path):
-        return ours.group(1) not in live
+def _is_garbage(
+    path: str,
+    info: FileInfo,
+    live: set[str],
+    grace: timedelta,
+    foreign_grace: timedelta,
+    now: datetime,
+) -> bool:
+    """Whether nobody needs a file that nothing refers to; a young one may be a copy's or a writer's."""
     changed = info.mtime.astimezone(timezone.utc) if info.mtime is not None else now
-    return now - changed > grace
+    if ours := _STAGE_ID.search(path):
+        return ours.group(1) not in live and (not grace or now - changed > grace)
+    return now - changed > max(grace, foreign_grace)
 
 
 def _root_of(warehouse: str, path: str) -> str | None:
@@ -126,7 +138,7 @@ def _references(
         version = lake.version(name, location)
         yield from _named_in(version)
         for snapshot_id in version.snapshot_ids:
-            yield from _files_of(version, snapshot_id, seen)
+            yield from files_of(version, snapshot_id, seen)
     for name, location in versions:
         if pointers.get(name) != location:
             version = lake.version(name, location)
@@ -134,7 +146,7 @@ def _references(
             shown = version.snapshot_ids if location in kept else [version.snapshot_id]
             for each in shown:
                 if each is not None:
-                    yield from _files_of(version, each, seen)
+                    yield from files_of(version, each, seen)
 
 
 def _named_in(version: TableVersion) -> Iterator[str]:
@@ -144,7 +156,8 @@ def _named_in(version: TableVersion) -> Iterator[str]:
     yield from (each.statistics_path for each in metadata.partition_statistics)
 
 
-def _files_of(version: TableVersion, snapshot_id: int, seen: set[str]) -> Iterator[str]:
+def files_of(version: TableVersion, snapshot_id: int, seen: set[str]) -> Iterator[str]:
+    """The files of a snapshot, except those of manifests that were seen already."""
     snapshot = version.snapshot(snapshot_id)
     if snapshot is None or snapshot.manifest_list in seen:
         return

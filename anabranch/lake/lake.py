@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from anabranch.catalog import cuts
 from anabranch.catalog.store import Store
 from anabranch.errors import UnknownName, Unreachable
+from anabranch.lake.fence import Fence
 from anabranch.lake.manifests import Cache
 from anabranch.lake.places import Warehouse
 from anabranch.lake.version import TableVersion
@@ -26,8 +27,8 @@ class Lake:
         self.store = store
         self.catalog_name = catalog_name
         self.warehouse = Warehouse(warehouse, store.catalog_uuid, fsync=store.fsync)
+        self.fence = Fence(store, self.warehouse, catalog_name)
         self._versions: Cache[TableVersion] = Cache(2048)
-        self._claimed = False
 
     def pointers(self, c: Connection | None = None) -> dict[TableName, str]:
         """The metadata file of every table, now."""
@@ -58,15 +59,17 @@ class Lake:
         """Spare the reading of a metadata file that was just written."""
         self._versions.get(_key(version.name, version.location), lambda: version)
 
-    def claim_warehouse(self) -> None:
-        if not self._claimed:
-            self.warehouse.claim()
-            self._claimed = True
+    def take_identity(self, catalog_uuid: str) -> None:
+        """The catalog is known by another identity from now on, and its files may have changed."""
+        self.store.catalog_uuid = self.warehouse.catalog_uuid = catalog_uuid
+        self._versions = Cache(2048)
 
     def _read(self, name: TableName, location: str) -> TableVersion:
         try:
             metadata = FromInputFile.table_metadata(self.warehouse.io.new_input(location))
         except FileNotFoundError as error:
+            if (problem := self.fence.problem()) is not None:
+                raise problem from error
             raise Unreachable(
                 f"the metadata file of {name} is missing: {location}",
                 hint="check that the warehouse is mounted; if the cut is old it has expired",

@@ -13,13 +13,14 @@ import re
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from anabranch.errors import InvalidValue, Unreachable
-from anabranch.lake.durable import sync
+from anabranch.lake.durable import sync, sync_each
 from anabranch.names import TableName
 
 MARKER = "anabranch.json"
@@ -67,7 +68,7 @@ def table_root(warehouse: str, name: TableName) -> str:
 
 
 class Warehouse:
-    """The files of one catalog; a marker file keeps two catalogs from sharing it."""
+    """The files of one catalog; marks at the top keep two catalogs from sharing it: see `Fence`."""
 
     def __init__(self, location: str | Path, catalog_uuid: str, *, fsync: bool = True) -> None:
         self.location = location_of(location)
@@ -81,49 +82,59 @@ class Warehouse:
         scheme, netloc, path = self.io.parse_location(location)
         return self.io.fs_by_scheme(scheme, netloc), path
 
-    def claim(self) -> None:
-        """Check the marker, or write it at first use."""
-        place = f"{self.location}/{MARKER}"
+    def put(self, name: str, data: bytes, *, replace: bool) -> None:
+        """Write a small file at the top, whole or not at all; without `replace` the first one stays."""
+        place = f"{self.location}/{name}"
+        target = local_path(place)
         try:
-            owner = self._owner(place)
-            if owner is None:
-                self._write_marker(place)
-                owner = self._owner(place)
-        except (OSError, ValueError) as error:
+            if target is not None:
+                self._put_local(Path(target), data, replace)
+            elif replace or not self.io.new_input(place).exists():
+                with self.io.new_output(place).create(overwrite=True) as stream:
+                    stream.write(data)
+        except OSError as error:
             raise self.unreachable(error) from error
-        if owner != self.catalog_uuid:
-            raise Unreachable(
-                f"warehouse {self.location} belongs to another catalog",
-                hint="use the catalog it was made with, or another directory",
-            )
 
-    def _write_marker(self, place: str) -> None:
-        """Written aside and moved, so that nobody reads half of it; the first one stays."""
-        aside = f"{place}.{uuid.uuid4().hex}"
-        with self.io.new_output(aside).create() as stream:
-            stream.write(json.dumps({"catalog": self.catalog_uuid}).encode())
-        self.make_durable([aside])
-        filesystem, source = self.filesystem(aside)
-        _, target = self.filesystem(place)
-        if local_path(place) is None:
-            filesystem.move(source, target)
-            return
+    def _put_local(self, target: Path, data: bytes, replace: bool) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = target.with_name(f"{target.name}.{uuid.uuid4().hex}")
+        aside.write_bytes(data)
+        if self.fsync:
+            sync_each([aside])
         try:
-            os.link(source, target)
+            if not replace:
+                _link(aside, target)
         except FileExistsError:
-            pass
+            aside.unlink()
         except OSError:  # some file systems have no links
-            filesystem.move(source, target)
-            return
-        filesystem.delete_file(source)
-        self.make_durable([place])
+            replace = True
+        if replace:
+            aside.replace(target)
+        if self.fsync:
+            sync([str(target)], str(target.parent))
 
-    def _owner(self, place: str) -> str | None:
-        file = self.io.new_input(place)
-        if not file.exists():
+    def take(self, name: str) -> dict[str, Any] | None:
+        """A small JSON file at the top; None when there is none, or a power cut left it empty."""
+        place = f"{self.location}/{name}"
+        target = local_path(place)
+        try:
+            if target is not None:
+                data = Path(target).read_bytes()
+            else:
+                with self.io.new_input(place).open() as stream:
+                    data = stream.read()
+            found = json.loads(data)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
-        with file.open() as stream:
-            return str(json.loads(stream.read())["catalog"])
+        except OSError as error:
+            raise self.unreachable(error) from error
+        return found if isinstance(found, dict) else None
+
+    def is_folder(self, location: str) -> bool:
+        filesystem, path = self.filesystem(location)
+        if filesystem.get_file_info(path).type == FileType.Directory:
+            return True
+        return local_path(location) is None and bool(self.listing(location))
 
     def listing(self, root: str) -> dict[str, FileInfo]:
         """All files under a location, by location."""
@@ -143,8 +154,23 @@ class Warehouse:
         except OSError as error:
             raise self.unreachable(error) from error
 
-    def delete(self, location: str) -> bool:
-        """Delete a file; False when it was gone already."""
+    def holds(self, location: str) -> bool:
+        """Whether a file lies in this warehouse, also when links lead to it."""
+        if not location.startswith(self.location + "/") or "/../" in location:
+            return False
+        path, top = local_path(location), local_path(self.location)
+        if path is None or top is None:
+            return True
+        folder = os.path.realpath(Path(path).parent)
+        return f"{folder}/".startswith(f"{os.path.realpath(top)}/")
+
+    def delete(self, location: str, *, own: bool = False) -> bool:
+        """Delete a file; False when it was gone already, or lies outside of the warehouse.
+
+        `own`: the caller itself has written it just now, so it may lie in a table of others.
+        """
+        if not own and not self.holds(location):
+            return False
         filesystem, path = self.filesystem(location)
         try:
             filesystem.delete_file(path)
@@ -168,6 +194,12 @@ class Warehouse:
             f"warehouse {self.location} cannot be reached: {error}",
             hint="check that the directory exists and can be read and written",
         )
+
+
+def _link(source: Path, target: Path) -> None:
+    """Give a file its name, unless the name is taken."""
+    os.link(source, target)
+    source.unlink()
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -58,6 +58,7 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = F
         steps.at_step(steps.METADATA_WRITTEN)
         with stage.lake.store.writing() as c:
             cut_id = _in_transaction(c, stage, changes, kind)
+            stage.lake.fence.check(c, cut_id)
             if rows is not None:
                 rows(c, cut_id)
             steps.at_step(steps.IN_TRANSACTION)
@@ -76,6 +77,9 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = F
                     stage.abort()
             raise
     stage.close()
+    if cut_id is not None:
+        with suppress(AnabranchError):  # published it is; the next one marks it
+            stage.lake.fence.advance(cut_id)
     steps.at_step(steps.PUBLISHED)
     for staged in changes.values():
         if staged.version is not None:

@@ -74,7 +74,7 @@ class Stage:
         self.changes: dict[TableName, Staged] = {}
         self.expected: dict[TableName, str | None] = {}
         self.open = True
-        lake.claim_warehouse()
+        lake.fence.claim()
         with lake.store.writing(durable=False) as c:
             stages.add(c, replace(stages.mine(self.id), cut_id=cut_id))
             self.base = dict(pointers if pointers is not None else lake.pointers(c))
@@ -270,7 +270,7 @@ class Stage:
         warehouse = self.lake.warehouse
         for root, files in self._files().items():
             for path in files:
-                warehouse.delete(path)
+                warehouse.delete(path, own=True)
             warehouse.delete_empty_folders(
                 root if root in self._fresh_roots else f"{root}/data/{self.id}"
             )

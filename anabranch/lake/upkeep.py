@@ -61,6 +61,7 @@ def maintain(
     *,
     retention: timedelta = RETENTION,
     needed: Mapping[TableName, Iterable[int]] | None = None,
+    grace: timedelta = timedelta(0),
     foreign_grace: timedelta = FOREIGN_GRACE,
     now: datetime | None = None,
     without: Collection[TableName] = (),
@@ -70,9 +71,12 @@ def maintain(
     stay as long as named.
 
     Without `needed`, those that stream tables stand on are taken from the catalog.  Tables that
-    somebody else writes are left as they are (`without`), and `check` runs with the publish.
+    somebody else writes are left as they are (`without`), and `check` runs with the publish.  No file
+    younger than `grace` is deleted.
     """
     now = now or tables.now()
+    lake.fence.claim()
+    lake.fence.check()
     with lake.store.writing() as c:
         cuts.hold(c)  # whoever takes a read lease waits, or is seen here
         living, dead = _stages(c, now)
@@ -82,7 +86,7 @@ def maintain(
         forgotten = cuts.forget(c, cuts.first_since(c, now - retention), held)
         deployments.forget_undos(c)
     expired, merged, cut_id = _expire_patiently(lake, needed, without, check)
-    deleted, size = collect(lake, foreign_grace, now)
+    deleted, size = collect(lake, grace, foreign_grace, now)
     return Report(forgotten, expired, merged, len(dead), deleted, size, cut_id)
 
 

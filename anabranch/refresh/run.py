@@ -34,6 +34,7 @@ def refresh(
     """
     if runtime.transaction is not None:
         raise Refused("a refresh cannot run inside a transaction", hint="refresh after it")
+    runtime.lake.fence.refuse_copies()
     chosen = None if names is None else [resolve(runtime, name) for name in names]
     occasion = Occasion(initiated_by)
     seen = look_now(runtime)

@@ -41,6 +41,7 @@ class Scheduler:
         runtime = self.runtime
         if runtime.transaction is not None:
             raise Refused("a tick cannot run inside a transaction", hint="tick after it")
+        runtime.lake.fence.refuse_copies()
         seen = look_now(runtime)
         settings = runtime.settings
         pinned = settings.tick_watermark_enabled

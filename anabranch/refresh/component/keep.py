@@ -94,5 +94,5 @@ def discard(tx: Transaction, rows: Rows, batches: list[Batch]) -> None:
     folders = {same_form(path, rows.version.root).rpartition("/")[0] for path in paths(batches)}
     for folder in folders:
         for path in warehouse.listing(folder):
-            warehouse.delete(path)
+            warehouse.delete(path, own=True)
         warehouse.delete_empty_folders(folder)
