@@ -145,6 +145,7 @@ class Checks:
 
     def check_cuts(self, ab: Anabranch) -> None:
         """Every cut that is listed can be read, and shows what it showed when it was new."""
+        self.remember_cuts()
         for cut in [row["cut_id"] for row in ab.cuts()]:
             try:
                 with ab.at(cut) as world:

@@ -1,0 +1,180 @@
+"""The engine's functions that read, write and compare rows."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anabranch.engine import compare, write
+from anabranch.engine.types import FILE, POSITION
+from anabranch.engine.write import OP, PHYSICAL
+from anabranch.errors import UserError
+from anabranch.lake.places import local_path
+from anabranch.model import Column, Columns, Op, Reading, Written
+from tests.standin.session import Frame, Row, Session, arrow_of, table_of
+
+
+def empty(session: Session, columns: Columns) -> Frame:
+    return Frame(session, table_of([], columns))
+
+
+def frame(
+    session: Session,
+    reading: Reading,
+    columns: Columns,
+    *,
+    positions: bool = False,
+    among: object = None,
+) -> Frame:
+    """The rows of a reading, by field id."""
+    marked = {place for path in reading.skip for place in _marks(path)}
+    only = {place for path in reading.only for place in _marks(path)}
+    wanted = (*columns, FILE, POSITION) if positions else columns
+    parts = [table_of([], wanted)]
+    for path in reading.files:
+        part = _file(path, columns)
+        places = [(path, at) for at in range(part.num_rows)]
+        kept = [place not in marked and (not reading.only or place in only) for place in places]
+        if positions:
+            part = part.append_column(FILE.name, pa.array([path] * len(places), pa.string()))
+            part = part.append_column(POSITION.name, pa.array(range(len(places)), pa.int64()))
+        parts.append(part if all(kept) else part.filter(pa.array(kept, pa.bool_())))
+    return Frame(session, pa.concat_tables(parts))
+
+
+@lru_cache(maxsize=2_000)
+def _stored(path: str, modified: int) -> pa.Table:
+    return pq.read_table(path, partitioning=None, use_threads=False)
+
+
+def _read(path: str) -> pa.Table:
+    """The rows of a file, which never change; one that is gone is not found."""
+    local = Path(str(local_path(path)))
+    return _stored(str(local), local.stat().st_mtime_ns)
+
+
+def _file(path: str, columns: Columns) -> pa.Table:
+    data = _read(path)
+    ids = {_id_of(field): at for at, field in enumerate(data.schema)}
+    found = [
+        data.column(ids[column.field_id]).cast(arrow_of(column.type))
+        if column.field_id in ids
+        else pa.nulls(data.num_rows, arrow_of(column.type))
+        for column in columns
+    ]
+    return pa.table(found, names=[column.name for column in columns])
+
+
+def _id_of(field: pa.Field) -> int:
+    return int((field.metadata or {}).get(b"PARQUET:field_id", -1))
+
+
+def _marks(path: str) -> list[tuple[str, int]]:
+    places = _read(path).select(["file_path", "pos"])
+    return [(row["file_path"], row["pos"]) for row in places.to_pylist()]
+
+
+def run_sql(session: Session, sql: str, labels: Mapping[str, str] | None = None) -> Frame:
+    return session.sql(sql)
+
+
+def settled(df: Frame) -> Frame:
+    return df
+
+
+def to_frame(session: Session, data: Any, columns: Columns) -> Frame:
+    if isinstance(data, Frame):
+        return data
+    return Frame(session, data if isinstance(data, pa.Table) else pa.Table.from_pandas(data))
+
+
+def rows_frame(
+    session: Session, given: Sequence[Mapping[str, Any]], columns: Mapping[str, str]
+) -> Frame:
+    names = tuple(Column(name, "string") for name in columns)
+    texts = [tuple(None if row.get(n) is None else str(row[n]) for n in columns) for row in given]
+    return Frame(session, table_of(texts, names))
+
+
+def in_ranges(df: Frame, keys: Sequence[str], files: int) -> Frame:
+    return df
+
+
+def conformed(
+    df: Frame,
+    columns: Columns,
+    *,
+    by_name: bool = True,
+    table: str = "the table",
+    given: Sequence[str] | None = None,
+) -> Frame:
+    names = [column.name for column in columns]
+    at = df.columns if by_name else list(given or names)
+    if len(at) != len(df.columns) or not {*at} <= {*names}:
+        raise UserError(f"table {table} takes {', '.join(names)}")
+    found = {name: df.data.column(place) for place, name in enumerate(at)}
+    arrays = [
+        found[column.name].cast(arrow_of(column.type))
+        if column.name in found
+        else pa.nulls(df.count(), arrow_of(column.type))
+        for column in columns
+    ]
+    return Frame(df.session, pa.table(arrays, names=names))
+
+
+def write_frame(df: Frame, directory: str, columns: Columns, files: int | None = None) -> Written:
+    """Files with the field ids of `columns`; hidden columns that the rows lack are NULL."""
+    write._counted()
+    directory = f"{directory.rstrip('/')}/{uuid.uuid4().hex[:8]}"
+    there = df.columns
+    ops = df.data.column(OP).to_pylist() if OP in there else [Op.ADD.value] * df.count()
+    found: dict[str, tuple[str, ...]] = {}
+    for op in Op:
+        part = df.data.filter(pa.array([each == op.value for each in ops], pa.bool_()))
+        if not part.num_rows:
+            continue
+        places = (FILE, POSITION) if op is Op.REMOVE else ()
+        fields, arrays = [], []
+        for column in (*columns, *places):
+            type_ = arrow_of(column.type)
+            arrays.append(
+                part.column(column.name).cast(type_)
+                if column.name in there
+                else pa.nulls(part.num_rows, type_)
+            )
+            ids = {"PARQUET:field_id": str(column.field_id)}
+            fields.append(pa.field(PHYSICAL.get(column.name, column.name), type_, metadata=ids))
+        path = f"{directory}/{OP}={op.value}/part-{uuid.uuid4().hex[:8]}.parquet"
+        local = Path(str(local_path(path)))
+        local.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), local)
+        found[op.value] = (path,)
+    return Written(**found, rows=df.count())
+
+
+def add_all(df: Frame, columns: Columns, *, hashed: bool) -> Frame:
+    """Every row is new; nobody here looks at hashes."""
+    return df
+
+
+def bag_difference(
+    expected: Frame, actual: Frame, columns: Columns, shown: int
+) -> tuple[compare.Surplus, compare.Surplus]:
+    wanted, there = Counter(expected.collect()), Counter(actual.collect())
+    names = [column.name for column in columns]
+
+    def surplus(rows: Counter[Row]) -> compare.Surplus:
+        listed = [
+            {"row": dict(zip(names, row, strict=True)), "count": count}
+            for row, count in rows.items()
+        ]
+        return compare.Surplus(sum(rows.values()), listed[:shown])
+
+    return surplus(wanted - there), surplus(there - wanted)

@@ -1,0 +1,212 @@
+"""Refreshes of the stand-in.
+
+An incremental refresh adds Q(sources now) - Q(sources before) to what is stored, which is what the
+rules of the delta engine amount to.  Like them it goes wrong if the stored rows are not those of the
+query over the sources before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from anabranch.catalog.bounds import bounds_of
+from anabranch.catalog.streams import StreamTable
+from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way
+from anabranch.engine import query
+from anabranch.engine.types import FILE, POSITION
+from anabranch.engine.write import OP
+from anabranch.errors import InternalError
+from anabranch.lake.version import TableVersion
+from anabranch.model import Column, Columns, FixpointBounds, Op, Reading
+from anabranch.names import TableName
+from anabranch.refresh.apply import summary as summary_of
+from anabranch.refresh.choose import Choice
+from anabranch.refresh.circles import Circle
+from anabranch.refresh.component import run as component
+from anabranch.refresh.component.anew import Anew
+from anabranch.refresh.component.way import not_converged
+from anabranch.refresh.definition import Definition
+from anabranch.refresh.jobs import hidden_of
+from anabranch.refresh.sources import Sources
+from anabranch.runtime import Runtime, Transaction
+from tests.standin.files import frame, run_sql, write_frame
+from tests.standin.session import Frame, Row, table_of
+
+
+def full_job(
+    runtime: Runtime,
+    tx: Transaction,
+    stream: StreamTable,
+    definition: Definition,
+    sources: Sources,
+    summary: Mapping[str, str],
+    *,
+    compare: bool = True,
+) -> TableVersion:
+    stored = tx.world.version(stream.name)
+    hidden = hidden_of(stream, definition)
+    rows = _result(tx, definition, sources, now=True)
+    if compare and stream.populated and {*stored.hidden} >= {*hidden}:
+        return _exchange(runtime, tx, stored, Counter(rows), hidden, summary)
+    made = Frame(runtime.spark.session, table_of(rows, stored.columns))
+    written = write_frame(made, tx.stage.directory(stream.name), (*stored.columns, *hidden))
+    return tx.stage.commit_rows(
+        stream.name, written, replace_all=True, hidden=hidden, summary=summary
+    )
+
+
+def incremental_job(
+    runtime: Runtime,
+    tx: Transaction,
+    stream: StreamTable,
+    definition: Definition,
+    sources: Sources,
+    summary: Mapping[str, str],
+) -> TableVersion:
+    """stored + Q(now) - Q(before)."""
+    stored = tx.world.version(stream.name)
+    wanted = Counter(frame(runtime.spark.session, stored.reading(), stored.columns).collect())
+    wanted.update(_result(tx, definition, sources, now=True))
+    wanted.subtract(_result(tx, definition, sources, now=False))
+    if any(count < 0 for count in wanted.values()):
+        raise InternalError(f"{stream.name}: a row would be there less than no times")
+    return _exchange(runtime, tx, stored, +wanted, definition.hidden, summary)
+
+
+def _result(tx: Transaction, definition: Definition, sources: Sources, *, now: bool) -> list[Row]:
+    world = tx.world
+
+    def rows_of(name: TableName, looked_in: str | None) -> Any:
+        version = sources.versions[name]
+        snapshot = version.snapshot_id if now else sources.before[name]
+        reading = version.reading(snapshot) if snapshot is not None else Reading(())
+        return frame(world.spark.session, reading, version.columns)
+
+    with query.Inputs(world.spark.session) as inputs:
+        text = world.bind(inputs, definition.query, rows=rows_of)
+        return run_sql(world.spark.session, text).collect()
+
+
+def _exchange(
+    runtime: Runtime,
+    tx: Transaction,
+    stored: TableVersion,
+    wanted: Counter[Row],
+    hidden: Columns,
+    summary: Mapping[str, str],
+) -> TableVersion:
+    """The table with these rows: those that stay are kept, the others exchanged."""
+    session, columns = runtime.spark.session, stored.columns
+    missing, out = Counter(wanted), []
+    for row in frame(session, stored.reading(), columns, positions=True).collect():
+        values = row[: len(columns)]
+        if missing[values] > 0:
+            missing[values] -= 1
+            out.append((*values, None, None, Op.KEEP.value))
+        else:
+            out.append((*row, Op.REMOVE.value))
+    out += [(*row, None, None, Op.ADD.value) for row in missing.elements()]
+    made = Frame(session, table_of(out, (*columns, FILE, POSITION, Column(OP, "string"))))
+    written = write_frame(made, tx.stage.directory(stored.name), (*columns, *hidden))
+    return tx.stage.commit_rows(stored.name, written, rewrite=True, hidden=hidden, summary=summary)
+
+
+# -- tables that read each other ---------------------------------------------------------------
+
+
+def component_run(self: component.Work) -> Settled | None:
+    """The smallest tables that equal their queries over each other: upwards from what is stored if
+    rows only came, as semi-naive rounds do, and from nothing otherwise."""
+    if self.plan.way is None:
+        return None
+    empty_start = self.plan.way is not Way.INSERTS or self.plan.afresh
+    session = self.runtime.spark.session
+    stored = {name: each.version for name, each in self.rows.items()}
+    found = {
+        name: Counter[Row]()
+        if empty_start
+        else Counter(frame(session, version.reading(), version.columns).collect())
+        for name, version in stored.items()
+    }
+    settled, rounds = _settled(self.bounds, list(found), found, partial(_member, self), self.watch)
+    self.rows = settled  # type: ignore[assignment]  # what `component_stage` takes
+    return Settled(Way.EMPTY if empty_start else self.plan.way, (), rounds)
+
+
+def _settled(
+    bounds: FixpointBounds,
+    members: Sequence[TableName],
+    found: Mapping[TableName, Counter[Row]],
+    member: Callable[[TableName, Mapping[TableName, Counter[Row]]], Counter[Row]],
+    watch: Callable[[Counts], None],
+) -> tuple[Mapping[TableName, Counter[Row]], tuple[Counts, ...]]:
+    rounds: list[Counts] = []
+    while True:
+        again = {name: member(name, found) for name in members}
+        if again == found:
+            return found, tuple(rounds)
+        added = {name: sum((again[name] - found[name]).values()) for name in members}
+        if len(rounds) >= bounds.rounds:
+            raise not_converged(NotSettled(rounds), members, bounds)
+        found = again
+        rounds.append(added)
+        watch(added)
+
+
+def _member(work: component.Work, name: TableName, found: Mapping[TableName, Any]) -> Counter[Row]:
+    world, session = work.tx.world, work.runtime.spark.session
+
+    def rows_of(source: TableName, looked_in: str | None) -> Any:
+        if source in found:
+            return Frame(
+                session, table_of(list(found[source].elements()), world.version(source).columns)
+            )
+        version = work.sources.versions[source]
+        return frame(session, version.reading(), version.columns)
+
+    with query.Inputs(session) as inputs:
+        text = world.bind(inputs, work.circle[name].definition.query, rows=rows_of)
+        return Counter(run_sql(session, text).collect())
+
+
+def component_anew(
+    self: Anew, circle: Circle, inputs: query.Inputs, bound: Callable[[TableName], str]
+) -> dict[TableName, Frame]:
+    """For `verify`: from nothing, over the sources as they were."""
+    world, session = self.world, self.runtime.spark.session
+
+    def member(name: TableName, found: Mapping[TableName, Counter[Row]]) -> Counter[Row]:
+        def rows_of(source: TableName, looked_in: str | None) -> Any:
+            if source in found:
+                rows = list(found[source].elements())
+                return Frame(session, table_of(rows, world.version(source).columns))
+            return session.sql(f"SELECT * FROM {bound(source)}")
+
+        with query.Inputs(session) as more:
+            text = world.bind(more, self.seen.streams[name].query, rows=rows_of)
+            return Counter(run_sql(session, text).collect())
+
+    streams = [self.seen.streams[name] for name in circle]
+    bounds = bounds_of(streams, self.runtime.settings)
+    nothing: dict[TableName, Counter[Row]] = {name: Counter() for name in circle}
+    found, _ = _settled(bounds, sorted(circle), nothing, member, lambda counts: None)
+    return {
+        name: Frame(session, table_of(list(rows.elements()), world.version(name).columns))
+        for name, rows in found.items()
+    }
+
+
+def component_stage(self: component.Work, settled: Settled, choice: Choice) -> None:
+    for name, each in self.circle.items():
+        told = summary_of(each.definition, self.sources, choice, self.stands_at)
+        stored, hidden = self.tx.world.version(name), each.definition.hidden
+        wanted: Counter[Row] = self.rows[name]  # type: ignore[assignment]
+        if not self.plan.afresh:
+            _exchange(self.runtime, self.tx, stored, wanted, hidden, told)
+            continue
+        made = Frame(self.runtime.spark.session, table_of(list(wanted.elements()), stored.columns))
+        written = write_frame(made, self.tx.stage.directory(name), (*stored.columns, *hidden))
+        self.tx.stage.commit_rows(name, written, replace_all=True, hidden=hidden, summary=told)
