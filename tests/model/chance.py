@@ -63,9 +63,9 @@ WEIGHTS = {
     "promote": 2,
     "rollback": 3,
     "abort": 1,
-    "maintain": 3,
+    "maintain": 4,
     "read_cuts": 1,
-    "hold": 2,
+    "hold": 3,
     "read_held": 2,
     "release": 1,
     "crash": 8,
@@ -236,6 +236,9 @@ class Chance:
     def tick(self) -> Step:
         return ["tick", self.one((6, 0, 1, 2))]
 
+    def maintain(self) -> Step:
+        return ["maintain", self.one((0, 120))]
+
     def clock(self) -> Step:
         return ["clock", self.one((1, 2, 6, 30, 120))]
 
@@ -320,10 +323,25 @@ class Chance:
     def at_once(self) -> list[Any]:
         """A point of a publish, who comes there, and what somebody else does then."""
         point = self.one(BETWEEN)
-        if self.one((True, True, False)):
-            name = self.stream()  # two who want the same
+        whom = self.one(("stream", "stream", "source", "any"))
+        if whom == "stream":  # two who want the same
+            name = self.stream()
             return [point, 1, self.upon(name), self.about(name)]
+        if whom == "source":
+            name = self.source()
+            return [point, 1, self.write_to(name), self.write_to(name)]
         return [point, self.one((1, 1, 2)), self.among(PUBLISHING), self.among(OTHERS)]
+
+    def write_to(self, name: str) -> Step:
+        return self.one(
+            [
+                ["insert", name, self.rows()],
+                ["delete", name, self.draw(KEYS)],
+                ["update", name, self.draw(KEYS), self.draw(VALUES)],
+                ["foreign_append", name, self.rows()],
+                ["add_column", name],
+            ]
+        )  # type: ignore[no-any-return]
 
     def upon(self, name: str) -> Step:
         """A step that is likely to publish a certain table."""
@@ -355,9 +373,34 @@ class Chance:
     def beginning(self) -> list[Step]:
         """Something in the sources, and some tables; all of it may be missing."""
         found: list[Step] = [["insert", name, self.rows()] for name in SOURCES]
-        if self.one((False, True)):
-            found += [self.edit() for _ in range(self.one((0, 2, 3, 4)))] + [["deploy", "shop"]]
-        return found + [self.create() for _ in range(self.one((0, 4, 3, 2)))]
+        scenes = (self.by_hand, self.apart, self.deployed, self.over_a_view)
+        return found + self.one(scenes)()
+
+    def by_hand(self) -> list[Step]:
+        return [self.create() for _ in range(self.one((0, 4, 3, 2)))]
+
+    def deployed(self) -> list[Step]:
+        """A project, and tables that read it."""
+        made = [self.edit() for _ in range(self.one((0, 2, 3, 4)))]
+        return [*made, ["deploy", "shop"], *self.by_hand()]
+
+    def over_a_view(self) -> list[Step]:
+        name, view = BY_HAND[0], self.view()
+        self.there.add(name)
+        kind = self.one([each for each in KINDS if WIDTH[each] == 1])
+        return [view, ["create", name, [kind, view[1]], self.options()], *self.by_hand()]
+
+    def apart(self) -> list[Step]:
+        """A table over two that share no source, so that nothing but the law of one cut holds them
+        together."""
+        one, other, both = BY_HAND[:3]
+        self.there |= {one, other, both}
+        first, second = self.two_sources()
+        return [
+            ["create", one, ["total", first], {"schedule": self.one(("5s", "1s", None))}],
+            ["create", other, ["total", second], {"schedule": self.one(("5s", "1s"))}],
+            ["create", both, ["worth", one, other], {"schedule": self.one(("5s", "1s"))}],
+        ]
 
 
 KEYS = st.integers(1, 4)

@@ -292,10 +292,13 @@ class Verbs(Checks):
 
     # -- upkeep and readers
 
-    def do_maintain(self, ab: Anabranch) -> None:
+    def do_maintain(self, ab: Anabranch, seconds: float = 0) -> None:
+        """Upkeep, some time after what happened before; what is held or listed outlives it."""
+        self.pass_time(seconds)
         ab.maintain()
         if self.alone:
             self.check_cuts(ab)
+            self.do_read_held(ab)
 
     def do_read_cuts(self, ab: Anabranch) -> None:
         self.check_cuts(ab)

@@ -45,49 +45,54 @@ def merge(
     rewrite: bool,
     table: str = "the table",
 ) -> Frame:
-    """MERGE with what is needed of it: no target row may meet two source rows."""
+    """No row of the target may meet two rows of the source."""
     names = {each: f"_ab_{uuid.uuid4().hex}" for each in ("target", "source")}
     target.createOrReplaceTempView(names["target"])
     source.createOrReplaceTempView(names["source"])
-    old = ", ".join(f"{alias}.{each}" for each in (*(c.name for c in columns), *PLACES))
     left, right = f"{names['target']} AS {alias}", f"{names['source']} AS {source_alias}"
+    reads = {
+        "matched": f"{left} JOIN {right} ON {on}",
+        "not_matched_by_source": f"{left} ANTI JOIN {right} ON {on}",
+        "not_matched": f"{right} ANTI JOIN {left} ON {on}",
+    }
     out: list[Row] = []
-
-    def chosen(match: str, read: str) -> None:
-        mine = [clause for clause in clauses if clause.match == match]
-        at = " ".join(f"WHEN {c.condition or 'TRUE'} THEN {n}" for n, c in enumerate(mine))
-        number = f"CASE {at} END" if mine else "NULL"
-        before = "NULL" if match == "not_matched" else old
-        values = [_assigned(c, columns, source.columns, alias, source_alias) for c in mine]
-        after = "".join(f", {text}" for each in values for text in each)
-        text = f"SELECT {before}, {number} AS n{after} FROM {read}"
-        start = 0 if match == "not_matched" else len(columns) + 2
-        for row in target.session.sql(text).collect():
-            place = row[:start] or (None,) * (len(columns) + 2)
-            number_met = row[max(start, 1)]
-            new = row[max(start, 1) + 1 :]
-            if number_met is None:
-                if start:
-                    out.append((*place[:-2], None, None, Op.KEEP.value))
-                continue
-            width = len(columns)
-            given = new[number_met * width : (number_met + 1) * width]
-            if start:
-                out.append((*place, Op.REMOVE.value))
-            if mine[number_met].action != "delete":
-                out.append((*given, None, None, Op.ADD.value))
-
     try:
-        chosen("matched", f"{left} JOIN {right} ON {on}")
-        chosen("not_matched_by_source", f"{left} ANTI JOIN {right} ON {on}")
-        chosen("not_matched", f"{right} ANTI JOIN {left} ON {on}")
+        for match, read in reads.items():
+            mine = [clause for clause in clauses if clause.match == match]
+            met = " ".join(f"WHEN {c.condition or 'TRUE'} THEN {n}" for n, c in enumerate(mine))
+            places = [*(column.name for column in columns), *PLACES]
+            old = ["NULL" if match == "not_matched" else f"{alias}.{each}" for each in places]
+            new = [_assigned(each, columns, source.columns, alias, source_alias) for each in mine]
+            items = [
+                *old,
+                f"CASE {met} END" if mine else "NULL",
+                *(each for n in new for each in n),
+            ]
+            for row in target.session.sql(f"SELECT {', '.join(items)} FROM {read}").collect():
+                out += _merged(row, mine, len(columns))
     finally:
         for name in names.values():
             target.session.dropTempView(name)
-    places = [row[len(columns) : -1] for row in out if row[-1] == Op.REMOVE.value]
-    if len(places) != len({*places}):
-        raise DataError(f"MERGE: rows of {table} meet more than one row of the source")
+    gone = [row[len(columns) : -1] for row in out if row[-1] == Op.REMOVE.value]
+    if len(gone) != len({*gone}):
+        raise DataError(f"MERGE: a row of {table} meets more than one row of the source")
     return Frame(target.session, table_of(out, (*columns, FILE, POSITION, Column(OP, "string"))))
+
+
+def _merged(row: Row, clauses: Sequence[dml.Clause], width: int) -> list[Row]:
+    """What becomes of a row by the clause it met: old values and place, clause, values by clause."""
+    old, place, number, values = (
+        row[:width],
+        row[width : width + 2],
+        row[width + 2],
+        row[width + 3 :],
+    )
+    there = place[0] is not None
+    if number is None:
+        return [(*old, None, None, Op.KEEP.value)] if there else []
+    new = values[number * width : (number + 1) * width]
+    added = [] if clauses[number].action == "delete" else [(*new, None, None, Op.ADD.value)]
+    return [(*old, *place, Op.REMOVE.value), *added] if there else added
 
 
 def _assigned(

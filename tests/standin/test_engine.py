@@ -40,6 +40,40 @@ def test_a_home_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             ab.sql("SELECT CAST('x' AS INT) AS i")
 
 
+def test_merge(tmp_path: Path) -> None:
+    with installed(), connect(tmp_path / "home") as ab:
+        ab.sql("CREATE TABLE s.t (k BIGINT, v BIGINT)")
+        ab.sql("CREATE TABLE s.n (k BIGINT, v BIGINT)")
+        ab.sql("INSERT INTO s.t VALUES (1, 10), (2, 20), (2, 21), (4, 40), (5, 50)")
+        ab.sql("INSERT INTO s.n VALUES (1, NULL), (2, 7), (3, 8)")
+        ab.sql(
+            "MERGE INTO s.t USING s.n AS n ON t.k = n.k "
+            "WHEN MATCHED AND n.v IS NULL THEN DELETE WHEN MATCHED THEN UPDATE SET v = t.v + n.v "
+            "WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE AND t.k = 4 THEN DELETE"
+        )
+        assert sorted(ab.table("s.t").collect()) == [(2, 27), (2, 28), (3, 8), (5, 50)]
+        ab.sql("INSERT INTO s.n VALUES (2, 9)")
+        with pytest.raises(AnabranchError, match="more than one row"):
+            ab.sql("MERGE INTO s.t USING s.n AS n ON t.k = n.k WHEN MATCHED THEN UPDATE SET v = 1")
+
+
+def test_tables_that_read_each_other(tmp_path: Path) -> None:
+    with installed(), connect(tmp_path / "home", allow_circular=True) as ab:
+        ab.sql("CREATE TABLE s.t (k BIGINT)")
+        ab.sql("INSERT INTO s.t VALUES (1)")
+        up = "SELECT k FROM s.t UNION SELECT k + 1 AS k FROM s.d WHERE k < 4"
+        ab.create_stream_tables({"s.c": up, "s.d": "SELECT k FROM s.c"})
+        assert sorted(ab.table("s.d").collect()) == [(1,), (2,), (3,), (4,)]
+        ab.sql("INSERT INTO s.t VALUES (0)")
+        ab.refresh()
+        assert ab.history("s.c")[0]["action"] == "DIFFERENTIAL"
+        assert sorted(ab.table("s.c").collect()) == [(0,), (1,), (2,), (3,), (4,)]
+        ab.sql("DELETE FROM s.t")
+        ab.refresh()
+        assert ab.table("s.d").collect() == []
+        assert ab.verify("s.c")["equal"]
+
+
 def test_what_is_real_comes_back() -> None:
     real = write.write, jobs.full_job, apply.full_job
     with installed():
