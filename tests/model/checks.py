@@ -42,6 +42,7 @@ class Checks:
 
     folder: Path
     computed_from: dict[str, dict[str, Spec]] = field(default_factory=dict)
+    stands: dict[str, int] = field(default_factory=dict)  # the cut at which a table was last seen
     rows: dict[int, Bag] = field(default_factory=dict)  # by snapshot, as long as the run
     shown: dict[int, dict[str, Bag]] = field(default_factory=dict)  # by cut, when it was new
     formed: dict[frozenset[str], dict[str, Any]] = field(default_factory=dict)
@@ -176,7 +177,10 @@ class Checks:
             return
         frontier = {str(s): snapshot for s, snapshot in seen.frontiers.get(stream.name, {}).items()}
         known = self.computed_from.get(name)
-        candidates = [dict(declared)] if only_declared or known is None else [dict(declared), known]
+        published = (stream.cut_id or 0) > self.stands.get(name, 0)  # since the last look
+        self.stands[name] = stream.cut_id or 0
+        only_declared = only_declared or published or known is None
+        candidates = [dict(declared), *([] if only_declared or known is None else [known])]
         found = self.rows_now(name, seen)
         expected = None
         for definitions in candidates:

@@ -77,6 +77,8 @@ MUTATIONS: Mapping[str, Sequence[tuple[Any, Callable[..., Any]]]] = {
 # By the program that is kept for it.
 KEPT = {
     "alter_during_a_refresh": ("definitions", "leases"),
+    "view_during_a_refresh": ("definitions",),
+    "two_refreshes": ("leases",),
     "diamond_in_a_tick": ("groups",),
     "two_writers": ("pointers",),
     "a_held_cut": ("read_leases",),
