@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch import clusters
 from anabranch.catalog.clusters import Cluster
 from anabranch.engine.rows import rows_frame
-from anabranch.errors import InvalidValue, Refused, Unsupported
+from anabranch.errors import AnabranchError, InvalidValue, Refused, Unsupported
 from anabranch.lake import schemas
 from anabranch.lake.comments import TABLE
 from anabranch.model import Column
@@ -28,15 +28,36 @@ Done = dict[str, Any]
 
 
 def run(ab: Anabranch, text: str) -> Any:
-    """All statements are parsed before the first runs; the answer is that of the last."""
+    """All statements are parsed before the first runs; the answer is that of the last.
+
+    Each is a change of its own: an error says which of several stopped, and what stands.
+    """
     answer: Any = None
-    for batch in batches(text):
+    done, script = 0, batches(text)
+    count = sum(len(batch.statements) for batch in script)
+    for batch in script:
         first = batch.statements[0]
-        if len(batch.statements) > 1:
-            answer = _create_stream_tables(ab, batch.statements)
-        else:
-            answer = VERBS[type(first)](ab, first)
+        try:
+            if len(batch.statements) > 1:
+                answer = _create_stream_tables(ab, batch.statements)
+            else:
+                answer = VERBS[type(first)](ab, first)
+        except AnabranchError as error:
+            if count > 1:
+                where = _where(ab, done, len(batch.statements), count)
+                error.hint = f"{error.hint}; {where}" if error.hint else where
+            raise
+        done += len(batch.statements)
     return answer
+
+
+def _where(ab: Anabranch, done: int, size: int, count: int) -> str:
+    """Where a script stopped, and what became of the rest."""
+    which = f"statement {done + 1}" if size == 1 else f"statements {done + 1} to {done + size}"
+    inside = " in the open transaction" if ab._runtime.transaction is not None else ""
+    before = f"what came before it stands{inside}" if done else "nothing was done"
+    after = ", and nothing after it was run" if done + size < count else ""
+    return f"{which} of {count} failed: {before}{after}"
 
 
 def _query(ab: Anabranch, statement: s.Query) -> Any:
