@@ -65,7 +65,7 @@ def add(
 ) -> None:
     """Record a cut and what it changed; older versions of the same tables end with it."""
     views.note_versions(c, cut_id - 1)
-    facts = {"published_at": tables.now(), "kind": kind, "stage_id": stage_id}
+    facts = {"published_at": _next_moment(c), "kind": kind, "stage_id": stage_id}
     c.execute(insert(tables.cuts).values(cut_id=cut_id, **facts))
     rows = [
         {
@@ -240,6 +240,13 @@ def _not_shown(table: Table, kept: Sequence[int]) -> list[ColumnElement[bool]]:
 def is_recorded(c: Connection, cut_id: int) -> bool:
     found = select(tables.cuts.c.cut_id).where(tables.cuts.c.cut_id == cut_id)
     return c.execute(found).first() is not None
+
+
+def _next_moment(c: Connection) -> datetime:
+    """The time of the next cut, which is never before the last one's: clocks of hosts disagree, and
+    retention goes by these times."""
+    last = c.execute(select(func.max(tables.cuts.c.published_at))).scalar_one_or_none()
+    return max(tables.now(c), last) if last is not None else tables.now(c)
 
 
 def first_since(c: Connection, moment: datetime) -> int:

@@ -54,7 +54,7 @@ def take(
     """
     cuts.hold(c)  # two takers at once would both find nothing
     wanted = tuple(sorted(names))
-    at = tables.now()
+    at = tables.now(c)
     taken = _busy(c, wanted, at) or _waited_for(c, wanted, at, waiting)
     if taken is not None:
         if waiting is not None:
@@ -68,7 +68,7 @@ def take(
 def take_free(c: Connection, names: Iterable[TableName], seconds: float) -> Lease:
     """A lease of those tables that nobody has or waits for."""
     cuts.hold(c)
-    at = tables.now()
+    at = tables.now(c)
     free = [
         name
         for name in sorted(names)
@@ -79,7 +79,7 @@ def take_free(c: Connection, names: Iterable[TableName], seconds: float) -> Leas
 
 def held(c: Connection, names: Iterable[TableName]) -> frozenset[TableName]:
     """Those that somebody has."""
-    at = tables.now()
+    at = tables.now(c)
     rows = [row for row in c.execute(select(tables.leases)) if row.expires_at > at]
     leased = {TableName.parse(row.table_name) for row in rows if _lives(row, at)}
     return frozenset(leased.intersection(names))
@@ -88,7 +88,7 @@ def held(c: Connection, names: Iterable[TableName]) -> frozenset[TableName]:
 def queue(c: Connection, names: Iterable[TableName], waiting: Waiting, seconds: float) -> None:
     """Stand in the queue, or stay in it: whoever falls silent loses the place."""
     leave(c, waiting)
-    until = tables.now() + timedelta(seconds=seconds)
+    until = tables.now(c) + timedelta(seconds=seconds)
     rows = [
         {
             "table_name": str(name),
@@ -142,7 +142,7 @@ def _owner() -> dict[str, Any]:
 
 
 def renew(c: Connection, tokens: Collection[str], seconds: float) -> None:
-    until = tables.now() + timedelta(seconds=seconds)
+    until = tables.now(c) + timedelta(seconds=seconds)
     table = tables.leases
     c.execute(update(table).where(table.c.token.in_(list(tokens))).values(expires_at=until))
 
@@ -162,7 +162,7 @@ def give_back(c: Connection, lease: Lease) -> None:
 
 def forget(c: Connection) -> int:
     """Remove leases that ended long ago; taking over removes the others."""
-    old = tables.now() - timedelta(days=1)
+    old = tables.now(c) - timedelta(days=1)
     c.execute(delete(tables.waiters).where(tables.waiters.c.expires_at < old))
     return c.execute(delete(tables.leases).where(tables.leases.c.expires_at < old)).rowcount
 

@@ -35,7 +35,7 @@ def take(c: Connection, cut_id: int, seconds: float) -> ReadLease | None:
             host=me.host,
             pid=me.pid,
             process_start=me.process_start,
-            expires_at=_until(seconds),
+            expires_at=_until(c, seconds),
         )
     )
     return ReadLease(me.id, cut_id)
@@ -43,7 +43,7 @@ def take(c: Connection, cut_id: int, seconds: float) -> ReadLease | None:
 
 def renew(c: Connection, token: str, seconds: float) -> None:
     table = tables.read_leases
-    c.execute(update(table).where(table.c.token == token).values(expires_at=_until(seconds)))
+    c.execute(update(table).where(table.c.token == token).values(expires_at=_until(c, seconds)))
 
 
 def holds(c: Connection, lease: ReadLease) -> bool:
@@ -69,5 +69,5 @@ def held_cuts(c: Connection, now: datetime) -> Collection[int]:
     return held
 
 
-def _until(seconds: float) -> datetime:
-    return tables.now() + timedelta(seconds=seconds)
+def _until(c: Connection, seconds: float) -> datetime:
+    return tables.now(c) + timedelta(seconds=seconds)

@@ -34,13 +34,14 @@ def mine(stage_id: str) -> StageRow:
 
 
 def add(c: Connection, row: StageRow) -> None:
-    c.execute(insert(tables.stages).values(**{**vars(row), "tables": list(row.tables)}))
+    facts = {**vars(row), "tables": list(row.tables), "heartbeat_at": tables.now(c)}
+    c.execute(insert(tables.stages).values(**facts))
 
 
 def beat(c: Connection, stage_id: str, touched: Iterable[str]) -> bool:
     """Say that the owner lives; False when the row is gone, so the stage was given up for dead."""
     statement = update(tables.stages).where(tables.stages.c.id == stage_id)
-    values = {"heartbeat_at": tables.now(), "tables": sorted(touched)}
+    values = {"heartbeat_at": tables.now(c), "tables": sorted(touched)}
     return c.execute(statement.values(**values)).rowcount == 1
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     DateTime,
     Dialect,
     Float,
@@ -24,6 +25,8 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    func,
+    select,
 )
 from sqlalchemy.types import TypeDecorator
 
@@ -54,7 +57,11 @@ class Moment(TypeDecorator[datetime]):
         return moment
 
 
-def now() -> datetime:
+def now(c: Connection | None = None) -> datetime:
+    """The time; that of the catalog's server where it has one, since hosts may disagree."""
+    if c is not None and c.dialect.name == "postgresql":
+        moment: datetime = c.execute(select(func.clock_timestamp())).scalar_one()
+        return moment.astimezone(timezone.utc)
     return datetime.now(timezone.utc)
 
 

@@ -85,6 +85,8 @@ def hindrance(seen: Look, name: TableName, now: datetime) -> str | None:
         return f"{name} is suspended"
     if stream.next_retry_at is not None and now < stream.next_retry_at:
         seconds = (stream.next_retry_at - now).total_seconds()
+        if seconds > LONGEST_DELAY:
+            return None  # written by a clock that was ahead
         return f"{name} failed and is tried again in {max(seconds, 0.1):.1f} s"
     if stream.failed_mark is not None and stream.failed_mark == mark(seen, name):
         return f"{name} failed and is not tried again until its query or a source changes"
@@ -100,7 +102,7 @@ def note(
     c: Connection, seen: Look, failure: Failure, most: int | None, at: datetime | None = None
 ) -> None:
     """Write the failure down; `most` failures in a row suspend, if a limit is given."""
-    moment = at or tables.now()
+    moment = at or tables.now(c)
     cuts.hold(c)  # SUSPEND queues up here as well
     for name in failure.failed:
         stream = streams.get(c, name)

@@ -139,7 +139,7 @@ def write_outcome(c: Connection, outcome: Outcome, epoch: int | None) -> None:
         fingerprint=outcome.fingerprint,
         computed_from=outcome.computed_from,
         options=outcome.options,
-        last_refresh_at=tables.now(),
+        last_refresh_at=tables.now(c),
         cut_id=outcome.stands_at,
         **FORGIVEN,
         **values,

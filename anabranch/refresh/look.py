@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from anabranch.catalog import cuts, refresh_groups, streams
+from anabranch.catalog import cuts, refresh_groups, streams, tables
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.groups import Group, Reads, grouped, homes, kept_components
 from anabranch.catalog.read_set import ReadSet, tokens_of
@@ -42,6 +43,7 @@ class Look:
     cut_id: int = 0
     stored: Mapping[TableName, StreamTable | None] = field(default_factory=dict)  # see `declaring`
     had_read: Mapping[TableName, Mapping[TableName, Input]] = field(default_factory=dict)
+    moment: datetime = field(default_factory=tables.now, compare=False)  # of the catalog's clock
 
     def declaring(self, made: Mapping[TableName, StreamTable], reads: Reads) -> Look:
         """As it will be once the given tables are declared; `stored` is what the catalog has."""
@@ -298,6 +300,7 @@ def look(c: Connection, lake: Lake | None = None) -> Look:
         frontiers=streams.frontiers(c),
         declared=refresh_groups.all_groups(c),
         cut_id=cuts.current(c),
+        moment=tables.now(c),
     )
 
 

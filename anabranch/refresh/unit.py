@@ -135,7 +135,7 @@ class Pass:
             note_cuts(c, seen, noted)
             history.add(c, lines)
             if due:
-                streams.touch(c, names, tables.now())
+                streams.touch(c, names, tables.now(c))
         with self._lock:
             self.seen = _with_cuts(self.seen, seen, noted)
         return lines
@@ -262,7 +262,7 @@ class Pass:
                 return
             idle = [self.occasion.no_data(name, noted) for name in others if name in noted.streams]
             history.add(c, idle)
-            streams.touch(c, others, tables.now())
+            streams.touch(c, others, tables.now(c))
             lines.extend(idle)
 
         tx.later(rows)

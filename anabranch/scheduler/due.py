@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from anabranch.catalog.groups import Group
@@ -17,6 +17,7 @@ from anabranch.schedules import EVERY_TICK, Schedule, ScheduleKind
 
 NOT_DUE = "not due"
 BY_HAND = "refreshed by hand only"
+SKEW = timedelta(seconds=5)  # by which clocks may differ
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,8 @@ class Agenda:
         """A table that was never filled, or had an error, is due at once."""
         last = self.seen.streams[name].last_refresh_at
         if last is None or not self.seen.streams[name].populated:
+            return True
+        if last > self.now + SKEW:  # of a clock that was ahead: nobody waits for that time
             return True
         return any(each.next_after(last) <= self.now for each in self.schedules[name])
 

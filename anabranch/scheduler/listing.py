@@ -78,7 +78,8 @@ class Overview:
         stream = self.seen.streams[name]
         if stream.last_refresh_at is None or not stream.populated:
             return stream.created_at
-        return min(each.next_after(stream.last_refresh_at) for each in self.agenda.schedules[name])
+        last = min(stream.last_refresh_at, self.agenda.now)  # no later than now, whoever wrote it
+        return min(each.next_after(last) for each in self.agenda.schedules[name])
 
     def since(self, group: Group, wait: Wait | None) -> datetime | None:
         """The first attempt that came to nothing since the last one that did not."""
@@ -115,7 +116,7 @@ def overview(store: Store, settings: Settings) -> Overview:
     with store.reading() as c:
         seen = look(c)
         policy = SchedulePolicy(settings.diamond_schedule_policy)
-        agenda = Agenda(seen, tables.now(), policy, leases.held(c, seen.streams))
+        agenda = Agenda(seen, tables.now(c), policy, leases.held(c, seen.streams))
         waits = _waits(agenda)
         involved = {name for group, wait in waits.items() for name in (*group.members, wait.by)}
         return Overview(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from anabranch.catalog import events, history, tables
+from anabranch.catalog import events, history
 from anabranch.catalog.groups import Group
 from anabranch.errors import Refused, SparkLost
 from anabranch.graph.order import reads_among
@@ -67,7 +67,7 @@ class Scheduler:
 
     def _agenda(self, seen: Look) -> Agenda:
         policy = SchedulePolicy(self.runtime.settings.diamond_schedule_policy)
-        return Agenda(seen, tables.now(), policy)
+        return Agenda(seen, seen.moment, policy)
 
     def _refresh(
         self,

@@ -248,7 +248,7 @@ def machine(folder: Path) -> Iterator[Machine]:
     folder.mkdir(parents=True, exist_ok=True)
     made: list[Machine] = []
     start = datetime(2030, 1, 1, tzinfo=timezone.utc)
-    now, real_now = (lambda: made[0].now() if made else start), tables.now
+    now, real_now = (lambda *_: made[0].now() if made else start), tables.now
     at_step, real_step = (lambda point: made[0].at_step(point) if made else None), steps.at_step
     with installed():
         swap(real_now, now)
