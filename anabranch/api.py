@@ -559,6 +559,30 @@ class Anabranch:
 
         return verify(self._runtime, TableName.parse(name))
 
+    def check(
+        self,
+        repair: bool = False,
+        deep: bool = False,
+        *,
+        roll_back_sources: bool = False,
+        previous_metadata: bool = False,
+    ) -> list[dict[str, Any]]:
+        """What is wrong with catalog and warehouse, and what mends it; nothing listed: all is well.
+
+        `deep` reads every file and compares stream tables with their queries.  `repair` rebuilds stream
+        tables and indexes.  A source table returns to its newest readable snapshot only with
+        `roll_back_sources`, and to an older metadata file only with `previous_metadata`.
+        """
+        from anabranch.refresh.check import check
+
+        return check(
+            self._runtime,
+            repair=repair,
+            deep=deep,
+            roll_back_sources=roll_back_sources,
+            previous_metadata=previous_metadata,
+        )
+
     def maintain(self) -> dict[str, Any]:
         """Compact small files, expire what nobody needs, and remove orphaned files."""
         from anabranch.upkeep import maintain

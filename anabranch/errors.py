@@ -17,10 +17,11 @@ AnabranchError
 ├── SystemFault               the world failed: exit code 3
 │   ├── PublishConflict       another process published first
 │   ├── SparkLost             the Spark session ended: start the process again
-│   ├── FileMissing           a data file is gone, or Spark cannot reach it
 │   ├── RowsLost              files do not hold the rows that Spark produced: nothing was published
 │   └── Unreachable           catalog or warehouse cannot be reached, or is not ours
 │       ├── Fenced            a copy: another catalog, or a newer one, owns the warehouse: exit code 2
+│       ├── FileMissing       a file of a table is gone, or Spark cannot reach it (carries its path)
+│       │   └── FileDamaged   a file is not what was written: its checksum is wrong
 │       └── OutcomeUnknown    the catalog was lost during a commit: look before you repeat
 └── InternalError             a bug in Anabranch: the refresh stops, nothing is published
     └── PlanFailed            the plan that Anabranch made for a query cannot be run
@@ -183,10 +184,6 @@ class SparkLost(SystemFault):
     pass
 
 
-class FileMissing(SystemFault):
-    pass
-
-
 class RowsLost(SystemFault):
     pass
 
@@ -200,6 +197,18 @@ class Fenced(Unreachable):
 
     kind = Kind.REFUSED
     retry = Retry.ON_CHANGE
+
+
+class FileMissing(Unreachable):
+    """`path` is the file, where it is known."""
+
+    def __init__(self, message: str, *, hint: str | None = None, path: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+
+
+class FileDamaged(FileMissing):
+    pass
 
 
 class OutcomeUnknown(Unreachable):

@@ -62,7 +62,7 @@ class Reading:
     """Rows of some Parquet files: those in no `skip` file and, when `only` is given, in an `only` file.
 
     `skip` and `only` are position delete files.  `rows` is an upper bound known from metadata, and
-    `longest` what the largest file has; 0 if that is not known.
+    `longest` what the largest file has; 0 if that is not known.  `tails` are checksums by path.
     """
 
     files: tuple[str, ...]
@@ -71,6 +71,7 @@ class Reading:
     rows: int = 0
     bytes: int = 0
     longest: int = 0
+    tails: Mapping[str, int] = field(default_factory=dict, hash=False, compare=False)
 
 
 @dataclass(frozen=True)

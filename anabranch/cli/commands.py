@@ -21,6 +21,7 @@ REFRESH_COLUMNS = (
 )  # fmt: skip
 VERIFY_COLUMNS = ("table", "equal", "missing_rows", "unexpected_rows")
 EVENT_COLUMNS = ("at", "table", "kind", "message")
+CHECK_COLUMNS = ("table", "kind", "problem", "path", "detail", "cure", "repaired", "error")
 CUT_COLUMNS = ("cut_id", "published_at", "kind", "tables")
 
 GROUP_COLUMNS = (
@@ -184,6 +185,45 @@ def verify(session: CliSession, out: Output, names: tuple[str, ...]) -> int:
 
 
 @click.command()
+@click.option(
+    "--deep", is_flag=True, help="Read every file, and compare tables with their queries."
+)
+@click.option("--repair", is_flag=True, help="Rebuild damaged stream tables and indexes.")
+@click.option(
+    "--roll-back-sources",
+    is_flag=True,
+    help="With --repair: return damaged source tables to their newest readable snapshot.",
+)
+@click.option(
+    "--previous-metadata",
+    is_flag=True,
+    help="With --repair: return source tables without metadata to an older metadata file.",
+)
+@command
+def check(
+    session: CliSession,
+    out: Output,
+    deep: bool,
+    repair: bool,
+    roll_back_sources: bool,
+    previous_metadata: bool,
+) -> int:
+    """Find missing and damaged files, and say what mends them.
+
+    Exit code 2 if something is wrong and was not repaired.
+    """
+    with session.progress.task("checking …"):
+        found = session.ab.check(
+            repair,
+            deep,
+            roll_back_sources=roll_back_sources,
+            previous_metadata=previous_metadata,
+        )
+    out.rows(found, CHECK_COLUMNS, "nothing is wrong")
+    return 0 if all(row["repaired"] for row in found) else REFUSED
+
+
+@click.command()
 @command
 def maintain(session: CliSession, out: Output) -> None:
     """Compact small files, expire old snapshots, remove needless files."""
@@ -267,6 +307,7 @@ COMMANDS = (
     run,
     verify,
     cuts,
+    check,
     maintain,
     adopt,
 )

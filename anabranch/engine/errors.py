@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from anabranch.errors import (
     AnabranchError,
     DataError,
+    FileDamaged,
     FileMissing,
     InternalError,
     PlanFailed,
@@ -86,6 +87,7 @@ _WORLD_TEXT = re.compile(
     r"|ExecutorLostFailure \(|Lost executor \S+ on |FetchFailed\("
 )
 _OUT_OF_MEMORY = re.compile(r"\w*OutOfMemoryError")
+_BAD_PAGE = re.compile(r"CRC checksum verification failed|is not a Parquet file")
 _MISSING = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "CANNOT_READ_FILE", "FILE_NOT_FOUND")
 
 
@@ -176,10 +178,7 @@ def _judge(
     if base in _DATA or (_DATA_STATE.match(failure.state) and not failure.analysis):
         return DataError(message, hint=_HINTS.get(base))
     if base in _MISSING or "FileNotFoundException" in failure.thrown:
-        return FileMissing(
-            f"a data file cannot be read: {_path(text) or message}",
-            hint="the file was removed, or Spark cannot reach the warehouse",
-        )
+        return _unreadable(text, message)
     if failure.names(_OUT_OF_MEMORY):
         return SystemFault("Spark ran out of memory", hint="raise spark.conf.spark.driver.memory")
     if "SparkContext was shut down" in text or "stopped SparkContext" in text:
@@ -192,6 +191,21 @@ def _judge(
     if _WORLD_STATE.match(failure.state):
         return SystemFault(message)
     return UserError(message)
+
+
+def _unreadable(text: str, message: str) -> FileMissing:
+    path = _path(text)
+    if _BAD_PAGE.search(text):
+        return FileDamaged(
+            f"a data file is damaged: {path or message}: a page is not the one that was written",
+            hint="anabranch check --deep tells what else is, and --repair what can be rebuilt",
+            path=path,
+        )
+    return FileMissing(
+        f"a data file cannot be read: {path or message}",
+        hint="the file was removed, or Spark cannot reach the warehouse",
+        path=path,
+    )
 
 
 def is_bad_value(condition: str, failure: Failure) -> bool:
@@ -352,7 +366,9 @@ def _unknown_name(message: str, parameters: Mapping[str, str]) -> UnknownName:
 
 
 def _path(text: str) -> str | None:
-    found = re.search(r"[Ff]ile (\S+) does not exist", text) or re.search(
-        r"(?:file|path)[^:]*: (\S+)", text
+    found = (
+        re.search(r"[Ff]ile (\S+) does not exist", text)
+        or re.search(r"reading file (\S+\.parquet)", text)
+        or re.search(r"(?:file|path)[^:]*: (\S+)", text)
     )
     return found.group(1).rstrip(".") if found else None

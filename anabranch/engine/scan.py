@@ -16,6 +16,7 @@ from anabranch.engine import whole
 from anabranch.engine.errors import translated
 from anabranch.engine.identity import cast
 from anabranch.engine.paths import Paths, by_form
+from anabranch.engine.tails import check_tails
 from anabranch.engine.types import FILE, POSITION, WEIGHT, struct
 from anabranch.model import Column, Columns, Delta, Reading
 from anabranch.names import quote
@@ -23,6 +24,7 @@ from anabranch.names import quote
 _READ_OPTIONS = {
     "__globPaths__": "false",  # a path is a path, also with [ ] or * in it
     "recursiveFileLookup": "true",  # folders named a=b are not partitions
+    "parquet.page.verify-checksum.enabled": "true",
 }
 _MARKS = (
     Column("file_path", "string", True, FILE.field_id),
@@ -47,6 +49,7 @@ def frame(
     """
     if not reading.files:
         return empty(session, (*columns, FILE, POSITION) if positions else columns)
+    check_tails(reading)
     marks = [(reading.skip, "left_anti"), (reading.only, "left_semi")]
     used = [(paths, how) for paths, how in marks if paths]
     # Filters are not pushed below a count: it serves those who look for rows by a join.
@@ -76,7 +79,9 @@ def merged(readings: Sequence[Reading]) -> list[Reading]:
     """Readings without marks as one: a plan with fewer scans."""
     bare = [reading for reading in readings if not reading.skip and not reading.only]
     files = tuple(path for reading in bare for path in reading.files)
-    whole = [Reading(files, rows=sum(reading.rows for reading in bare))] if files else []
+    tails = {path: tail for reading in bare for path, tail in reading.tails.items()}
+    rows = sum(reading.rows for reading in bare)
+    whole = [Reading(files, rows=rows, tails=tails)] if files else []
     return whole + [reading for reading in readings if reading.skip or reading.only]
 
 

@@ -62,6 +62,7 @@ def write(df: DataFrame, directory: str, columns: Columns, files: int | None = N
                 **{
                     "compression": CODEC,
                     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+                    "parquet.page.write-checksum.enabled": "true",
                 }
             )
             return found.partitionBy(OP) if ops else found

@@ -33,6 +33,8 @@ class NetDelta:
     minus_rows: int = 0
     plus_bytes: int = 0
     minus_bytes: int = 0
+    plus_tails: tuple[int, ...] = ()  # checksums of the files above, in their order
+    minus_tails: tuple[int, ...] = ()
 
     def to_json(self, root: str) -> str:
         """Paths are kept relative to the table, to keep summaries short."""
@@ -53,9 +55,24 @@ class NetDelta:
         return cls(**found)
 
     def as_delta(self) -> Delta:
-        plus = Reading(self.plus, rows=self.plus_rows, bytes=self.plus_bytes)
-        minus = Reading(self.minus, rows=self.minus_rows, bytes=self.minus_bytes)
+        plus = Reading(
+            self.plus,
+            rows=self.plus_rows,
+            bytes=self.plus_bytes,
+            tails=_tails(self.plus, self.plus_tails),
+        )
+        minus = Reading(
+            self.minus,
+            rows=self.minus_rows,
+            bytes=self.minus_bytes,
+            tails=_tails(self.minus, self.minus_tails),
+        )
         return Delta((plus,) if self.plus else (), (minus,) if self.minus else ())
+
+
+def _tails(paths: Sequence[str], tails: Sequence[int]) -> dict[str, int]:
+    """By path; a snapshot of an older version tells none."""
+    return dict(zip(paths, tails, strict=False))
 
 
 def changes(version: TableVersion, since: int | None, until: int | None) -> Delta:
@@ -172,7 +189,8 @@ def _together(readings: Sequence[Reading]) -> tuple[Reading, ...]:
         return tuple(readings)
     files = tuple(file for reading in readings for file in reading.files)
     rows, size = sum(each.rows for each in readings), sum(each.bytes for each in readings)
-    return (Reading(files, rows=rows, bytes=size),)
+    tails = {path: tail for each in readings for path, tail in each.tails.items()}
+    return (Reading(files, rows=rows, bytes=size, tails=tails),)
 
 
 def _compared(version: TableVersion, before: Snapshot, after: Snapshot | None) -> Delta:

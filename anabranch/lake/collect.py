@@ -163,13 +163,10 @@ def files_of(version: TableVersion, snapshot_id: int, seen: set[str]) -> Iterato
         return
     seen.add(snapshot.manifest_list)
     yield snapshot.manifest_list
-    try:
-        for manifest in manifests(version.io, snapshot):
-            if manifest.manifest_path not in seen:
-                seen.add(manifest.manifest_path)
-                yield manifest.manifest_path
-                yield from (each.data_file.file_path for each in live_entries(version.io, manifest))
-    except OSError as error:
-        raise Unreachable(f"a manifest of {version.name} cannot be read: {error}") from error
+    for manifest in manifests(version.io, snapshot):
+        if manifest.manifest_path not in seen:
+            seen.add(manifest.manifest_path)
+            yield manifest.manifest_path
+            yield from (each.data_file.file_path for each in live_entries(version.io, manifest))
     if delta := own_delta(version, snapshot):
         yield from (*delta.plus, *delta.minus)

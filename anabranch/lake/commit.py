@@ -15,7 +15,7 @@ from pyiceberg.table.update import (
 
 from anabranch.errors import DataError, InternalError, RowsLost, Unreachable, Unsupported
 from anabranch.lake.changes import DELTA, NetDelta
-from anabranch.lake.footers import counts, data_files, delete_files
+from anabranch.lake.footers import counts, data_files, delete_files, tail_of
 from anabranch.lake.places import same_form
 from anabranch.lake.snapshots import FileChange, with_snapshot
 from anabranch.lake.version import HIDDEN, ROWS, STAGE, TableVersion, columns_to_json
@@ -100,12 +100,12 @@ def check_rows(name: object, produced: int, found: int) -> None:
         )
 
 
-def _rows(found: Mapping[str, tuple[int, int]]) -> int:
-    return sum(rows for rows, _ in found.values())
+def _rows(found: Mapping[str, tuple[int, int, int]]) -> int:
+    return sum(rows for rows, _, _ in found.values())
 
 
 def _told(
-    version: TableVersion, add: Sequence[DataFile], removed: Mapping[str, tuple[int, int]]
+    version: TableVersion, add: Sequence[DataFile], removed: Mapping[str, tuple[int, int, int]]
 ) -> dict[str, str]:
     delta = NetDelta(
         base=version.snapshot_id,
@@ -114,7 +114,9 @@ def _told(
         plus_rows=sum(file.record_count for file in add),
         minus_rows=_rows(removed),
         plus_bytes=sum(file.file_size_in_bytes for file in add),
-        minus_bytes=sum(size for _, size in removed.values()),
+        minus_bytes=sum(size for _, size, _ in removed.values()),
+        plus_tails=tuple(tail_of(file) or 0 for file in add),
+        minus_tails=tuple(tail for _, _, tail in removed.values()),
     )
     return {DELTA: delta.to_json(version.root)}
 

@@ -16,11 +16,16 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import BinaryType, DecimalType, PrimitiveType, StringType
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
+from anabranch.engine.tails import summed
 from anabranch.errors import InternalError
-from anabranch.model import FILE_PATH_ID, POSITION_ID
+from anabranch.model import FILE_PATH_ID, FIRST_HIDDEN_ID, POSITION_ID
 
 THREADS = 8
 BOUND_LENGTH = 16  # Iceberg's default: longer texts are cut in bounds
+MAGIC = 4  # bytes before the first page
+# The checksum of a file's tail goes along with its manifest entry as the size of a column that no
+# table has: readers look sizes up by the ids of their columns, and whoever copies entries copies it.
+TAIL_ID = FIRST_HIDDEN_ID - 1
 _FIELD_ID = b"PARQUET:field_id"
 
 
@@ -36,19 +41,29 @@ def delete_files(io: FileIO, paths: Sequence[str]) -> list[DataFile]:
     return [file for file in read if file.record_count]
 
 
-def counts(io: FileIO, paths: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Rows and bytes of each file that has rows."""
+def counts(io: FileIO, paths: Sequence[str]) -> dict[str, tuple[int, int, int]]:
+    """Rows, bytes and the checksum of the tail of each file that has rows."""
     return {
-        path: (footer.num_rows, size)
-        for path, (footer, size) in _footers(io, paths)
+        path: (footer.num_rows, size, tail)
+        for path, (footer, size, tail) in _footers(io, paths)
         if footer.num_rows
     }
+
+
+def tail_of(file: DataFile) -> int | None:
+    """The checksum of a file's tail, if its writer was one of ours."""
+    return (file.column_sizes or {}).get(TAIL_ID)
+
+
+def tail_in(data: bytes) -> int:
+    """The checksum of the tail of a file that is at hand."""
+    return summed(data[_end_of_pages(pq.read_metadata(pa.BufferReader(data))) :])
 
 
 def ranges(io: FileIO, path: str) -> dict[int, list[Range | None]]:
     """By field id, for each row group: least and greatest value, and whether there are NULLs; None
     where the file does not tell."""
-    ((_, (footer, _)),) = _footers(io, [path])
+    ((_, (footer, _, _)),) = _footers(io, [path])
     groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
     return {
         field_id: [_range(group.column(at)) for group in groups]
@@ -69,14 +84,17 @@ def _range(column: Any) -> Range | None:
 
 
 Range = tuple[Any, Any, bool]
-Footer = tuple[pq.FileMetaData, int]
+Footer = tuple[pq.FileMetaData, int, int]  # with the file's length and its tail's checksum
 
 
 def _footers(io: FileIO, paths: Sequence[str]) -> Iterator[tuple[str, Footer]]:
     def read(path: str) -> Footer:
         file = io.new_input(path)
         with file.open() as stream:
-            return pq.read_metadata(stream), len(file)
+            footer, size = pq.read_metadata(stream), len(file)
+            start = _end_of_pages(footer)
+            stream.seek(start)
+            return footer, size, summed(stream.read(size - start))
 
     if len(paths) <= 2:
         yield from ((path, read(path)) for path in paths)
@@ -85,8 +103,19 @@ def _footers(io: FileIO, paths: Sequence[str]) -> Iterator[tuple[str, Footer]]:
         yield from zip(paths, pool.map(read, paths), strict=True)
 
 
+def _end_of_pages(footer: pq.FileMetaData) -> int:
+    """Where the tail begins: page indexes, filters and the footer."""
+    ends = [MAGIC]
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            start, dictionary = column.data_page_offset, column.dictionary_page_offset
+            first = min(start, dictionary) if dictionary is not None else start
+            ends.append(first + column.total_compressed_size)
+    return max(ends)
+
+
 def _data_file(io: FileIO, schema: Schema, path: str, read: Footer) -> DataFile:
-    footer, size = read
+    footer, size, tail = read
     types = {each.field_id: each.field_type for each in schema.fields}
     flat = {field_id: at for field_id, at in _flat_columns(footer) if field_id in types}
     lower: dict[int, bytes] = {}
@@ -112,7 +141,8 @@ def _data_file(io: FileIO, schema: Schema, path: str, read: Footer) -> DataFile:
                 for group in range(footer.num_row_groups)
             )
             for field_id, at in flat.items()
-        },
+        }
+        | {TAIL_ID: tail},
         value_counts=dict.fromkeys(flat, footer.num_rows),
         null_value_counts=nulls,
         lower_bounds=lower,
@@ -121,7 +151,7 @@ def _data_file(io: FileIO, schema: Schema, path: str, read: Footer) -> DataFile:
 
 
 def _delete_file(path: str, read: Footer) -> DataFile:
-    footer, size = read
+    footer, size, tail = read
     flat = dict(_flat_columns(footer))
     if not {FILE_PATH_ID, POSITION_ID} <= flat.keys():
         raise InternalError(f"{path} is not a position delete file")
@@ -129,6 +159,7 @@ def _delete_file(path: str, read: Footer) -> DataFile:
     bounds: dict[str, Any] = {}
     if low is not None and high is not None:
         bounds = {"lower_bounds": {FILE_PATH_ID: low}, "upper_bounds": {FILE_PATH_ID: high}}
+    bounds["column_sizes"] = {TAIL_ID: tail}
     return _file(DataFileContent.POSITION_DELETES, path, footer, size, **bounds)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from pyiceberg.exceptions import ValidationError
-from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadataUtil
 from sqlalchemy import Connection
 
 from anabranch.catalog import cuts
 from anabranch.catalog.store import Store
-from anabranch.errors import UnknownName, Unreachable
+from anabranch.errors import FileDamaged, FileMissing, UnknownName
+from anabranch.lake.checksums import read_bytes, unsealed
 from anabranch.lake.fence import Fence
 from anabranch.lake.manifests import Cache
 from anabranch.lake.places import Warehouse
@@ -48,6 +49,10 @@ class Lake:
         """A table by its metadata file; cached, because such files never change."""
         return self._versions.get(_key(name, location), lambda: self._read(name, location))
 
+    def reread(self, name: TableName, location: str) -> TableVersion:
+        """The same from the file, whatever is remembered of it."""
+        return self._read(name, location)
+
     def current(self, name: TableName) -> TableVersion:
         """The table as it is now."""
         pointers = self.pointers()
@@ -66,21 +71,23 @@ class Lake:
 
     def _read(self, name: TableName, location: str) -> TableVersion:
         try:
-            metadata = FromInputFile.table_metadata(self.warehouse.io.new_input(location))
-        except FileNotFoundError as error:
+            data = read_bytes(self.warehouse.io, location)
+            metadata = TableMetadataUtil.parse_raw(unsealed(data, location).decode())
+        except (FileDamaged, ValueError, ValidationError) as error:
+            raise FileDamaged(
+                f"the metadata file of {name} is damaged: {location}",
+                hint="anabranch check says what mends it; if it is a stream table, "
+                f"REFRESH STREAM TABLE {name} FULL recomputes it",
+                path=location,
+            ) from error
+        except FileMissing as error:
             if (problem := self.fence.problem()) is not None:
                 raise problem from error
-            raise Unreachable(
+            raise FileMissing(
                 f"the metadata file of {name} is missing: {location}",
                 hint="check that the warehouse is mounted; if the cut is old it has expired",
+                path=location,
             ) from error
-        except (ValueError, ValidationError) as error:
-            raise Unreachable(
-                f"the metadata file of {name} is damaged: {location}",
-                hint=f"if it is a stream table, REFRESH STREAM TABLE {name} FULL recomputes it",
-            ) from error
-        except OSError as error:
-            raise self.warehouse.unreachable(error) from error
         return TableVersion(name, location, metadata, self.warehouse.io)
 
 

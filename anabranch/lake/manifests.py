@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from pyiceberg.io import FileIO
@@ -29,7 +30,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
+from anabranch.lake import checksums
+
 V = TypeVar("V")
+LIST, MANIFEST = "manifest list", "manifest"
 
 
 class Cache(Generic[V]):
@@ -61,15 +65,37 @@ def manifests(io: FileIO, snapshot: Snapshot | None) -> tuple[ManifestFile, ...]
     if snapshot is None:
         return ()
     path = snapshot.manifest_list
-    return _lists.get(path, lambda: tuple(read_manifest_list(io.new_input(path))))
+    return _lists.get(path, lambda: _read_list(io, path))
 
 
 def entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
     """All entries of a manifest, also those of files that it removed."""
     return _entries.get(
         manifest.manifest_path,
-        lambda: tuple(manifest.fetch_manifest_entry(io, discard_deleted=False)),
+        lambda: _read_entries(io, manifest),
     )
+
+
+def _read_list(io: FileIO, path: str) -> tuple[ManifestFile, ...]:
+    data = checksums.read_bytes(io, path, LIST)
+    with _readable(path, LIST):
+        return tuple(read_manifest_list(checksums.Held(path, data)))
+
+
+def _read_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
+    path = manifest.manifest_path
+    held = checksums.HeldFiles(checksums.Held(path, checksums.read_bytes(io, path, MANIFEST)))
+    with _readable(path, MANIFEST):
+        return tuple(manifest.fetch_manifest_entry(held, discard_deleted=False))
+
+
+@contextmanager
+def _readable(path: str, what: str) -> Iterator[None]:
+    """What a reader of damaged bytes runs into may be anything."""
+    try:
+        yield
+    except Exception as error:
+        raise checksums.damaged(path, what) from error
 
 
 def live_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
@@ -120,17 +146,17 @@ class ManifestFolder:
         return self._with_status(content, live, ManifestEntryStatus.EXISTING, None)
 
     def write_list(self, parent: int | None, sequence: int, written: Sequence[ManifestFile]) -> str:
-        path = f"{self._folder()}/snap-{self.snapshot_id}-{self.stage_id}.avro"
+        buffer = checksums.Buffered(f"{self._folder()}/snap-{self.snapshot_id}-{self.stage_id}")
         with write_manifest_list(
             format_version=self.metadata.format_version,
-            output_file=self.io.new_output(path),
+            output_file=buffer,
             snapshot_id=self.snapshot_id,
             parent_snapshot_id=parent,
             sequence_number=sequence,
             avro_compression="deflate",
         ) as writer:
             writer.add_manifests(list(written))
-        return path
+        return buffer.write(self.io)
 
     def _with_status(
         self,
@@ -158,13 +184,14 @@ class ManifestFolder:
     def _written(
         self, content: ManifestContent, spec_id: int, new: Iterable[ManifestEntry]
     ) -> list[ManifestFile]:
-        path = f"{self._folder()}/{self.stage_id}-{self.snapshot_id}-m{self.count}.avro"
+        stem = f"{self._folder()}/{self.stage_id}-{self.snapshot_id}-m{self.count}"
+        buffer = checksums.Buffered(stem)
         self.count += 1
         kind = DeleteManifestWriter if content == ManifestContent.DELETES else ManifestWriterV2
         arguments: dict[str, Any] = {
             "spec": self._spec(spec_id),
             "schema": self._schema(),
-            "output_file": self.io.new_output(path),
+            "output_file": buffer,
             "snapshot_id": self.snapshot_id,
             "avro_compression": "deflate",
         }
@@ -172,6 +199,7 @@ class ManifestFolder:
         with kind(**arguments) as writer:
             for entry in new:
                 writer.add_entry(entry)
+        buffer.write(self.io)
         return [writer.to_manifest_file()]
 
     def _folder(self) -> str:

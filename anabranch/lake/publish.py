@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table.snapshots import MetadataLogEntry
 from sqlalchemy import Connection, delete, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
@@ -23,6 +22,7 @@ from anabranch.errors import (
     Unreachable,
 )
 from anabranch.lake import steps
+from anabranch.lake.checksums import sealed
 from anabranch.lake.observe import record
 from anabranch.lake.places import LONGEST
 from anabranch.lake.stage import Stage, Staged
@@ -275,6 +275,7 @@ def _write_metadata(stage: Stage, version: TableVersion) -> None:
     try:
         # its name carries the stage's id: one that is there is ours, of a try that lost a race
         output = warehouse.io.new_output(version.location)
-        ToOutputFile.table_metadata(version.metadata, output, overwrite=True)
+        with output.create(overwrite=True) as stream:
+            stream.write(sealed(version.metadata, version.location))
     except OSError as error:
         raise warehouse.unreachable(error) from error

@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 
 from anabranch.lake import avro
 from anabranch.lake.changes import DELTA
+from anabranch.lake.checksums import named_again, sealed_again
+from anabranch.lake.footers import TAIL_ID, tail_in
 from anabranch.lake.places import same_form
 from anabranch.model import FILE_PATH_ID
 
@@ -69,6 +71,8 @@ class Relocation:
     rewritten: int = 0
     damaged: list[str] = field(default_factory=list)
     _sizes: dict[str, int] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)  # of files whose names tell their checksums
+    _tails: dict[str, int] = field(default_factory=dict)  # checksums of rewritten Parquet files
 
     def run(self, files: Iterable[str]) -> None:
         named = sorted(files)
@@ -95,7 +99,10 @@ class Relocation:
             self.damaged.append(f"{path}: {error}")
             return
         if new is not None:
-            self.write(path, new)
+            self._names[path] = named_again(path, new)
+            if path.endswith(".parquet"):
+                self._tails[path] = tail_in(new)
+            self.write(self._names[path], new)
             self.rewritten += 1
         self._sizes[path] = len(data if new is None else new)
 
@@ -172,6 +179,8 @@ class Relocation:
             file["file_size_in_bytes"] = size
             if "split_offsets" in file:  # they are those of the file as it was
                 file["split_offsets"] = (0, None)
+        if (tail := self._tails.get(self.move.relative(file["file_path"]) or "")) is not None:
+            file["column_sizes"] = _with_tail(file["column_sizes"], tail)
         branch, path = file.get("referenced_data_file", (0, None))
         if path is not None:
             file["referenced_data_file"] = (branch, self.move.path(path))
@@ -203,6 +212,7 @@ class Relocation:
             record["manifest_path"] = self.move.path(record["manifest_path"])
             known = self._sizes.get(self.move.relative(record["manifest_path"]) or "")
             record["manifest_length"] = record["manifest_length"] if known is None else known
+            record["manifest_path"] = self._renamed(record["manifest_path"])
             changed = changed or before != (record["manifest_path"], record["manifest_length"])
         return avro.write(file) if changed else None
 
@@ -212,6 +222,7 @@ class Relocation:
         if moved == metadata:
             return None
         text = json.dumps(moved, separators=(",", ":"), ensure_ascii=False).encode()
+        text = sealed_again(text, path)
         return gzip.compress(text) if data[:2] == b"\x1f\x8b" else text
 
     def _with_paths(self, value: Any, key: str = "") -> Any:
@@ -222,9 +233,35 @@ class Relocation:
         if not isinstance(value, str):
             return value
         if key == DELTA:
-            return json.dumps(self.move.value(json.loads(value)), separators=(",", ":"))
+            return self._moved_delta(json.loads(value))
+        if key == "manifest-list":
+            return self._renamed(self.move.path(value))
         is_path = key in _PATHS or (key.startswith("write.") and key.endswith(".path"))
         return self.move.path(value) if is_path else value
+
+
+    def _moved_delta(self, delta: dict[str, Any]) -> str:
+        """Tails are those of the files as they are now, where these were rewritten."""
+        moved = self.move.value(delta)
+        tails = moved.get("minus_tails") or []
+        for at, path in enumerate(moved["minus"][: len(tails)]):
+            new = [tail for name, tail in self._tails.items() if name.endswith(f"/{path}")]
+            tails[at] = self._tails.get(self.move.relative(path) or "", *new[:1] or [tails[at]])
+        return json.dumps(moved, separators=(",", ":"))
+
+    def _renamed(self, path: str) -> str:
+        """A path of the new place, by the name that the file has now."""
+        relative = self.move.relative(path)
+        if relative is None or relative not in self._names:
+            return path
+        return f"{self.move.new}/{self._names[relative]}"
+
+
+def _with_tail(sizes: tuple[int, Any], tail: int) -> tuple[int, Any]:
+    branch, pairs = sizes
+    if not pairs:
+        return sizes
+    return branch, [{**p, "value": tail} if p["key"] == TAIL_ID else p for p in pairs]
 
 
 def _path_column(schema: pa.Schema) -> int | None:

@@ -246,6 +246,15 @@ class Stage:
             self.changes[name] = Staged(base, version, written=True)
         return version
 
+    def put_back(self, before: Mapping[TableName, Staged | None]) -> None:
+        """Tables as they were staged before something failed; files that it wrote stay unused."""
+        with self._lock:
+            for name, staged in before.items():
+                if staged is not None:
+                    self.changes[name] = staged
+                else:
+                    self.changes.pop(name, None)
+
     def replace_metadata(self, name: TableName, metadata: TableMetadata) -> TableVersion:
         """For upkeep: the same table with other metadata."""
         return self._put(name, metadata)

@@ -21,7 +21,7 @@ from anabranch.lake.manifests import manifests
 from anabranch.lake.publish import Rows, publish
 from anabranch.lake.snapshots import MANY_MANIFESTS, FileChange, with_snapshot
 from anabranch.lake.stage import Stage
-from anabranch.lake.version import ROWS, STAGE, TableVersion
+from anabranch.lake.version import ROWS, STAGE, TableVersion, tails_of
 from anabranch.model import Reading
 from anabranch.names import TableName
 
@@ -202,5 +202,6 @@ def compaction(version: TableVersion) -> Compaction | None:
         rows=sum(each.data_file.record_count for each in files),
         bytes=sum(each.data_file.file_size_in_bytes for each in files),
         longest=max(each.data_file.record_count for each in files),
+        tails=tails_of((*files, *skip.entries)),
     )
     return Compaction(reading, frozenset(chosen), " and ".join(reasons))

@@ -22,6 +22,7 @@ from pyiceberg.types import NestedField
 
 from anabranch.errors import BaseExpired, Unsupported
 from anabranch.lake.comments import comments_of
+from anabranch.lake.footers import tail_of
 from anabranch.lake.manifests import Cache, is_live, live_entries, manifests
 from anabranch.lake.marks import Marks
 from anabranch.lake.prune import pruned
@@ -298,7 +299,14 @@ def reading_of(
         rows=min(rows, marked),
         bytes=sum(each.data_file.file_size_in_bytes for each in files),
         longest=max((each.data_file.record_count for each in files), default=0),
+        tails=tails_of((*files, *(skip.entries if skip else ()), *(only.entries if only else ()))),
     )
+
+
+def tails_of(entries: Sequence[ManifestEntry]) -> dict[str, int]:
+    """Checksums by path, of the files that have one."""
+    found = ((each.data_file.file_path, tail_of(each.data_file)) for each in entries)
+    return {path: tail for path, tail in found if tail is not None}
 
 
 def summary_of(snapshot: Snapshot) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""A full refresh that somebody asked for: nothing that is stored of the table is needed for it.
+"""A full refresh that somebody asked for, or that lost files need: nothing that is stored is used.
 
     after = query(sources now), whatever the table, its files or its state were before
 
@@ -12,15 +12,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from anabranch.catalog.events import REINITIALIZED, Event
+from anabranch.errors import FileMissing
 from anabranch.graph.order import closure, dependants
 from anabranch.lake.version import TableVersion
-from anabranch.model import Columns
+from anabranch.model import Action, Columns
 from anabranch.names import TableName
+from anabranch.refresh.choose import ASKED, Choice
 from anabranch.refresh.columns import carried, exactly, relaxed
 from anabranch.refresh.definition import understood
 from anabranch.refresh.look import Look
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Transaction
+
+LOST = "a file that it needs is gone or damaged"
 
 
 def unreadable(tx: Transaction, name: TableName) -> str | None:
@@ -90,5 +94,16 @@ def only_now(tx: Transaction, names: Iterable[TableName]) -> Sources:
     return Sources({name: tx.world.version(name) for name in sorted(names)}, {}, {})
 
 
-def rebuilt_event(name: TableName, why: str | None) -> Event | None:
+def lost(error: FileMissing) -> str:
+    """Why a refresh starts from nothing that nobody asked to."""
+    return f"{LOST}: {error.message.splitlines()[0]}"
+
+
+def rebuilding(full: str) -> Choice:
+    """The choice of a refresh in full, by the reason for it."""
+    return Choice(Action.FULL if full == ASKED else Action.REINITIALIZE, full)
+
+
+def rebuilt_event(name: TableName, why: str | None, full: str = ASKED) -> Event | None:
+    why = why or (full if full != ASKED else None)
     return Event(name, REINITIALIZED, f"built again from nothing: {why}") if why else None

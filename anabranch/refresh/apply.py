@@ -18,9 +18,11 @@ from anabranch.lake.version import TableVersion
 from anabranch.model import Action, Columns, RefreshMode
 from anabranch.names import TableName
 from anabranch.refresh.afresh import (
+    LOST,
     make_room,
     only_now,
     readable_columns,
+    rebuilding,
     rebuilt_event,
     refuse_to_break_readers,
 )
@@ -103,11 +105,14 @@ def refresh_table(
     stream: StreamTable,
     done: Mapping[TableName, Outcome],
     *,
-    full: bool = False,
+    full: str | None = None,
 ) -> Outcome:
-    """Stage one stream table; upstreams that were refreshed before it are read as staged."""
-    if full:
-        return recompute(runtime, tx, seen, stream, done)
+    """Stage one stream table; upstreams that were refreshed before it are read as staged.
+
+    `full`: why nothing that is stored is used.
+    """
+    if full is not None:
+        return recompute(runtime, tx, seen, stream, done, full)
     definition, why = redefine(tx, seen, stream)
     sources = gather(tx.world, seen, stream, definition)
     past = remember(runtime, stream)
@@ -158,15 +163,16 @@ def recompute(
     seen: Look,
     stream: StreamTable,
     done: Mapping[TableName, Outcome],
+    full: str,
 ) -> Outcome:
-    """Stage all rows of the query, because somebody asked: nothing that is stored is needed."""
+    """Stage all rows of the query, because somebody asked or files are lost."""
     name = stream.name
     definition = understood(tx.world, name, stream.query)
     columns = readable_columns(tx, [name])
     why = make_room(tx, name, definition.columns)
     refuse_to_break_readers(tx, seen, columns, {name})
     sources = only_now(tx, definition.sources)
-    choice = Choice(Action.FULL, ASKED)
+    choice = rebuilding(full)
     outcome = planned(tx, seen, stream, definition, sources, choice, done)
     before = tx.world.version(name)
     after, choice = in_full_job(runtime, tx, stream, definition, sources, choice, outcome.cuts)
@@ -174,7 +180,7 @@ def recompute(
         outcome,
         choice=choice,
         scanned_rows=in_full(definition, sources).scanned_rows,
-        event=rebuilt_event(name, why) or fallback_event(name, choice),
+        event=rebuilt_event(name, why, full) or fallback_event(name, choice),
     )
     return staged(tx, seen, outcome, before, after)
 
@@ -302,7 +308,7 @@ def in_full_job(
 
     DIFFERENTIAL needs the plan, and says that it failed, unless somebody asked for the rows.
     """
-    compare = not choice.fallback and choice.reason != ASKED
+    compare = not choice.fallback and not asked(choice)
     told = summary(definition, sources, choice, stands_at)
     try:
         done = full_job(runtime, tx, stream, definition, sources, told, compare=compare)
@@ -311,7 +317,7 @@ def in_full_job(
         if blame(error) is not Blame.PLAN:
             raise
         failure = plan_failed(stream.name, error)
-        strict = stream.refresh_mode is RefreshMode.DIFFERENTIAL and choice.reason != ASKED
+        strict = stream.refresh_mode is RefreshMode.DIFFERENTIAL and not asked(choice)
         if strict or definition.kept is None or is_beyond_spark(definition.query):
             raise failure from error
         if choice.reason != ASKED:
@@ -323,6 +329,11 @@ def in_full_job(
     told = summary(definition, sources, choice, stands_at)
     as_written = replace(definition, kept=None, hidden=plain_hidden(definition))
     return full_job(runtime, tx, stream, as_written, sources, told, compare=False), choice
+
+
+def asked(choice: Choice) -> bool:
+    """Whether the rows are wanted whatever is stored, and by whatever plan."""
+    return choice.reason == ASKED or choice.reason.startswith(LOST)
 
 
 def plain_hidden(definition: Definition) -> Columns:

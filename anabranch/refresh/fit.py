@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from anabranch.errors import InvalidValue
 from anabranch.names import TableName
+from anabranch.refresh.afresh import readable_columns, replace_table, unreadable
 from anabranch.refresh.circles import SETTLING, Circle
 from anabranch.refresh.columns import exactly, relaxed
 from anabranch.refresh.definition import Definition, understood
@@ -13,6 +14,9 @@ from anabranch.runtime import Transaction
 
 
 def fit_columns(tx: Transaction, name: TableName, definition: Definition) -> None:
+    if unreadable(tx, name) is not None:  # its rows are computed from nothing anyway
+        replace_table(tx, name, definition.columns)
+        return
     stored = tx.world.version(name).columns
     wanted = relaxed(stored, definition.columns)
     if not exactly(stored, wanted):
@@ -22,7 +26,7 @@ def fit_columns(tx: Transaction, name: TableName, definition: Definition) -> Non
 def fit_readers(tx: Transaction, queries: Mapping[TableName, str], circle: Circle | None) -> None:
     """The columns of tables that read one that changed; round a circle until they are settled."""
     for _ in range(SETTLING):
-        before = {name: tx.world.version(name).columns for name in queries}
+        before = readable_columns(tx, queries)
         for name, query in queries.items():
             fit_columns(tx, name, understood(tx.world, name, query))
         if circle is None or before == {name: tx.world.version(name).columns for name in queries}:

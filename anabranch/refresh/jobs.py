@@ -275,7 +275,7 @@ class Job:
             return False
         io = self.stored.io
         added, removed, kept = (
-            sum(rows for rows, _ in counts(io, paths).values())
+            sum(rows for rows, _, _ in counts(io, paths).values())
             for paths in (written.add, written.remove, written.keep)
         )
         before = kept if self.rewrite else self.stored.rows - removed

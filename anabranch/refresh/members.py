@@ -11,11 +11,13 @@ from anabranch.catalog.read_set import ReadSet
 from anabranch.catalog.streams import computed_from
 from anabranch.clusters import on_cluster
 from anabranch.engine.errors import is_lost
-from anabranch.errors import AnabranchError, InternalError, PublishConflict, SparkLost
+from anabranch.errors import AnabranchError, FileMissing, InternalError, PublishConflict, SparkLost
 from anabranch.graph.components import Component
 from anabranch.graph.order import reads_among
 from anabranch.names import TableName
+from anabranch.refresh.afresh import lost
 from anabranch.refresh.apply import Outcome, refresh_table
+from anabranch.refresh.choose import ASKED
 from anabranch.refresh.component import refresh_component
 from anabranch.refresh.failures import Failure
 from anabranch.refresh.look import Look
@@ -73,16 +75,29 @@ class Staging:
         return True
 
     def _outcomes(self, part: Component[TableName]) -> list[Outcome]:
-        members = [self.seen.streams[name] for name in part.members]
+        first = self.seen.streams[part.members[0]]
         tx = self.reading(part.members[0]) if self.reading else self.tx
         with (
             self.runtime.workers.slots,
-            on_cluster(self.runtime, tx, members[0]) as (runtime, here),
+            on_cluster(self.runtime, tx, first) as (runtime, here),
         ):
-            full = bool(self.full.intersection(part.members))
-            if part.cyclic:
-                return refresh_component(runtime, here, self.seen, members, self.done, full=full)
-            return [refresh_table(runtime, here, self.seen, members[0], self.done, full=full)]
+            if self.full.intersection(part.members):
+                return self._staged(runtime, here, part, ASKED)
+            before = {name: here.stage.changes.get(name) for name in part.members}
+            try:
+                return self._staged(runtime, here, part)
+            except FileMissing as error:
+                # Whatever the mode: nothing else can be done, and the sources may be whole.
+                here.stage.put_back(before)
+                return self._staged(runtime, here, part, lost(error))
+
+    def _staged(
+        self, runtime: Runtime, tx: Transaction, part: Component[TableName], full: str | None = None
+    ) -> list[Outcome]:
+        members = [self.seen.streams[name] for name in part.members]
+        if part.cyclic:
+            return refresh_component(runtime, tx, self.seen, members, self.done, full=full)
+        return [refresh_table(runtime, tx, self.seen, members[0], self.done, full=full)]
 
 
 def views_read(tx: Transaction, reads: Iterable[TableName]) -> ReadSet:

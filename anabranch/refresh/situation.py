@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.catalog.streams import Input, StreamTable
-from anabranch.errors import BaseExpired
+from anabranch.errors import BaseExpired, FileMissing
 from anabranch.lake.version import TableVersion
 from anabranch.model import Columns, Delta
 from anabranch.names import TableName
@@ -39,7 +39,7 @@ def changes(
             continue
         try:
             delta = version.delta(before[name])
-        except (BaseExpired, FileNotFoundError):
+        except (BaseExpired, FileMissing):
             expired = str(name)
             continue
         if not delta.empty:

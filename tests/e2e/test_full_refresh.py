@@ -97,9 +97,8 @@ def test_nothing_that_is_stored_is_needed(
     damage(tmp_path, broken)
     with anabranch.connect(tmp_path, spark=spark.session) as ab:
         ab.sql("INSERT INTO f.s VALUES ('b', 6)")
-        with pytest.raises(Exception, match=r"."):
-            ab.refresh("f.t")
-            ab.table("f.t").collect()  # some damage is not noticed by a refresh
+        with pytest.raises(AnabranchError):
+            ab.table("f.t").collect()
         ab.refresh("f.t", full=True)
         assert ab.history("f.t")[0]["reason"] == "asked for"
         assert bag(ab.table("f.t")) == rows(("a", 3), ("b", 10))

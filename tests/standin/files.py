@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.engine import compare, write
+from anabranch.engine.tails import check_tails, damaged, missing
 from anabranch.engine.types import FILE, POSITION
 from anabranch.engine.write import OP, PHYSICAL
 from anabranch.errors import UserError
@@ -34,6 +35,7 @@ def frame(
     among: object = None,
 ) -> Frame:
     """The rows of a reading, by field id."""
+    check_tails(reading)
     marked = {place for path in reading.skip for place in _marks(path)}
     only = {place for path in reading.only for place in _marks(path)}
     wanted = (*columns, FILE, POSITION) if positions else columns
@@ -51,13 +53,20 @@ def frame(
 
 @lru_cache(maxsize=2_000)
 def _stored(path: str, modified: int) -> pa.Table:
-    return pq.read_table(path, partitioning=None, use_threads=False)
+    return pq.read_table(
+        path, partitioning=None, use_threads=False, page_checksum_verification=True
+    )
 
 
 def _read(path: str) -> pa.Table:
     """The rows of a file, which never change; one that is gone is not found."""
     local = Path(str(local_path(path)))
-    return _stored(str(local), local.stat().st_mtime_ns)
+    try:
+        return _stored(str(local), local.stat().st_mtime_ns)
+    except FileNotFoundError as error:
+        raise missing(path) from error
+    except (OSError, pa.ArrowInvalid) as error:
+        raise damaged(path, str(error)) from error
 
 
 def _file(path: str, columns: Columns) -> pa.Table:
@@ -154,7 +163,8 @@ def write_frame(df: Frame, directory: str, columns: Columns, files: int | None =
         path = f"{directory}/{OP}={op.value}/part-{uuid.uuid4().hex[:8]}.parquet"
         local = Path(str(local_path(path)))
         local.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), local)
+        table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+        pq.write_table(table, local, write_page_checksum=True)
         found[op.value] = (path,)
     return Written(**found, rows=df.count())
 

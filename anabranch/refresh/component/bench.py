@@ -175,7 +175,7 @@ class SparkBench:
         done = write(hashed, rows.directory, rows.physical)
         io, root = rows.version.io, rows.version.root
         found_rows = counts(io, [same_form(path, root) for path in done.add])
-        check_rows(rows.version.name, done.rows, sum(number for number, _ in found_rows.values()))
+        check_rows(rows.version.name, done.rows, sum(each[0] for each in found_rows.values()))
         return Batch(done.add, done.rows)
 
     def kept(self, rows: Rows, batches: list[Batch], batch: Batch) -> int:

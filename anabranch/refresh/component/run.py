@@ -23,6 +23,7 @@ from anabranch.plan.monotone import not_monotone
 from anabranch.refresh.afresh import (
     only_now,
     readable_columns,
+    rebuilding,
     rebuilt_event,
     refuse_to_break_readers,
 )
@@ -70,21 +71,21 @@ def refresh_component(
     members: Sequence[StreamTable],
     done: Mapping[TableName, Outcome],
     *,
-    full: bool = False,
+    full: str | None = None,
 ) -> list[Outcome]:
     """Stage all members; upstreams that were refreshed before are read as staged.
 
-    `full`: from empty, because somebody asked; nothing that is stored is needed.
+    `full`: why it starts from empty, and nothing that is stored is used.
     """
     columns = readable_columns(tx, [each.name for each in members]) if full else {}
     broken = replace_broken(tx, members) if full else {}
-    circle = understand(tx, seen, members, full=full)
+    circle = understand(tx, seen, members, full=full is not None)
     refuse_to_break_readers(tx, seen, columns, set(circle))
     definitions = {name: each.definition for name, each in circle.items()}
     if full:
         read = {source for each in definitions.values() for source in each.sources}
         found = Outside(only_now(tx, read - set(definitions)))
-        plan = Plan(Way.EMPTY, Action.FULL, ASKED, afresh=True)
+        plan = Plan(Way.EMPTY, rebuilding(full).action, full, afresh=True)
     else:
         found = outside(tx.world, seen, definitions)
         plan = decide(facts(circle, found))
@@ -111,7 +112,7 @@ def refresh_component(
             each,
             options={**each.options, **marks},
             cuts=stands_at,
-            event=each.event or rebuilt_event(each.table, broken.get(each.table)),
+            event=each.event or rebuilt_event(each.table, broken.get(each.table), full or ASKED),
         )
         for each in made
     ]

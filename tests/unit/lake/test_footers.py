@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
 
 from anabranch.errors import InternalError, InvalidValue
-from anabranch.lake.footers import data_files, delete_files
+from anabranch.lake.footers import TAIL_ID, data_files, delete_files
 from anabranch.lake.marks import Marks
 from anabranch.lake.prune import pruned
 from anabranch.lake.schemas import schema_of
@@ -100,7 +100,7 @@ def test_columns_outside_the_schema_and_odd_names(tmp_path: Path) -> None:
     (file,) = data_files(PyArrowFileIO(), schema, [path])
     outer = schema.fields[1].field_id
     assert file.lower_bounds == {outer: (7).to_bytes(8, "little")}
-    assert file.column_sizes.keys() == {outer}
+    assert file.column_sizes.keys() == {outer, TAIL_ID}
 
 
 def test_position_delete_files(tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""Older versions of a table that can still be read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import SetSnapshotRefUpdate, update_table_metadata
+from sqlalchemy import Connection, select
+
+from anabranch.catalog import cuts, tables
+from anabranch.errors import AnabranchError, Refused
+from anabranch.lake.damage import damages_of
+from anabranch.lake.lake import Lake
+from anabranch.lake.places import Warehouse
+from anabranch.lake.version import TableVersion
+from anabranch.names import TableName
+
+_METADATA = re.compile(r"(.+)/metadata/(?:v|0*)(\d+)[^/]*\.metadata\.json$")
+
+
+def older_snapshot(lake: Lake, version: TableVersion) -> int | None:
+    """The newest snapshot with all its files; None if the current one has them."""
+    if not damages_of(lake, version):
+        return None
+    by_age = sorted(version.metadata.snapshots, key=lambda each: -each.sequence_number)  # type: ignore[operator]
+    for each in by_age:
+        metadata = with_main_at(version.metadata, each.snapshot_id)
+        if not damages_of(lake, replace(version, metadata=metadata)):
+            return each.snapshot_id
+    raise Refused(
+        f"no version of {version.name} can be read", hint="restore its files from a backup"
+    )
+
+
+def with_main_at(metadata: TableMetadata, snapshot_id: int) -> TableMetadata:
+    """The metadata after a roll-back to a snapshot."""
+    update = SetSnapshotRefUpdate.model_validate(
+        {"ref-name": MAIN_BRANCH, "type": "branch", "snapshot-id": snapshot_id}
+    )
+    return update_table_metadata(metadata, (update,))
+
+
+def older_metadata(lake: Lake, c: Connection, name: TableName, location: str) -> str:
+    """The metadata file before one that cannot be read, that can."""
+    for candidate in _candidates(lake, c, name, location):
+        try:
+            version = lake.version(name, candidate)
+        except AnabranchError:
+            continue
+        if not damages_of(lake, version):
+            return candidate
+    raise Refused(
+        f"no older metadata file of {name} can be read", hint="restore its files from a backup"
+    )
+
+
+def _candidates(lake: Lake, c: Connection, name: TableName, location: str) -> list[str]:
+    """What the catalog says was there before, what cuts show, and what lies beside it; newest first."""
+    table = tables.iceberg_tables
+    here = (
+        (table.c.catalog_name == lake.catalog_name)
+        & (table.c.table_namespace == name.schema)
+        & (table.c.table_name == name.name)
+    )
+    before = c.execute(select(table.c.previous_metadata_location).where(here)).scalar_one_or_none()
+    shown = [
+        each.metadata_location
+        for each in reversed(cuts.known_versions(c))
+        if each.name == name and each.metadata_location
+    ]
+    beside = metadata_files(lake.warehouse, location.rpartition("/metadata/")[0])
+    found = dict.fromkeys([*([before] if before else []), *shown, *beside])
+    return [each for each in found if each != location]
+
+
+def metadata_files(warehouse: Warehouse, root: str) -> list[str]:
+    """The metadata files of a table's folder, newest first."""
+    numbered = [
+        (int(match.group(2)), info.mtime_ns or 0, path)
+        for path, info in warehouse.listing(f"{root}/metadata").items()
+        if (match := _METADATA.match(path))
+    ]
+    return [path for *_, path in sorted(numbered, reverse=True)]
+
+
+def strangers(warehouse: Warehouse) -> list[str]:
+    """The folders of a warehouse that hold tables."""
+    found = (_METADATA.match(path) for path in warehouse.listing(warehouse.location))
+    return sorted({match.group(1) for match in found if match})

@@ -1,0 +1,92 @@
+"""check: what is wrong is found, and what is safe is mended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch import Anabranch
+from anabranch.errors import AnabranchError, Refused
+from anabranch.names import TableName
+from tests.standin.damage import break_table, forget
+from tests.standin.engine import connect, installed
+
+TOTALS = "SELECT k, SUM(v) AS v FROM s.t GROUP BY k"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    with installed():
+        with opened(tmp_path) as ab:
+            ab.sql("CREATE TABLE s.t (k BIGINT, v BIGINT)")
+            ab.sql("INSERT INTO s.t VALUES (1, 1), (2, 20)")
+            ab.sql("INSERT INTO s.t VALUES (3, 300)")
+            ab.create_stream_table("s.d", TOTALS, schedule=None)
+            ab.create_stream_table("s.e", "SELECT k, v + 1 AS v FROM s.d", schedule=None)
+        yield tmp_path
+
+
+def opened(home: Path) -> Anabranch:
+    forget()
+    return connect(home, fsync=False)
+
+
+def test_nothing_is_wrong(home: Path) -> None:
+    with opened(home) as ab:
+        assert ab.check() == [] and ab.check(deep=True) == [] and ab.check(repair=True) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "way", "deep"),
+    [("data", "gone", False), ("data", "flipped", True), ("data", "empty", False),
+     ("lists", "flipped", False), ("manifests", "gone", False), ("metadata", "garbled", False)],
+)  # fmt: skip
+def test_a_stream_table_is_rebuilt(home: Path, kind: str, way: str, deep: bool) -> None:
+    break_table(home, "s.d", kind, way)
+    with opened(home) as ab:
+        found = ab.check(deep=deep)
+        assert {each["table"] for each in found} >= {"s.d"}
+        assert all(each["cure"] and not each["repaired"] for each in found)
+        assert all(each["repaired"] for each in ab.check(repair=True, deep=deep))
+    with opened(home) as ab:
+        assert ab.check(deep=True) == []
+        assert sorted(ab.table("s.d").collect()) == [(1, 1), (2, 20), (3, 300)]
+        assert sorted(ab.table("s.e").collect()) == [(1, 2), (2, 21), (3, 301)]
+
+
+def test_a_source_stays_broken_until_somebody_says_otherwise(home: Path) -> None:
+    with opened(home) as ab:
+        (newest,) = ab._runtime.lake.current(_name("s.t")).delta(_first(ab)).plus[0].files
+    Path(newest.removeprefix("file://")).unlink()
+    with opened(home) as ab:
+        (row,) = [each for each in ab.check(repair=True) if each["kind"] == "source table"]
+        assert not row["repaired"] and "--roll-back-sources" in row["cure"]
+        with pytest.raises(AnabranchError):
+            ab.table("s.t").collect()
+        with pytest.raises(Refused, match="repair"):
+            ab.check(roll_back_sources=True)
+        assert all(r["repaired"] for r in ab.check(repair=True, roll_back_sources=True))
+        assert sorted(ab.table("s.t").collect()) == [(1, 1), (2, 20)]
+        assert sorted(ab.table("s.d").collect()) == [(1, 1), (2, 20)]
+        assert ab.check(deep=True) == []
+
+
+def test_a_pointer_goes_back_only_if_told(home: Path) -> None:
+    with opened(home) as ab:
+        location = ab._runtime.lake.pointers()[_name("s.t")]
+    Path(location.removeprefix("file://")).write_text("{}")
+    with opened(home) as ab:
+        assert not all(each["repaired"] for each in ab.check(repair=True))
+        assert all(each["repaired"] for each in ab.check(repair=True, previous_metadata=True))
+        assert sorted(ab.table("s.t").collect()) == [(1, 1), (2, 20)]
+        assert sorted(ab.table("s.d").collect()) == [(1, 1), (2, 20)]
+
+
+def _name(text: str) -> TableName:
+    return TableName.parse(text)
+
+
+def _first(ab: Anabranch) -> int:
+    return int(ab._runtime.lake.current(_name("s.t")).metadata.snapshots[0].snapshot_id)
