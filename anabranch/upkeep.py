@@ -11,6 +11,7 @@ from anabranch.catalog.indexes import all_indexes
 from anabranch.engine.scan import frame
 from anabranch.engine.sorting import in_ranges
 from anabranch.engine.write import write
+from anabranch.errors import FileMissing
 from anabranch.lake.collect import is_our_root
 from anabranch.lake.upkeep import Compaction, compaction
 from anabranch.lake.upkeep import maintain as maintain_lake
@@ -25,7 +26,12 @@ BYTES_PER_FILE = 128 << 20
 def maintain(runtime: Runtime) -> dict[str, Any]:
     """Tidy everything; tables stay readable all the time, and no row changes."""
     runtime.lake.fence.claim()
-    compacted = [str(n) for n in sorted(runtime.lake.pointers()) if leased_compact(runtime, n)]
+    compacted, damaged = [], []
+    for name in sorted(runtime.lake.pointers()):
+        try:
+            compacted += [str(name)] if leased_compact(runtime, name) else []
+        except FileMissing:  # the others are tidied all the same
+            damaged.append(str(name))
     settings = runtime.settings
     with runtime.store.writing() as c:
         before = tables.now() - timedelta(seconds=settings.history_retention)
@@ -42,7 +48,12 @@ def maintain(runtime: Runtime) -> dict[str, Any]:
             check=lambda c, cut_id: leases.check(c, lease),
         )
     catch_up(runtime)
-    return {"tables_compacted": compacted, "history_forgotten": forgotten, **asdict(report)}
+    return {
+        "tables_compacted": compacted,
+        "tables_damaged": damaged,
+        "history_forgotten": forgotten,
+        **asdict(report),
+    }
 
 
 def leased_compact(runtime: Runtime, name: TableName) -> bool:

@@ -23,7 +23,7 @@ from anabranch.engine.scan import delta_frame, frame
 from anabranch.engine.session import Spark
 from anabranch.engine.sorting import in_ranges
 from anabranch.engine.write import write
-from anabranch.errors import BaseExpired, Refused
+from anabranch.errors import BaseExpired, FileMissing, Refused
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import TableVersion
 from anabranch.model import FIRST_HIDDEN_ID, Columns, Delta
@@ -60,6 +60,16 @@ def shape(columns: Columns) -> list[tuple[str, str]]:
     return [(column.name, column.type) for column in columns]
 
 
+def shape_of(stage: Stage, copy: TableName) -> list[tuple[str, str]] | None:
+    """The columns of a copy; None if its metadata is gone or damaged, so that it is made again."""
+    try:
+        found = stage.version(copy)
+        found.state(found.snapshot_id)
+    except FileMissing:
+        return None
+    return shape(found.columns)
+
+
 def bring(stage: Stage, spark: Spark, index: Index, cluster: Cluster | None = None) -> None:
     """Stage the copy as it must be for the table as it is staged."""
     table = stage.version(index.table)
@@ -67,7 +77,7 @@ def bring(stage: Stage, spark: Spark, index: Index, cluster: Cluster | None = No
     wanted = tuple(
         replace(column, field_id=0, nested={}, ambiguous=False) for column in table.columns
     )
-    if stage.exists(index.copy) and shape(stage.version(index.copy).columns) != shape(wanted):
+    if stage.exists(index.copy) and shape_of(stage, index.copy) != shape(wanted):
         stage.drop(index.copy)
     if not stage.exists(index.copy):
         stage.create(index.copy, wanted)
@@ -80,7 +90,10 @@ def bring(stage: Stage, spark: Spark, index: Index, cluster: Cluster | None = No
         if delta is None:
             rebuild(stage, chosen, index, table)
         elif not delta.empty:
-            update(stage, chosen, index, table, delta)
+            try:
+                update(stage, chosen, index, table, delta)
+            except FileMissing:  # of the copy, or what tells the changes: all rows are in the table
+                rebuild(stage, chosen, index, table)
     stage.set_properties(index.copy, noted(table, index))
 
 
@@ -128,7 +141,7 @@ def changes(copy: TableVersion, table: TableVersion, index: Index) -> Delta | No
         return None
     try:
         delta = table.delta(int(since) if since else None)
-    except BaseExpired:
+    except (BaseExpired, FileMissing):
         return None
     small = table.rows <= SMALL_ROWS and not delta.empty
     return None if small or delta.rows > MUCH_CHANGED * table.rows else delta

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from anabranch.catalog.indexes import Index
+from anabranch.engine.tails import check_tails
+from anabranch.errors import FileMissing
 from anabranch.indexes.keep import current
 from anabranch.lake.version import TableVersion
 from anabranch.model import Bound, Columns, Reading
@@ -20,7 +23,12 @@ def cheapest(
     asked = {bound.column.lower() for bound in bounds}
     found = [(table.reading(prune=bounds), table.columns)]
     for index in indexes:
-        copy = version_of(index.copy) if index.columns[0].lower() in asked else None
-        if copy is not None and current(copy, table, index):
-            found.append((copy.reading(prune=bounds), copy.columns))
+        if index.columns[0].lower() not in asked:
+            continue
+        with suppress(FileMissing):  # the table has the same rows; upkeep makes the copy again
+            copy = version_of(index.copy)
+            if copy is not None and current(copy, table, index):
+                reading = copy.reading(prune=bounds)
+                check_tails(reading)
+                found.append((reading, copy.columns))
     return min(found, key=lambda each: (len(each[0].files) + len(each[0].skip), each[0].bytes))

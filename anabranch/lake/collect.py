@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 from pyarrow.fs import FileInfo
 
 from anabranch.catalog import cuts, deployments, stages
-from anabranch.errors import Fenced, Unreachable
+from anabranch.errors import Fenced, FileMissing, Unreachable
 from anabranch.lake.changes import own_delta
 from anabranch.lake.lake import Lake
 from anabranch.lake.manifests import live_entries, manifests
@@ -64,11 +64,13 @@ def _collect(
             if each.metadata_location is not None
         ]
         kept = deployments.kept_locations(c)
-    referenced = set(_references(lake, pointers, versions, kept))
+    broken: set[str] = set()
+    referenced = set(_references(lake, pointers, versions, kept, broken))
     garbage = [
         (path, info)
         for path, info in listed.items()
         if _subject(path) not in referenced
+        and not path.startswith(tuple(broken))
         and _is_garbage(path, info, live, grace, foreign_grace, now)
     ]
     if garbage:
@@ -130,23 +132,25 @@ def _references(
     pointers: dict[TableName, str],
     versions: list[tuple[TableName, str]],
     kept: set[str],
+    broken: set[str],
 ) -> Iterator[str]:
     """All files of current tables and of those that a roll-back may bring back, and those that other
-    recorded cuts show."""
+    recorded cuts show.
+
+    What a broken table needs is unknown: its folder joins the `broken`, and all of it stays.
+    """
     seen: set[str] = set()
-    for name, location in pointers.items():
-        version = lake.version(name, location)
-        yield from _named_in(version)
-        for snapshot_id in version.snapshot_ids:
-            yield from files_of(version, snapshot_id, seen)
-    for name, location in versions:
-        if pointers.get(name) != location:
+    others = [(name, location) for name, location in versions if pointers.get(name) != location]
+    for name, location in (*pointers.items(), *others):
+        whole = location in kept or pointers.get(name) == location
+        try:
             version = lake.version(name, location)
             yield from _named_in(version)
-            shown = version.snapshot_ids if location in kept else [version.snapshot_id]
-            for each in shown:
+            for each in version.snapshot_ids if whole else [version.snapshot_id]:
                 if each is not None:
                     yield from files_of(version, each, seen)
+        except FileMissing:
+            broken.add(location.rpartition("/metadata/")[0] + "/")
 
 
 def _named_in(version: TableVersion) -> Iterator[str]:

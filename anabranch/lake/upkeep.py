@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -13,7 +14,7 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate, update_table_metadata
 
 from anabranch.catalog import cuts, deployments, read_leases, stages, streams, tables
 from anabranch.catalog.store import Connection
-from anabranch.errors import PublishConflict
+from anabranch.errors import AnabranchError, FileMissing, PublishConflict
 from anabranch.lake.changes import DELTA, NetDelta
 from anabranch.lake.collect import FOREIGN_GRACE, collect, is_our_root
 from anabranch.lake.lake import Lake
@@ -126,11 +127,14 @@ def _expire(
             wanted.setdefault(TableName.parse(source), set()).add(snapshot_id)
     for each in versions:
         if each.metadata_location != pointers.get(each.name):
-            shown = lake.version(each.name, each.metadata_location or "")
-            wanted.setdefault(each.name, set()).add(shown.snapshot_id or 0)
+            with suppress(FileMissing):  # it can be read by nobody
+                shown = lake.version(each.name, each.metadata_location or "")
+                wanted.setdefault(each.name, set()).add(shown.snapshot_id or 0)
     expired = merged = 0
     with Stage(lake, pointers) as stage:
         for name in pointers.keys() - {*without}:
+            if not _whole(stage, name):
+                continue  # `check` says what is wrong with it
             version = stage.version(name)
             if not is_our_root(lake.warehouse.location, version.root):
                 continue  # made by another program, which also keeps it tidy
@@ -143,6 +147,20 @@ def _expire(
                 stage.replace_metadata(name, _with_fewer_manifests(stage, stage.version(name)))
                 merged += many
         return expired, merged, publish(stage, "maintain", check) if stage.changes else None
+
+
+def _whole(stage: Stage, name: TableName) -> bool:
+    """Whether metadata and manifests of a table can be read."""
+    try:
+        version = stage.version(name)
+        version.state(version.snapshot_id)
+    except FileMissing:
+        return False
+    except (
+        AnabranchError
+    ):  # such as files that only another program reads: they are in nobody's way
+        return True
+    return True
 
 
 def expendable(version: TableVersion, needed: set[int]) -> set[int]:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from anabranch.catalog.indexes import Index, all_indexes
 from anabranch.catalog.store import Connection
 from anabranch.clusters import known
-from anabranch.errors import AlreadyExists, PublishConflict, Refused, UnknownName, Unsupported
-from anabranch.indexes.keep import current
+from anabranch.errors import (
+    AlreadyExists,
+    FileMissing,
+    PublishConflict,
+    Refused,
+    UnknownName,
+    Unsupported,
+)
+from anabranch.indexes.keep import current, shape_of
 from anabranch.model import Columns
 from anabranch.names import TableName, shown
 from anabranch.runtime import Runtime, Transaction, check_new_name
@@ -84,19 +92,25 @@ def guard(runtime: Runtime, tx: Transaction, table: TableName) -> None:
 def catch_up(runtime: Runtime) -> None:
     """Bring indexes along that somebody left behind: another program, or upkeep of their table."""
 
-    def act(tx: Transaction) -> None:
-        with runtime.store.reading() as c:
-            found = all_indexes(c)
-        for table, indexes in found.items():
+    with runtime.store.reading() as c:
+        known = list(all_indexes(c))
+
+    for table in known:
+
+        def act(tx: Transaction, table: TableName = table) -> None:
+            indexes = indexes_of(runtime, tx, table)
             if table in tx.world.pointers and not all(is_current(tx, each) for each in indexes):
                 set_indexes(tx, table, indexes)
 
-    runtime.write("index", act)
+        with suppress(FileMissing):  # of the table: there is nothing to sort until it is mended
+            runtime.write("index", act)
 
 
 def is_current(tx: Transaction, index: Index) -> bool:
-    there = index.copy in tx.world.pointers
-    return there and current(tx.world.version(index.copy), tx.world.version(index.table), index)
+    """Whether a copy holds the rows of its table; one that cannot be read is made again."""
+    if index.copy not in tx.world.pointers or shape_of(tx.stage, index.copy) is None:
+        return False
+    return current(tx.world.version(index.copy), tx.world.version(index.table), index)
 
 
 def indexes_of(runtime: Runtime, tx: Transaction, table: TableName) -> tuple[Index, ...]:
