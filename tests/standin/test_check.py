@@ -93,7 +93,7 @@ def _first(ab: Anabranch) -> int:
 
 
 @pytest.mark.parametrize("broken", ["s.t", "s.d", "s.t__by_k"])
-@pytest.mark.parametrize("kind", ["metadata", "lists"])
+@pytest.mark.parametrize("kind", ["metadata", pytest.param("lists", marks=pytest.mark.slow)])
 def test_a_broken_table_is_in_nobodys_way(home: Path, kind: str, broken: str) -> None:
     with opened(home) as ab:
         ab.sql("CREATE INDEX by_k ON s.t (k)")
