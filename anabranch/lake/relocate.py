@@ -71,7 +71,9 @@ class Relocation:
     rewritten: int = 0
     damaged: list[str] = field(default_factory=list)
     _sizes: dict[str, int] = field(default_factory=dict)
-    _names: dict[str, str] = field(default_factory=dict)  # of files whose names tell their checksums
+    _names: dict[str, str] = field(
+        default_factory=dict
+    )  # of files whose names tell their checksums
     _tails: dict[str, int] = field(default_factory=dict)  # checksums of rewritten Parquet files
 
     def run(self, files: Iterable[str]) -> None:
@@ -238,7 +240,6 @@ class Relocation:
             return self._renamed(self.move.path(value))
         is_path = key in _PATHS or (key.startswith("write.") and key.endswith(".path"))
         return self.move.path(value) if is_path else value
-
 
     def _moved_delta(self, delta: dict[str, Any]) -> str:
         """Tails are those of the files as they are now, where these were rewritten."""

@@ -131,3 +131,24 @@ def test_a_broken_index_stops_neither_reads_nor_writes(home: Path) -> None:
         ab.sql("INSERT INTO s.t VALUES (4, 4)")
         assert ab.sql("SELECT v FROM s.t WHERE k = 4").collect() == [(4,)]
         assert ab.check(deep=True) == []
+
+
+def test_checksums_are_right_in_another_place(home: Path, tmp_path: Path) -> None:
+    """Files that are written again for another place tell their new checksums."""
+    with opened(home) as ab:
+        ab.sql("DELETE FROM s.t WHERE k = 2")
+    other = tmp_path.parent / f"{tmp_path.name}-moved"
+    home.rename(other)
+    with opened(other) as ab:
+        ab.adopt()
+    with opened(other) as ab:
+        assert ab.check() == [] and sorted(ab.table("s.t").collect()) == [(1, 1), (3, 300)]
+        ab.refresh()
+        assert {each["action"] for each in ab.history(limit=2)} == {"DIFFERENTIAL"}
+        assert sorted(ab.table("s.d").collect()) == [(1, 1), (3, 300)]
+        assert ab.check(deep=True) == []
+        manifests = list((other / "warehouse").rglob("metadata/*.avro"))
+        assert manifests
+    break_table(other, "s.t", "lists", "flipped")
+    with opened(other) as ab:
+        assert {each["table"] for each in ab.check()} == {"s.t"}
