@@ -83,7 +83,7 @@ class Check:
         pointers, warehouse = self.seen.pointers, self.runtime.lake.warehouse
         if not pointers and (roots := strangers(warehouse)):
             detail = f"the catalog knows no table, but the warehouse has {len(roots)}"
-            cure = "anabranch recover --from-warehouse"
+            cure = "restore the catalog from a backup; the files are all there"
             yield Finding(None, CATALOG, EMPTY, warehouse.location, detail, cure)
         for name, stream in sorted(self.seen.streams.items()):
             if name not in pointers and stream.populated:
