@@ -559,6 +559,16 @@ class Anabranch:
 
         return verify(self._runtime, TableName.parse(name))
 
+    def recover(self) -> list[dict[str, Any]]:
+        """Register the tables of the warehouse in a catalog that has lost them all.
+
+        Queries, schedules, views, indexes and groups are not in the warehouse: what was a stream table
+        comes back as a source table.
+        """
+        from anabranch.lake.recover import recover
+
+        return [asdict(each) for each in recover(self._runtime.lake)]
+
     def check(
         self,
         repair: bool = False,

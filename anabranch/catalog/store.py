@@ -33,6 +33,10 @@ _SQLITE = re.compile(r"sqlite(?:\+\w+)?://(?:/(.*))?\Z")
 T = TypeVar("T")
 
 
+RECOVER = "restore it from a backup, or move it away and run anabranch recover --from-warehouse"
+_LOST_TABLE = re.compile(r"no such table: ((?:ab|iceberg)_\w+)")
+
+
 class Store:
     """Transactions on the catalog database.
 
@@ -140,17 +144,23 @@ class Store:
         try:
             yield
         except (OperationalError, InterfaceError, PoolTimeout) as error:
+            if lost := _LOST_TABLE.search(str(error)):
+                said = f"catalog {self.shown} is damaged: its table {lost.group(1)} is gone"
+                raise Unreachable(said, hint=RECOVER) from error
             if _is_mistake(error):
                 raise
             raise Unreachable(
                 f"catalog {self.shown} cannot be reached: {_reason(error)}", hint=self._hint()
             ) from error
         except SqlDatabaseError as error:
+            if "malformed" in str(error):
+                said = f"catalog {self.shown} is damaged: {_reason(error)}"
+                raise Unreachable(said, hint=RECOVER) from error
             if "file is not a database" not in str(error):
                 raise
             raise Unreachable(
                 f"{self.shown} is not an SQLite database",
-                hint="give the path of a new file, or of an existing catalog",
+                hint=f"give the path of a new file, or of a catalog; if it was one, {RECOVER}",
             ) from error
 
     def _hint(self) -> str:

@@ -185,6 +185,22 @@ def verify(session: CliSession, out: Output, names: tuple[str, ...]) -> int:
 
 
 @click.command()
+@click.option("--from-warehouse", is_flag=True, required=True, help="From the files of the tables.")
+@command
+def recover(session: CliSession, out: Output, from_warehouse: bool) -> int:
+    """Register the tables of the warehouse in a catalog that has lost them all.
+
+    Queries, schedules, views, indexes and groups are not in the warehouse: what was a stream table
+    comes back as a source table, and so does a dropped table whose files are still there. Exit code 2
+    if the metadata of a table cannot be read.
+    """
+    session.creates = True
+    found = session.ab.recover()
+    out.rows(found, ("table", "folder", "detail"), "the warehouse has no tables")
+    return REFUSED if any(row["metadata"] is None for row in found) else 0
+
+
+@click.command()
 @click.option(
     "--deep", is_flag=True, help="Read every file, and compare tables with their queries."
 )
@@ -308,6 +324,7 @@ COMMANDS = (
     verify,
     cuts,
     check,
+    recover,
     maintain,
     adopt,
 )

@@ -86,7 +86,7 @@ def metadata_files(warehouse: Warehouse, root: str) -> list[str]:
     return [path for *_, path in sorted(numbered, reverse=True)]
 
 
-def strangers(warehouse: Warehouse) -> list[str]:
+def table_folders(warehouse: Warehouse) -> list[str]:
     """The folders of a warehouse that hold tables."""
     found = (_METADATA.match(path) for path in warehouse.listing(warehouse.location))
     return sorted({match.group(1) for match in found if match})

@@ -16,7 +16,7 @@ from anabranch.catalog.streams import needed_snapshots
 from anabranch.errors import AnabranchError, Refused
 from anabranch.lake import damage
 from anabranch.lake.damage import Damage, damages
-from anabranch.lake.repair import older_metadata, older_snapshot, strangers, with_main_at
+from anabranch.lake.repair import older_metadata, older_snapshot, table_folders, with_main_at
 from anabranch.names import TableName, shown
 from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.run import refresh
@@ -81,9 +81,9 @@ class Check:
 
     def _catalog(self) -> Iterable[Finding]:
         pointers, warehouse = self.seen.pointers, self.runtime.lake.warehouse
-        if not pointers and (roots := strangers(warehouse)):
+        if not pointers and (roots := table_folders(warehouse)):
             detail = f"the catalog knows no table, but the warehouse has {len(roots)}"
-            cure = "restore the catalog from a backup; the files are all there"
+            cure = "restore the catalog from a backup, or anabranch recover --from-warehouse"
             yield Finding(None, CATALOG, EMPTY, warehouse.location, detail, cure)
         for name, stream in sorted(self.seen.streams.items()):
             if name not in pointers and stream.populated:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import Anabranch
-from anabranch.errors import AnabranchError, Refused
+from anabranch.errors import AnabranchError, Refused, Unreachable
 from anabranch.names import TableName
 from tests.standin.damage import break_table, forget
 from tests.standin.engine import connect, installed
@@ -152,3 +152,36 @@ def test_checksums_are_right_in_another_place(home: Path, tmp_path: Path) -> Non
     break_table(other, "s.t", "lists", "flipped")
     with opened(other) as ab:
         assert {each["table"] for each in ab.check()} == {"s.t"}
+
+
+def test_a_lost_catalog_learns_its_tables_again(home: Path) -> None:
+    with opened(home) as ab:
+        right = {name: sorted(ab.table(name).collect()) for name in ("s.d", "s.e")}
+        with pytest.raises(Refused, match="not emptied"):
+            ab.recover()
+        location = ab._runtime.lake.pointers()[_name("s.t")]
+    for path in home.glob("catalog.db*"):
+        path.unlink()
+    Path(location.removeprefix("file://")).write_text("{}")  # the newest one is damaged
+    with opened(home) as ab:
+        assert ab.tables() == [] and [each["problem"] for each in ab.check()] == ["EMPTY"]
+        assert {each["table"] for each in ab.recover()} == {"s.t", "s.d", "s.e"}
+        assert sorted(ab.table("s.t").collect()) == [(1, 1), (2, 20)]
+        assert {name: sorted(ab.table(name).collect()) for name in right} == right
+        ab.sql("INSERT INTO s.t VALUES (9, 9)")
+        assert ab.check(deep=True) == []
+
+
+def test_a_damaged_catalog_says_so_and_offers_a_way_back(home: Path) -> None:
+    with opened(home) as ab:
+        with ab._store.writing() as c:
+            c.exec_driver_sql("DROP TABLE iceberg_tables")
+        with pytest.raises(Unreachable, match="iceberg_tables is gone") as caught:
+            ab.tables()
+    assert "recover --from-warehouse" in str(caught.value)
+    for path in home.glob("catalog.db-*"):
+        path.unlink()
+    (home / "catalog.db").write_bytes(b"not a database at all" * 100)
+    with pytest.raises(Unreachable, match="not an SQLite database") as caught:
+        opened(home)
+    assert "recover --from-warehouse" in str(caught.value)
