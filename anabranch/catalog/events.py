@@ -32,6 +32,7 @@ OPTIONS_KEPT = "OPTIONS_KEPT"  # of a stream table, likewise
 VIEW_BROKEN = "VIEW_BROKEN"  # by a deployment: somebody agreed to it
 UNBOUNDED = "UNBOUNDED"  # a circle in which counts may grow for ever
 RECURSION = "RECURSION"  # a recursion that is computed anew for every change
+COLLATION = "COLLATION"  # a column that is stored without its collation
 LOUD = {
     FALLBACK,
     ROWS_LOST,
@@ -45,6 +46,7 @@ LOUD = {
     WAITING,
     UNBOUNDED,
     RECURSION,
+    COLLATION,
     VIEW_BROKEN,
 }  # shown unasked
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from anabranch.engine.errors import translated
-from anabranch.engine.identity import canonical, typed
-from anabranch.engine.types import parse_type
-from anabranch.model import Columns
+from anabranch.engine.identity import equal, exact, typed
+from anabranch.engine.types import collated, is_collated, parse_type, uncollated
+from anabranch.model import Column, Columns
 from anabranch.names import quote
 
 WEIGHT = "_ab_w"
@@ -25,13 +26,33 @@ class Surplus:
     rows: list[dict[str, Any]]
 
 
+def as_stored(rows: DataFrame) -> DataFrame:
+    """The rows of a query as a table holds them: texts without their collation."""
+    if not collated(rows.schema):
+        return rows
+    return rows.select(
+        *(
+            F.col(quote(field.name)).cast(uncollated(field.dataType)).alias(field.name)
+            for field in rows.schema
+        )
+    )
+
+
 def bag_difference(
-    expected: DataFrame, actual: DataFrame, columns: Columns, shown: int
+    expected: DataFrame, actual: DataFrame, columns: Columns, shown: int, *, computed: bool = True
 ) -> tuple[Surplus, Surplus]:
     """(missing from actual, unexpected in actual).
 
-    Floating-point values are compared to twelve digits: their sums depend on the order of addition.
+    What the query leaves open makes no difference.  Floating-point values are compared to twelve
+    digits, since their sums depend on the order of addition; texts with a collation by that, since
+    any of those that it calls equal may stand for all.  `computed`: 0.0 and -0.0 are alike, of which
+    MIN and MAX take any.
     """
+    collations = {
+        field.name: field.dataType.collation
+        for field in expected.schema
+        if isinstance(field.dataType, T.StringType) and is_collated(field.dataType)
+    }
     names = [quote(column.name) for column in columns]
     weighted = [
         typed(side, columns).withColumn(WEIGHT, F.lit(weight))
@@ -39,7 +60,7 @@ def bag_difference(
     ]
     both = weighted[0].unionByName(weighted[1])
     keys = [
-        F.expr(f"{_rounded(quote(column.name), column.type)} AS _ab_k{at}")
+        F.expr(f"{_compared(column, collations.get(column.name), computed)} AS _ab_k{at}")
         for at, column in enumerate(columns)
     ]
     values = F.first(F.struct(*names)).alias("_ab_row")
@@ -69,7 +90,11 @@ def bag_difference(
     )
 
 
-def _rounded(value: str, type_: str) -> str:
-    if type_ in ("float", "double"):
-        return f"format_string('%.11e', CAST({value} AS DOUBLE) + 0.0D)"
-    return canonical(value, parse_type(type_))
+def _compared(column: Column, collation: str | None, computed: bool) -> str:
+    value = quote(column.name)
+    if collation is not None:
+        return f"{value} COLLATE {collation}"
+    if column.type in ("float", "double"):
+        number = f"CAST({value} AS DOUBLE)"
+        return f"format_string('%.11e', {f'{number} + 0.0D' if computed else number})"
+    return (equal if computed else exact)(value, parse_type(column.type))

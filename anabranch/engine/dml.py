@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from anabranch.engine.conform import assigned, missing
 from anabranch.engine.errors import DATA, translated
-from anabranch.engine.identity import KEY, canonical, same, whole_key
+from anabranch.engine.identity import KEY, exact, exact_key, same
 from anabranch.engine.merge import PLACE, absent_place, kept, names, quoted
 from anabranch.engine.query import checkpoint
 from anabranch.engine.scan import Among, union
@@ -150,7 +150,7 @@ class Merging:
         self.alias, self.source_alias = alias, source_alias
         self.target = target.alias(alias)
         self.source_schema = source.schema
-        keyed = source.selectExpr("*", whole_key(source.schema))
+        keyed = source.selectExpr("*", exact_key(source.schema))
         self.source = keyed.alias(source_alias)
         self.on = F.expr(on)
 
@@ -314,7 +314,7 @@ def exchanged(
     acting = F.lit(True) if acting is None else acting
     types = [parse_type(column.type) for column in columns]
     old, new = (
-        [canonical(f"{prefix}{at}", type_) for at, type_ in enumerate(types)]
+        [exact(f"{prefix}{at}", type_) for at, type_ in enumerate(types)]
         for prefix in ("_ab_o", "_ab_v")
     )
     equal = F.expr(same(old, new))

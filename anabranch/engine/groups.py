@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from anabranch.engine.identity import canonical, cast, same
+from anabranch.engine.identity import cast, exact, same
 from anabranch.engine.merge import PLACE, Stored, difference, fail, kept, names, quoted
 from anabranch.engine.scan import Among
 from anabranch.engine.types import FILE, POSITION, parse_type, sql_type
@@ -176,7 +176,7 @@ def emit(merged: DataFrame, columns: Columns, groups: Groups, rewrite: bool) -> 
     lines = merged.selectExpr(OLD, f"{alive} AS _ab_alive", f"struct({values}) AS {NEW}")
     sides = [[f"{row}.{quote(column.name)}" for column in columns] for row in (OLD, NEW)]
     types = [parse_type(column.type) for column in columns]
-    compared = (map(canonical, side, types) for side in sides)
+    compared = (map(exact, side, types) for side in sides)
     equal = f"({OLD} IS NOT NULL AND {same(*map(list, compared))})"
     keep = f"WHEN {equal} AND _ab_alive THEN {entry(Op.KEEP, OLD, columns) if rewrite else 'NULL'}"
     first = f"CASE {keep} WHEN {OLD} IS NOT NULL THEN {entry(Op.REMOVE, OLD, columns)} END"

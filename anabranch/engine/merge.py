@@ -13,9 +13,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from anabranch.engine.errors import INTERNAL
-from anabranch.engine.identity import HASHES, KEY, cast, hashable, row_hash, row_key, typed
+from anabranch.engine.identity import (
+    EXACT,
+    HASHES,
+    KEY,
+    cast,
+    equal_key,
+    exact_key,
+    exactly,
+    hashable,
+    loose,
+    row_hash,
+    typed,
+)
 from anabranch.engine.scan import Among, frame
-from anabranch.engine.types import FILE, POSITION, WEIGHT
+from anabranch.engine.types import FILE, POSITION, WEIGHT, struct
 from anabranch.engine.write import OP
 from anabranch.model import Columns, Op, Reading
 from anabranch.names import quote
@@ -62,18 +74,26 @@ class Identity:
     @property
     def reads(self) -> list[str]:
         """The stored columns that identify a row."""
-        return self.names if self.hashed else names(self.columns)
+        return [*self.names, *names(loose(self.columns))] if self.hashed else names(self.columns)
 
     @property
     def written(self) -> list[str]:
         return self.names if self.hashed else []
 
+    @property
+    def told_apart(self) -> list[str]:
+        """What tells rows apart that are equal."""
+        return [EXACT] if loose(self.columns) else []
+
     def of_values(self, df: DataFrame) -> DataFrame:
-        found = row_hash(self.columns) if self.hashed else (row_key(self.columns),)
+        found = row_hash(self.columns) if self.hashed else (equal_key(self.columns),)
         return df.selectExpr("*", *found)
 
     def of_stored(self, df: DataFrame) -> DataFrame:
-        return df if self.hashed else df.selectExpr("*", row_key(self.columns))
+        return df if self.hashed else df.selectExpr("*", equal_key(self.columns))
+
+    def exact(self, df: DataFrame) -> DataFrame:
+        return df.selectExpr("*", exactly(loose(self.columns))) if self.told_apart else df
 
     def matched(self, rows: DataFrame, keys: DataFrame, how: str, *, broadcast: bool) -> DataFrame:
         """The rows that are (left_semi) or are not (left_anti) among the keys.
@@ -144,15 +164,7 @@ def rewritten(stored: Stored, delta: DataFrame, identity: Identity) -> DataFrame
         *quoted(values), *identity.names[len(identity.written) :], *PLACE
     )
     both = lines.selectExpr("*", *absent_place()).unionByName(present, allowMissingColumns=True)
-    ordered = in_order(identity)
-    group = whole(ordered)
-    judged = both.selectExpr(
-        "*",
-        f"coalesce(sum({WEIGHT.name}) OVER {group}, 0) AS _ab_net",
-        f"count({WEIGHT.name}) OVER {group} AS _ab_lines",
-        f"count({FILE.name}) OVER {group} AS _ab_supply",
-        f"row_number() OVER {ordered} AS _ab_rank",
-    )
+    judged = balanced(identity.exact(both), identity)
     copies = f"""CASE
         WHEN -_ab_net > _ab_supply THEN {fail(NEGATIVE, "int")}
         WHEN {WEIGHT.name} IS NULL THEN 1
@@ -165,49 +177,77 @@ def rewritten(stored: Stored, delta: DataFrame, identity: Identity) -> DataFrame
     return repeated(judged, [*quoted(values), *PLACE, f"{op} AS {OP}"], copies)
 
 
+def balanced(both: DataFrame, identity: Identity) -> DataFrame:
+    """Lines of a change beside stored rows: what the lines of a row come to, how many lines and
+    stored copies it has, and the place of each among them.
+
+    Rows are the same when they agree exactly.  If then more copies go than there are, those that
+    are equal count too: of 0.0 and -0.0, MAX may have taken the other one the last time.
+    """
+    judged = both.selectExpr("*", *counted(identity.names))
+    if not identity.told_apart:
+        return judged
+    judged = judged.selectExpr("*", *counted([*identity.names, *identity.told_apart], "_exact"))
+    short = f"bool_or(-_ab_net_exact > _ab_supply_exact) OVER {whole(in_order(identity.names))}"
+    judged = judged.selectExpr("*", f"{short} AS _ab_short")
+    chosen = (
+        f"CASE WHEN _ab_short THEN {name} ELSE {name}_exact END AS {name}" for name in COUNTED
+    )
+    others = [quote(name) for name in both.columns]
+    return judged.selectExpr(*others, *chosen)
+
+
+COUNTED = ("_ab_net", "_ab_lines", "_ab_supply", "_ab_rank")
+
+
+def counted(by: Sequence[str], suffix: str = "") -> list[str]:
+    ordered = in_order(by)
+    group = whole(ordered)
+    return [
+        f"coalesce(sum({WEIGHT.name}) OVER {group}, 0) AS _ab_net{suffix}",
+        f"count({WEIGHT.name}) OVER {group} AS _ab_lines{suffix}",
+        f"count({FILE.name}) OVER {group} AS _ab_supply{suffix}",
+        f"row_number() OVER {ordered} AS _ab_rank{suffix}",
+    ]
+
+
 def consolidate(delta: DataFrame, identity: Identity) -> DataFrame:
     """One line per distinct row: what identifies it, its values as one struct, its net weight."""
     rows = typed(delta, identity.columns, WEIGHT.name)
     total = F.expr(f"sum({WEIGHT.name}) AS {WEIGHT.name}")
     values = f"struct({', '.join(quoted(names(identity.columns)))}) AS {ROW}"
-    if identity.hashed:
+    if identity.hashed and not identity.told_apart:
         net = rows.groupBy(*quoted(names(identity.columns))).agg(total)
         net = net.selectExpr(*row_hash(identity.columns), values, WEIGHT.name)
-    else:
-        keyed = rows.selectExpr(row_key(identity.columns), values, WEIGHT.name)
-        net = keyed.groupBy(KEY).agg(F.expr(f"first({ROW}) AS {ROW}"), total)
+    else:  # to group by -0.0 is to make 0.0 of it
+        by = [*identity.names, *identity.told_apart]
+        keyed = identity.exact(identity.of_values(rows)).selectExpr(*by, values, WEIGHT.name)
+        net = keyed.groupBy(*by).agg(F.expr(f"first({ROW}) AS {ROW}"), total)
     return net.filter(f"{WEIGHT.name} != 0")
 
 
 def settle(supply: DataFrame, change: DataFrame, identity: Identity) -> DataFrame:
     """Match supply with demand per identity: the change's line comes first, then stored rows."""
+    by = [*identity.names, *identity.told_apart]
     both = change.selectExpr("*", *absent_place()).unionByName(
-        supply.select(*identity.names, *PLACE), allowMissingColumns=True
+        identity.exact(supply).select(*by, *PLACE), allowMissingColumns=True
     )
-    ordered = in_order(identity)
-    group = whole(ordered)
-    judged = both.selectExpr(
-        *identity.names,
-        *PLACE,
-        WEIGHT.name,
-        f"first({ROW}) OVER {group} AS {ROW}",
-        f"first(-{WEIGHT.name}) OVER {group} AS _ab_demand",
-        f"count({FILE.name}) OVER {group} AS _ab_supply",
-        f"count({WEIGHT.name}) OVER {group} AS _ab_lines",
-        f"row_number() OVER {ordered} - 1 AS _ab_rank",
-    )
+    same, equal = whole(in_order(by)), whole(in_order(identity.names))
+    values = f"coalesce(first({ROW}) OVER {same}, first({ROW}) OVER {equal})"
+    judged = balanced(both.withColumn(ROW, F.expr(values)), identity)
+    collided = "FALSE" if identity.told_apart else "_ab_lines != 1"
     copies = f"""CASE
-        WHEN _ab_demand > _ab_supply OR _ab_lines != 1 THEN {fail(NEGATIVE, "int")}
-        WHEN {WEIGHT.name} IS NOT NULL THEN CAST(greatest({WEIGHT.name}, 0) AS INT)
-        ELSE CAST(_ab_rank <= _ab_demand AS INT) END"""
+        WHEN -_ab_net > _ab_supply OR {collided} THEN {fail(NEGATIVE, "int")}
+        WHEN {WEIGHT.name} IS NULL THEN CAST(_ab_rank - _ab_lines <= -_ab_net AS INT)
+        WHEN _ab_rank = 1 THEN CAST(greatest(_ab_net, 0) AS INT)
+        ELSE 0 END"""
     op = f"CASE WHEN {WEIGHT.name} IS NOT NULL THEN '{Op.ADD.value}' ELSE '{Op.REMOVE.value}' END"
     return repeated(judged, [f"{ROW}.*", *identity.written, *PLACE, f"{op} AS {OP}"], copies)
 
 
-def in_order(identity: Identity) -> str:
+def in_order(by: Sequence[str]) -> str:
     """The window over rows of one identity: lines of the change, then stored rows."""
-    by = ", ".join(identity.names)
-    return f"(PARTITION BY {by} ORDER BY {FILE.name} ASC NULLS FIRST, {POSITION.name})"
+    return f"(PARTITION BY {', '.join(by)} ORDER BY {FILE.name} ASC NULLS FIRST, {POSITION.name})"
 
 
 def whole(window: str) -> str:
@@ -243,10 +283,11 @@ def replace_all(stored: Stored, new: DataFrame, columns: Columns, *, rewrite: bo
 
 
 def difference(old: DataFrame, new: DataFrame, columns: Columns, *, rewrite: bool) -> DataFrame:
-    """new - old as bags: of equal rows, as many as both have cancel (and are kept)."""
-    both = typed(old, columns, *PLACE).selectExpr("*", row_key(columns), "FALSE AS _ab_new")
+    """new - old as bags: of rows that are the same, as many as both have cancel (and are kept)."""
+    key = exact_key(struct(columns))
+    both = typed(old, columns, *PLACE).selectExpr("*", key, "FALSE AS _ab_new")
     both = both.unionByName(
-        typed(new, columns).selectExpr("*", *absent_place(), row_key(columns), "TRUE AS _ab_new")
+        typed(new, columns).selectExpr("*", *absent_place(), key, "TRUE AS _ab_new")
     )
     ordered = f"(PARTITION BY {KEY} ORDER BY _ab_new, {', '.join(PLACE)})"
     group = whole(ordered)

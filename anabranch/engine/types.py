@@ -178,6 +178,8 @@ def _text(type_: T.DataType, timestamp: str) -> str:
             f"{_field_name(field.name)}:{_text(field.dataType, timestamp)}" for field in type_
         )
         return f"struct<{','.join(fields)}>"
+    if isinstance(type_, T.StringType) and is_collated(type_):
+        return f"string collate {type_.collation}"
     if isinstance(type_, (T.CharType, T.VarcharType, T.StringType)):
         return "string"
     return timestamp if isinstance(type_, T.TimestampType) else type_.simpleString()
@@ -243,6 +245,11 @@ def columns_of(schema: T.StructType) -> Columns:
 def storable(name: str, type_: T.DataType) -> str:
     """The type's text, or an error when no Iceberg table can hold it."""
     for part in parts(type_):
+        if is_collated(part):
+            raise Unsupported(
+                f'column "{name}" has type {part.simpleString()}, which a table cannot hold',
+                hint="CAST it to STRING: values are then compared byte by byte",
+            )
         if isinstance(part, T.NullType):
             raise Unsupported(
                 f'column "{name}" has no type: it is always NULL',
@@ -265,6 +272,39 @@ _STORABLE = (
     T.MapType,
     T.StructType,
 )
+
+
+def is_collated(type_: T.DataType) -> bool:
+    """A text that is compared otherwise than byte by byte.  Iceberg has no such type."""
+    return isinstance(type_, T.StringType) and type_.collation != T.StringType().collation
+
+
+def collated(schema: T.StructType) -> tuple[str, ...]:
+    """The columns with a collation, at any depth."""
+    return tuple(field.name for field in schema if any(map(is_collated, parts(field.dataType))))
+
+
+def uncollated(type_: T.DataType) -> T.DataType:
+    """The type as a table holds it: texts without their collation."""
+    if isinstance(type_, T.StructType):
+        fields = (
+            T.StructField(each.name, uncollated(each.dataType), each.nullable, each.metadata)
+            for each in type_
+        )
+        return T.StructType(list(fields))
+    if isinstance(type_, T.ArrayType):
+        return T.ArrayType(uncollated(type_.elementType), type_.containsNull)
+    if isinstance(type_, T.MapType):
+        key, value = uncollated(type_.keyType), uncollated(type_.valueType)
+        return T.MapType(key, value, type_.valueContainsNull)
+    return T.StringType() if is_collated(type_) else type_
+
+
+def result_columns(schema: T.StructType) -> Columns:
+    """The columns of a query as a table holds its result."""
+    plain = uncollated(schema)
+    assert isinstance(plain, T.StructType)
+    return columns_of(plain)
 
 
 def parts(type_: T.DataType) -> Iterable[T.DataType]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anabranch.deploy.snapshot import ObjectKey
 from anabranch.engine.query import Inputs, run_sql, types_of, view_names
 from anabranch.engine.scan import empty
-from anabranch.engine.types import columns_of
+from anabranch.engine.types import result_columns
 from anabranch.errors import AnabranchError, UserError
 from anabranch.graph.components import components
 from anabranch.graph.order import closure
@@ -108,7 +108,7 @@ class _Check:
                 if name in known
             }
             frame = run_sql(self.session, rebind(query, names), labels=inputs.labels)
-            return columns_of(frame.schema)
+            return result_columns(frame.schema)
 
     def judge(self, found: CompiledObject) -> None:
         """Can the stream table be kept incrementally?  DIFFERENTIAL asks for it."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from anabranch.catalog.events import UNBOUNDED, Event
 from anabranch.catalog.groups import Reads
 from anabranch.catalog.streams import StreamTable
-from anabranch.engine.types import columns_of
+from anabranch.engine.types import result_columns
 from anabranch.errors import InvalidValue, NotIncremental, Refused, UserError, caret
 from anabranch.graph.components import components
 from anabranch.graph.order import Cycle, topological
@@ -198,7 +198,7 @@ def _start(tx: Transaction, queries: Mapping[TableName, str]) -> None:
         for name, query in list(waiting.items()):
             found = branches_without(query, lambda each, known=unknown: _fold(each) in known)  # type: ignore[misc]
             if found is not None:
-                columns = columns_of(tx.world.schema(found.text))
+                columns = result_columns(tx.world.schema(found.text))
                 names = found.names if len(found.names) == len(columns) else ()
                 columns = tuple(
                     replace(column, name=names[at] if names else column.name)

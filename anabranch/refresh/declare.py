@@ -37,7 +37,7 @@ from anabranch.refresh.circles import (
     growth,
 )
 from anabranch.refresh.declared_groups import leave_groups, notices
-from anabranch.refresh.definition import Definition, check_mode, define, recursion_notices
+from anabranch.refresh.definition import Definition, check_mode, define, definition_notices
 from anabranch.refresh.failures import FORGIVEN
 from anabranch.refresh.fit import fit_columns, fit_readers
 from anabranch.refresh.lines import Occasion, note_cuts, write_lines
@@ -138,7 +138,7 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
             for each in part.members:
                 made[each.name] = _stream(each, found[each.name])
                 reads[each.name] = found[each.name].reads
-                said += recursion_notices(each.name, each.refresh_mode, found[each.name])
+                said += definition_notices(each.name, each.refresh_mode, found[each.name])
             said += growth(found) if part.cyclic else []
 
         said += notices(seen, made, {**seen.reads, **reads})
@@ -291,7 +291,7 @@ def alter(runtime: Runtime, name: TableName, changes: Mapping[str, Any]) -> None
         said = check_circle(runtime, tx, seen, stream, definition)
         if "query" not in changes:
             return written
-        said += recursion_notices(name, stream.refresh_mode, definition)
+        said += definition_notices(name, stream.refresh_mode, definition)
         return requery(runtime, tx, seen, stream, definition, said, backfills)
 
     write_tables(runtime, "alter stream table", act)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anabranch.catalog.events import RECURSION, Event
+from anabranch.catalog.events import COLLATION, RECURSION, Event
 from anabranch.delta.closure import by_seeds, starts_afresh
 from anabranch.delta.maintenance import ByRows, Maintenance, maintenance
 from anabranch.engine.identity import HASHES, hashable
 from anabranch.engine.query import types_of, view_names
-from anabranch.engine.types import columns_of
+from anabranch.engine.types import collated, result_columns
 from anabranch.errors import NotIncremental, SchemaError, UserError
 from anabranch.lake.types import to_iceberg, to_text
 from anabranch.model import FIRST_HIDDEN_ID, Column, Columns, RefreshMode
@@ -24,7 +24,7 @@ from anabranch.sql.moments import Moment, is_timely, pinned
 from anabranch.sql.recursion import is_beyond_spark
 from anabranch.sql.relation import TypesOf
 from anabranch.sql.render import to_sql
-from anabranch.sql.support import Obstacle
+from anabranch.sql.support import Obstacle, obstacle
 from anabranch.sql.tables import tables_of
 from anabranch.world import World
 
@@ -45,6 +45,7 @@ class Definition:
     hidden: Columns  # hidden columns of the stored rows, with their field ids
     fingerprint: str
     moment: Moment | None = None  # what functions of the current time stand for
+    collated: tuple[str, ...] = ()  # columns that are stored without the collation they have
 
     @property
     def reads(self) -> tuple[TableName, ...]:
@@ -123,7 +124,8 @@ def _define(
 ) -> Definition:
     # Spark itself cannot read x > ALL (SELECT …) and WITH RECURSIVE … UNION: there the plan says
     # what the columns are.
-    output = None if is_beyond_spark(query) else output_columns(columns_of(world.schema(query)))
+    schema = None if is_beyond_spark(query) else world.schema(query)
+    output = None if schema is None else output_columns(result_columns(schema))
 
     def types(node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
         probe = Project(by_seeds(node), tuple(Item(f"e{i}", expr) for i, expr in enumerate(exprs)))
@@ -139,6 +141,10 @@ def _define(
     lowered = lower(query, columns, views, types, output=output)
     if output is None:
         output = output_columns(_columns(lowered, types))
+    told = collated(schema) if schema is not None else ()
+    if told and lowered.plan is not None:
+        found = obstacle("COLLATION", 1, 1, what=", ".join(map(shown, told)))
+        lowered = replace(lowered, plan=None, obstacles=(found,))
     kept = maintenance(lowered.plan) if lowered.plan is not None else None
     hidden = _hidden(kept, output)
     meaning = lowered.plan or texts(query, columns, views)
@@ -152,6 +158,7 @@ def _define(
         kept=kept,
         hidden=hidden,
         fingerprint=fingerprint(meaning, output, hidden, columns),
+        collated=told,
     )
 
 
@@ -194,11 +201,22 @@ def output_columns(found: Columns) -> Columns:
     return tuple(replace(each, type=to_text(to_iceberg(each.type))) for each in found)
 
 
-def recursion_notices(name: TableName, mode: RefreshMode, definition: Definition) -> list[Event]:
-    """What a recursion inside of a larger query costs."""
+def definition_notices(name: TableName, mode: RefreshMode, definition: Definition) -> list[Event]:
+    """What whoever makes the table should know: columns without their collation, what a recursion
+    inside of a larger query costs."""
+    said = [
+        Event(name, COLLATION, f"{shown(column)} {WITHOUT_COLLATION}")
+        for column in definition.collated
+    ]
     if mode is RefreshMode.FULL or definition.kept is None or not starts_afresh(definition.kept):
-        return []
-    return [Event(name, RECURSION, AFRESH)]
+        return said
+    return [*said, Event(name, RECURSION, AFRESH)]
+
+
+WITHOUT_COLLATION = (
+    "is stored as STRING, without its collation, since Iceberg has none: whoever reads the table "
+    "compares its values byte by byte"
+)
 
 
 AFRESH = (

@@ -13,12 +13,12 @@ from anabranch.names import TableName
 from anabranch.plan.looks import Large, Larges, looks
 from anabranch.plan.narrow import NONE, Limits, narrow
 from anabranch.plan.nodes import Node, Scan, Version
+from anabranch.plan.sameness import Sameness, sameness
 from anabranch.plan.walk import walk
 
 BROADCAST_ROWS = 500_000  # up to here a delta is sent whole to every task
 LOOK_ROWS = 500_000  # from here on reading a table twice costs more than keeping rows of it
 WORTH_SHARE = 0.5  # more than this part of a table is read as all of it
-_PLAIN = ("boolean", "tinyint", "smallint", "int", "bigint", "string", "date", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,4 @@ class Sources:
 
 def plain(columns: Columns) -> frozenset[str]:
     """Columns of which equal values are the same bits: 0.0 equals -0.0, and a map equals nothing."""
-    return frozenset(
-        each.name for each in columns if each.type in _PLAIN or each.type.startswith("decimal")
-    )
+    return frozenset(each.name for each in columns if sameness(each.type) is Sameness.BYTES)

@@ -71,6 +71,14 @@ python_worker_logs range sql_keywords stack variant_explode variant_explode_oute
 # First argument is a unit, not a column: dateadd(DAY, 1, d).
 WITH_UNIT = _names("date_add date_diff dateadd datediff timestampadd timestampdiff")
 
+# Their values may have a type that no table holds: a text with a collation, a variant, a shape.
+OTHER_TYPES = _names("""
+collate from_avro from_csv from_json from_protobuf from_xml parse_json st_geogfromwkb
+st_geomfromwkb st_setsrid to_variant_object try_parse_json try_variant_array_append
+try_variant_get try_variant_insert try_variant_set variant_array_append variant_delete
+variant_explode variant_explode_outer variant_get variant_insert variant_set variant_strip_nulls
+""")
+
 PLAIN = (
     _names("""
 abs acos acosh add_months aes_decrypt aggregate and approx_top_k_estimate array array_append

@@ -32,10 +32,13 @@ from anabranch.plan.nodes import (
     Windows,
 )
 from anabranch.plan.rewrites import simplify
+from anabranch.plan.sameness import Sameness, sameness
 from anabranch.plan.walk import transform, walk
+from anabranch.sql import functions
 from anabranch.sql.correlation import Around, for_each, lowered, sees_around, with_lateral
 from anabranch.sql.generators import generated
 from anabranch.sql.joins import joined
+from anabranch.sql.key_types import looked_up, may_have_other_types
 from anabranch.sql.known_types import known_type
 from anabranch.sql.obstacles import find_obstacles
 from anabranch.sql.ordering import ordered
@@ -100,6 +103,10 @@ def lower(
         return Lowered(None, names, reach.sources, (found,))
     names = names or tuple(each.name for each in relation.outputs)
     plan = simplify(_root(relation, names))
+    try:
+        lowering.check_keys(plan)
+    except Stop as stop:
+        return Lowered(None, names, reach.sources, (stop.found,))
     inexact = tuple(lowering.inexact_below_root(plan))
     return Lowered(None if inexact else plan, names, reach.sources, inexact)
 
@@ -142,7 +149,26 @@ class _Lowering:
         known = {expr: known_type(node, expr, self.reach.tables) for expr in exprs}
         unknown = [expr for expr, type_ in known.items() if type_ is None]
         answers = dict(zip(unknown, self.asked(node, unknown), strict=True)) if unknown else {}
+        for expr, type_ in answers.items():
+            if not sameness(type_).makes_keys:
+                raise Stop(self.without_equality(expr, type_))
         return [known[expr] or answers[expr] for expr in exprs]
+
+    def check_keys(self, plan: Node) -> None:
+        """Whatever rows are looked up by has a type whose equality is known."""
+        if may_have_other_types(source.tree for source in self.reach.texts):
+            for node, exprs in looked_up(plan):
+                if asked := [expr for expr in exprs if expr.column is None]:
+                    self.types(node, asked)
+
+    def without_equality(self, expr: Expr, type_: str) -> Obstacle:
+        code = "COLLATION" if sameness(type_) is Sameness.OPEN else "NO_EQUALITY"
+        for source in self.reach.texts:
+            for node in source.tree.find_all(exp.Collate, exp.Anonymous):
+                is_call = isinstance(node, exp.Anonymous)
+                if not is_call or node.name.lower() in functions.OTHER_TYPES:
+                    return source.obstacle(code, node, what=type_)
+        return self.reach.texts[0].obstacle(code, self.reach.texts[0].tree, what=type_)
 
     def asked(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
         """A recursion has the types of the rows that it starts from."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from anabranch.plan.exprs import Tree, meaning, unwrapped
+from anabranch.plan.sameness import Sameness, sameness
 from anabranch.sql import functions
 from anabranch.sql.source_text import SourceText
 from anabranch.sql.support import Obstacle, obstacle
@@ -28,6 +29,8 @@ def _of(source: SourceText, node: Tree) -> Iterator[Obstacle]:
         case exp.DataType() if node.this in (exp.DType.TIME, exp.DType.TIMETZ):
             # the SQL library writes TIME back as TIMESTAMP
             yield source.obstacle("UNSUPPORTED_SYNTAX", node, "TIME", what="TIME")
+        case exp.DataType() if sameness(node.sql("spark")) is Sameness.OPEN:
+            yield source.obstacle("COLLATION", node, what=node.sql("spark"))
         case exp.QueryTransform():
             yield source.obstacle("SCRIPT", node)
         case exp.CurrentDate() | exp.CurrentTimestamp():

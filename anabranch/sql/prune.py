@@ -5,7 +5,8 @@ file without a row inside the bounds holds no row of interest.  A conjunct that 
 `column op literal`, of types that surely compare alike in Spark and in the statistics, gives none.
 
 Left out for that reason: floating point (NaN is above everything and outside the statistics),
-CHAR (compared with blanks added), texts with escapes, and values the column could not hold.
+CHAR (compared with blanks added), texts with escapes or a collation (`s = 'a' COLLATE UTF8_LCASE`),
+and values the column could not hold.
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ class _Judge:
         elif isinstance(node, exp.In):
             yield from self._in(node)
         elif isinstance(node, exp.Between):
-            if not node.args.get("symmetric"):
+            # an end with a collation may be the one by which the other is compared too
+            if not node.args.get("symmetric") and not node.find(exp.Collate, exp.Anonymous):
                 yield from self._bound(node.this, ">=", node.args["low"])
                 yield from self._bound(node.this, "<=", node.args["high"])
         elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):

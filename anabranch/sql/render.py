@@ -6,7 +6,7 @@ Every FROM item gets a reserved alias, so that a struct column never reads as a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Literal
@@ -27,6 +27,7 @@ from anabranch.plan.exprs import (
     conjuncts,
     identifier,
     is_not_null,
+    is_null,
     literal,
     operand,
     weight,
@@ -273,18 +274,33 @@ class Rendering:
         return keys
 
     def looked(self, node: Look) -> exp.Select:
-        """One kind of keys is a semi join; several are conditions of which one must hold."""
+        """One kind of keys is a semi join; several are conditions of which one must hold: IN, for a
+        correlated EXISTS must not stand below UNION (see `marked`)."""
         if len(node.by) == 1:
             ((keys, on),) = node.by
             return self.select(Semi(node.input, keys, on), same_columns(node))
-        some: list[Tree] = []
-        for keys, on in node.by:
-            source, alias, met = self.keys(keys, on)
-            inner = exp.select(exp.Literal.number(1), copy=False).from_(source, copy=False)
-            self.hint(inner, alias)
-            some.append(exp.Exists(this=inner.where(met, copy=False)))
+        some = [condition for keys, on in node.by for condition in self.among(keys, on)]
         query = self.select(node.input, same_columns(node))
         return query.where(exp.or_(*some, copy=False), copy=False)
+
+    def among(self, keys: Node, on: On) -> Iterator[Tree]:
+        """Conditions of which one holds for each row whose values are among the keys.  IN finds no
+        NULL: if there is one among the keys, every row with a NULL in its place is taken."""
+        keys = self.repeated(keys)
+        named = tuple(Item(key, column(key)) for key in dict.fromkeys(key for _, key in on))
+        source, alias = self.aliased(self.select(keys, named))
+        wanted = exp.select(*(self.column(key) for _, key in on), copy=False)
+        self.hint(wanted.from_(source, copy=False), alias)
+        values = [self.operand(expr) for expr, _ in on]
+        this = values[0] if len(values) == 1 else exp.Tuple(expressions=values)
+        yield exp.In(this=this, query=wanted.subquery(copy=False))
+        for expr, key in on:
+            if not never_null(keys, key):
+                absent = Filter(keys, is_null(column(key)))
+                inner = exp.select(exp.Literal.number(1), copy=False)
+                inner.from_(self.source(absent)[0], copy=False)
+                missing = exp.Is(this=self.operand(expr), expression=exp.Null())
+                yield exp.Paren(this=exp.and_(missing, exp.Exists(this=inner), copy=False))
 
     def pair(self, query: exp.Select, node: Outer | Match, kind: str) -> None:
         query.from_(self.source(node.left)[0], copy=False)

@@ -103,6 +103,17 @@ CODES: dict[str, Code] = {
         "its last bits depend on the order of the rows, so the old result cannot be taken back exactly",
         "CAST the argument to DECIMAL, or make the aggregate a stream table of its own",
     ),
+    "COLLATION": Code(
+        "collation",
+        "values that a collation calls equal differ in their bytes, so that it is left open which of "
+        "them a group, a join or a set shows",
+        "use LOWER(s) or TRIM(s) as the key instead; a comparison with COLLATE in WHERE is incremental",
+    ),
+    "NO_EQUALITY": Code(
+        "value without equality",
+        "values of this type cannot be compared, so that rows with them cannot be found again",
+        "take out what is needed as a plain type, such as with variant_get(v, '$.a', 'int')",
+    ),
     "UNKNOWN_FUNCTION": Code(
         "unknown function",
         "the function is not Spark's own, so it may be an aggregate or not deterministic",

@@ -22,7 +22,7 @@ from anabranch.plan.monotone import not_monotone
 from anabranch.plan.nodes import WEIGHT, Aggregate, Given, Item, Node, Scan, Version
 from anabranch.sql.lower import lower
 from tests.oracle.duck import place, plan_text
-from tests.oracle.kept import Bag, World
+from tests.oracle.kept import Bag, World, fetched
 
 LIMIT = 200
 PlanText = Callable[[Node, Callable[[Scan | Given], str]], str]
@@ -92,7 +92,7 @@ class Circle:
         return done
 
     def bag(self, name: str) -> Bag:
-        return Counter(self.db.execute(f"FROM main.{name}_old").fetchall())
+        return Counter(fetched(self.db.execute(f"FROM main.{name}_old")))
 
     def least(self) -> dict[str, Bag]:
         """The queries themselves, from empty tables on, until nothing changes."""

@@ -113,7 +113,7 @@ class World:
         return frozenset(map(TableName.of, self._moved))
 
     def _bag(self, name: str) -> Bag:
-        return Counter(self.db.execute(f"FROM now.{name}").fetchall())
+        return Counter(fetched(self.db.execute(f"FROM now.{name}")))
 
     def _insert(self, table: str, rows: Sequence[Row]) -> None:
         one = f"({', '.join('?' for _ in rows[0])})"
@@ -140,10 +140,10 @@ class World:
 
     def recompute(self, query: str) -> Bag:
         """The user's own text, run by DuckDB."""
-        return Counter(self.db.execute(duck(query)).fetchall())
+        return Counter(fetched(self.db.execute(duck(query))))
 
     def rows(self, node: Node, limits: Limits = NONE) -> list[Row]:
-        return self.db.execute(self.sql(node, limits)).fetchall()
+        return fetched(self.db.execute(self.sql(node, limits)))
 
     def sql(self, node: Node, limits: Limits = NONE) -> str:
         plan = looks(node, self.larges)
@@ -181,7 +181,7 @@ class World:
     def keep(self, name: str, node: Node) -> tuple[Given, list[Row]]:
         """The rows of a node, which are also a relation of that name."""
         self.db.execute(f"CREATE OR REPLACE TABLE main.{name} AS {self.sql(node)}")
-        rows = self.db.execute(f"FROM main.{name}").fetchall()
+        rows = fetched(self.db.execute(f"FROM main.{name}"))
         return Given(name, node.columns), rows
 
     def bind(self, name: str, node: Node, rows: Sequence[Row]) -> Given:
@@ -414,6 +414,19 @@ class Kept:
         self.stored = [*rest, *fresh]
 
 
+NAN = float("nan")  # a set knows it again: it is the same object
+
+
+def fetched(cursor: duckdb.DuckDBPyConnection) -> list[Row]:
+    """The rows, in which NaN is one value."""
+    return [
+        tuple(NAN if cell != cell else cell for cell in row)
+        if any(cell != cell for cell in row)
+        else row
+        for row in cursor.fetchall()
+    ]
+
+
 def _is_open(plan: Node) -> bool:
     """Whether two windows order equal rows, each its own way: which of their answers stand side by
     side is for the plan to say, whose second window goes on over the answers of the first."""
@@ -427,4 +440,4 @@ def _rounded(bag: Bag) -> Bag:
 
 
 def _round(cell: Any) -> Any:
-    return float(f"{cell:.9g}") if isinstance(cell, float) else cell
+    return float(f"{cell:.9g}") if isinstance(cell, float) and cell == cell else cell

@@ -18,7 +18,10 @@ from tests.oracle.weights import WEIGHTS
 
 FAMILIES = (frames, groups, sources, values)  # importing them has registered their constructs
 Shape = Sequence[str] | None
-_SHAPES = (("int",), ("int", "text"), ("int", "int"), ("text",), ("text", "int", "int"), ("dec",))
+_SHAPES = (
+    ("int",), ("int", "text"), ("int", "int"), ("text",), ("text", "int", "int"), ("dec",),
+    ("real",), ("int", "real"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 TABLES = {
     "a": "id INT, k INT, v VARCHAR",
     "b": "id INT, k INT, w VARCHAR",
-    "d": "id INT, k INT, z DECIMAL(8,2)",
+    "d": "id INT, k INT, z DECIMAL(8,2), y DOUBLE",
     "t": "id INT, g VARCHAR, x INT",
 }
-_KINDS = {"INT": "int", "VARCHAR": "text", "DECIMAL(8,2)": "dec"}
+_KINDS = {"INT": "int", "VARCHAR": "text", "DECIMAL(8,2)": "dec", "DOUBLE": "real"}
 LITERALS = {
     "int": ("0", "1", "2", "3"),
     "text": ("'x'", "'y'", "'z'"),
@@ -24,7 +24,8 @@ LITERALS = {
 class Col:
     """A value as a query writes it, and its kind: int, text, dec, bool or real.
 
-    A real comes from an average: it is passed on and compared, never computed with.
+    A real comes from an average, or is a zero of either sign or NaN: it is passed on and compared,
+    never computed with.
     """
 
     text: str

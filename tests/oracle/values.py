@@ -48,6 +48,7 @@ def _concatenation(b: Builder, cols: Cols, column: str) -> str:
 @construct("simple", "comparison")
 def _comparison(b: Builder, cols: Cols) -> str:
     kind = b.pick("int", "int", "text", "dec") if any(c.kind == "dec" for c in cols) else "int"
+    kind = b.pick(kind, kind, _real_or_int(cols))
     other = b.pick(b.column(cols, kind), b.pick(*LITERALS[kind]))
     return f"{b.column(cols, kind)} {b.pick('=', '<', '<=', '>', '<>')} {other}"
 
@@ -123,16 +124,21 @@ def _exists_alone(b: Builder, cols: Cols) -> str:
     return f"EXISTS (SELECT 1 FROM {source.text} WHERE {b.make('simple', source.cols)})"
 
 
+def _real_or_int(cols: Cols) -> str:
+    """Zeros of both signs and NaN, where there are some."""
+    return "real" if any(col.kind == "real" for col in cols) else "int"
+
+
 @construct("subquery condition", "in")
 def _in(b: Builder, cols: Cols) -> str:
-    kind = b.pick("int", "text")
+    kind = b.pick("int", "text", _real_or_int(cols))
     query: Query = b.make("body", [kind])
     return f"{b.column(cols, kind)} IN ({query.text})"
 
 
 @construct("subquery condition", "not in")
 def _not_in(b: Builder, cols: Cols) -> str:
-    kind = b.pick("int", "text")
+    kind = b.pick("int", "text", _real_or_int(cols))
     query: Query = b.make("body", [kind])
     return f"{b.column(cols, kind)} NOT IN ({query.text})"
 
@@ -183,7 +189,7 @@ def inner(b: Builder) -> Source:
 def related(b: Builder, cols: Cols, *comparisons: str) -> Source:
     """A FROM and WHERE that compares with a column of the outer query."""
     source = inner(b)
-    kind = b.pick("int", "int", "text")
+    kind = b.pick("int", _real_or_int(source.cols), "text")
     sign = b.pick(*(comparisons or ("=", "=", "=", "<", "<>")))
     conditions = [f"{b.column(source.cols, kind)} {sign} {b.column(cols, kind)}"]
     if b.chance(40):

@@ -20,6 +20,7 @@ from tests.unit.engine.stores import Table, bag, frozen, numbered, plan_of
 
 ALL = numbered(Column("a", "int"), Column("b", "string"), Column("op", "double"), *HASHES)
 VISIBLE = ALL[:3]
+ZEROS = numbered(Column("a", "int"), Column("d", "double"), Column("l", "array<double>"))
 NESTED = numbered(Column("a", "int"), Column("m", "map<string,int>"), Column("l", "array<int>"))
 
 
@@ -141,6 +142,33 @@ def test_positive_and_negative_zero_are_one_value(spark: Spark) -> None:
         "_ab_h1", "_ab_h2"
     )
     assert len(bag(hashes)) == 1
+
+
+@pytest.mark.parametrize("rewrite", [False, True], ids=["mark", "rewrite"])
+def test_a_row_that_goes_is_the_same_not_only_equal(
+    spark: Spark, tmp_path: Path, rewrite: bool
+) -> None:
+    """0.0 equals -0.0, but their rows are told apart."""
+    plain, minus = (1, 0.0, [0.0]), (1, -0.0, [-0.0])
+    for number, columns in enumerate((ZEROS, ZEROS[:2])):
+        width = len(columns)
+        hidden = numbered(*columns, *HASHES) if width == 2 else columns
+        table = Table(spark, tmp_path / str(number), hidden)
+        start = [row[:width] for row in (plain, minus, plain)]
+        table.put(add_all(frame_of(spark, start, columns), columns, hashed=True))
+        windows = [
+            ([(minus, -1), (plain, 1)], [plain] * 3),
+            ([(plain, -1), (plain, -1), (minus, 1)], [plain, minus]),
+            ([(minus, -1), (minus, -1)], []),  # one is there; else what is equal goes
+        ]
+        for delta, expected in windows:
+            lines = [(*row[:width], weight) for row, weight in delta]
+            change = frame_of(spark, lines, (*columns, WEIGHT))
+            rows = apply_rows(table.stored, change, columns, rewrite=rewrite)
+            table.put(rows, rewrite=rewrite)
+            found = table.stored([column.name for column in columns]).drop("_ab_file", "_ab_pos")
+            told = Counter(repr(tuple(row)) for row in found.collect())
+            assert told == Counter(repr(row[:width]) for row in expected)
 
 
 def test_an_empty_delta_frame_has_the_right_columns(spark: Spark) -> None:
