@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
+from sqlglot import exp, parse_one
 
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, Tree, Written
@@ -33,7 +34,20 @@ def name_of(leaf: Scan | Given) -> str:
 def test_what_follows_an_or_holds_for_both_sides() -> None:
     by = tuple((KEYS, ((Expr(f"`{name}`"), "k"),)) for name in ("a", "b"))
     text = to_sql(Look(Filter(TABLE, EITHER), by), name_of)
-    assert "WHERE (`a` = 1 OR `b` = 2) AND (EXISTS(" in text
+    assert "WHERE (`a` = 1 OR `b` = 2) AND (`a` IN (" in text
+
+
+def test_no_subquery_of_a_look_sees_the_rows_around_it() -> None:
+    """Below UNION Spark's optimizer would look for its columns outside ("key not found")."""
+    keys = Given("keys", ("k", "l"))
+    pairs = ((Expr("`a`"), "k"), (Expr("`a` + `b`"), "l"))
+    for by in (pairs, pairs[:1]):
+        text = to_sql(Look(TABLE, ((keys, by), (KEYS, ((Expr("`b`"), "k"),)))), name_of)
+        inner = [each.this for each in parse_one(text, dialect="spark").find_all(exp.Exists)]
+        inner += [each.args["query"] for each in parse_one(text, dialect="spark").find_all(exp.In)]
+        assert len(inner) == len(by) + 1 + 2  # an EXISTS for each key, and two INs
+        seen = {column.name for each in inner for column in each.find_all(exp.Column)}
+        assert seen <= {"k", "l"}
 
 
 def test_an_expression_that_is_compared_is_in_parentheses() -> None:
