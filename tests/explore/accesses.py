@@ -3,7 +3,7 @@
 Reads come from the statements: a table, narrowed to the values of one column where the condition is a
 plain comparison.  Writes come from the tables themselves, compared before and after, so that what was
 rolled back or changed nothing is no write.  Files are rows of one more table: what is listed, read and
-deleted.
+deleted.  Random names are replaced by who made them, as which one, so that events of two runs compare.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from anabranch.catalog import tables
 FILES, UNDER = "files", "under"
 Row = tuple[Any, ...]
 _COMPARED = re.compile(r"(?:\w+\.)?(\w+) (?:=|IN) (\?|\(\?(?:, \?)*\))")
+_RANDOM = re.compile(r"[0-9a-f]{8}(?:(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})?")
+_SNAPSHOT = re.compile(r"(?<![0-9a-f])\d{15,20}(?![0-9a-f])")
 _NAMES = frozenset(tables.metadata.tables) | {"iceberg_tables", "iceberg_namespace_properties"}
 
 
@@ -68,6 +71,15 @@ class Event:
             or self.sees(other)
             or other.sees(self)
         )
+
+    def alike(self, other: Event) -> bool:
+        """Whether both read and changed the same rows; files may come out of a cache."""
+
+        def rows(event: Event) -> tuple[set[Read], dict[str, frozenset[Any]]]:
+            reads = {read for read in event.reads if read.table != FILES}
+            return reads, {name: changed.keys for name, changed in event.writes.items()}
+
+        return rows(self) == rows(other)
 
     def both(self, other: Event) -> Iterator[tuple[str, Changed]]:
         return ((name, found) for name, found in self.writes.items() if name in other.writes)
@@ -130,6 +142,7 @@ class Recorder:
     def __init__(self, catalog: Path) -> None:
         self._catalog = sqlite3.connect(catalog, check_same_thread=False)
         self._image = {name: self._dump(name) for name in self._tables()}
+        self._made: dict[str, str] = {}  # random names, by their first letters
         self.event = Event()
 
     def close(self) -> None:
@@ -140,16 +153,28 @@ class Recorder:
         if shape.written is not None:
             self.event.touched.add(shape.written)
         for given in parameters if many else [parameters]:
-            values = frozenset(given[at] for at in shape.places) if shape.column else frozenset()
+            values = frozenset(self._plain(given[at]) for at in shape.places)
             self.event.reads.update(Read(name, shape.column, values) for name in shape.read)
 
+    def made(self, name: uuid.UUID, actor: int) -> None:
+        """An actor made a random name: its first, second, …"""
+        count = sum(known.startswith(f"<{actor}.") for known in self._made.values())
+        self._made[name.hex[:8]] = f"<{actor}.{count}>"
+
+    def _plain(self, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        value = _SNAPSHOT.sub("#", value)
+        return _RANDOM.sub(lambda found: self._made.get(found[0][:8], found[0]), value)
+
     def read_file(self, path: str) -> None:
-        self.event.reads.add(Read(FILES, "path", frozenset({path})))
+        self.event.reads.add(Read(FILES, "path", frozenset({self._plain(path)})))
 
     def list_files(self, folder: str) -> None:
-        self.event.reads.add(Read(FILES, UNDER, frozenset({folder})))
+        self.event.reads.add(Read(FILES, UNDER, frozenset({self._plain(folder)})))
 
     def change_file(self, path: str) -> None:
+        path = self._plain(path)
         known = self.event.writes.get(FILES, Changed(frozenset(), ()))
         self.event.writes[FILES] = Changed(known.keys | {path}, (*known.rows, {"path": path}))
 
@@ -163,8 +188,13 @@ class Recorder:
             keys = {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)}
             if keys:
                 there = (side[k] for k in keys for side in (before, after) if k in side)
-                rows = tuple(dict(zip(self._columns(name), row, strict=True)) for row in there)
-                ended.writes[name] = Changed(frozenset(keys), rows)
+                ended.writes[name] = Changed(
+                    frozenset(tuple(map(self._plain, key)) for key in keys),
+                    tuple(
+                        dict(zip(self._columns(name), map(self._plain, row), strict=True))
+                        for row in there
+                    ),
+                )
         return ended
 
     def _tables(self) -> list[str]:

@@ -11,6 +11,7 @@ what it asked for.  The same choices always give the same run.
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -182,6 +183,7 @@ def switching(patch: pytest.MonkeyPatch, conductor: Conductor) -> Iterator[None]
         inside.setattr("anabranch.runtime.time", _Clock(lambda seconds: None))
         inside.setattr(Store, "_prepare", _unseen(Store._prepare))
         inside.setattr(cuts, "hold", _unseen(cuts.hold))
+        inside.setattr(uuid, "uuid4", _named(uuid.uuid4, conductor))
         _watch_files(inside, conductor)
         for name, listener in listeners.items():
             event.listen(Engine, name, listener)
@@ -236,6 +238,16 @@ def _watch_files(patch: pytest.MonkeyPatch, conductor: Conductor) -> None:
     before(PyArrowFileIO, "new_output", conductor.recorder.change_file)
     before(Warehouse, "delete", delete)
     before(Warehouse, "listing", listing)
+
+
+def _named(real: Callable[[], uuid.UUID], conductor: Conductor) -> Callable[[], uuid.UUID]:
+    def uuid4() -> uuid.UUID:
+        name = real()
+        if (actor := conductor.mine()) is not None:
+            conductor.recorder.made(name, conductor.actors.index(actor))
+        return name
+
+    return uuid4
 
 
 def _unseen(real: Callable[..., Any]) -> Callable[..., Any]:

@@ -43,7 +43,7 @@ class Node:
 
 @dataclass
 class Search:
-    """`path` leads to the place of the next choice; `schedule` of a run repeats it."""
+    """`path` leads to the place of the next choice; a run repeats it and goes on by itself."""
 
     bound: int | None = None
     path: list[Node] = field(default_factory=list)
@@ -77,8 +77,11 @@ class Search:
         return node.chosen
 
     def note(self, event: Event) -> None:
-        """The event that the last choice led to."""
-        self.path[self.at - 1].tried[event.actor] = event
+        """The event that the last choice led to; the same one, if it was tried before."""
+        tried = self.path[self.at - 1].tried
+        known = tried.setdefault(event.actor, event)
+        assert known.alike(event), "an event was not repeated as it was"
+        tried[event.actor] = event
 
     def _next(self, ready: Sequence[int]) -> Node:
         if not self.path:
