@@ -1,7 +1,8 @@
 """A plan as DuckDB's SQL, written as plainly as it goes: one SELECT for every node.
 
 It is a second opinion on what a plan means, and several times cheaper than the rendering for Spark,
-which makes good SQL of it.
+which makes good SQL of it.  What a plan computes more than once is written once, since most of DuckDB's
+time goes into reading such texts.
 """
 
 from __future__ import annotations
@@ -36,18 +37,50 @@ _NOWHERE = "SELECT 1 FROM x"
 
 
 def plain_text(node: Node, name_of: NameOf) -> str:
-    return _Writer(name_of).query(node)
+    return _Writer(name_of, _repeated(node)).text(node)
+
+
+def _repeated(root: Node) -> frozenset[Node]:
+    """Nodes that occur more than once, but not only within one that does."""
+    seen, found = set(), set()
+    open_nodes = [root]
+    while open_nodes:
+        node = open_nodes.pop()
+        if isinstance(node, (Scan, Given, OneRow)):
+            continue
+        if node in seen:
+            found.add(node)
+            continue
+        seen.add(node)
+        open_nodes += node.inputs
+    return frozenset(found)
 
 
 class _Writer:
-    def __init__(self, name_of: NameOf) -> None:
-        self.name_of = name_of
+    def __init__(self, name_of: NameOf, repeated: frozenset[Node]) -> None:
+        self.name_of, self.repeated = name_of, repeated
+        self.written: dict[Node, str] = {}
         self.aliases = 0
+
+    def text(self, root: Node) -> str:
+        query = self.query(root)
+        if not self.written:
+            return query
+        shared = ", ".join(f"c{at} AS ({text})" for at, text in enumerate(self.written.values()))
+        return f"WITH {shared} {query}"
+
+    def shared(self, node: Node) -> str:
+        """The name of what a repeated node computes; those below it come before it."""
+        if node not in self.written:
+            self.written[node] = self.query(node)
+        return f"c{[*self.written].index(node)}"
 
     def source(self, node: Node) -> str:
         self.aliases += 1
         if isinstance(node, (Scan, Given)):
             return f"{self.name_of(node)} t{self.aliases}"
+        if node in self.repeated:
+            return f"{self.shared(node)} t{self.aliases}"
         return f"({self.query(node)}) t{self.aliases}"
 
     def query(self, node: Node) -> str:
