@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from math import isnan
 from pathlib import Path
 from random import Random
 
@@ -85,4 +86,9 @@ def _check(ab: Anabranch, queries: dict[str, str]) -> None:
 
 
 def _bag(rows: DataFrame) -> Counter[tuple[object, ...]]:
-    return Counter(map(tuple, rows.collect()))
+    """NaN is one value."""
+    return Counter(tuple(map(_value, row)) for row in rows.collect())
+
+
+def _value(cell: object) -> object:
+    return "NaN" if isinstance(cell, float) and isnan(cell) else cell
