@@ -67,6 +67,33 @@ def connect(
     return Anabranch(loaded, spark)
 
 
+def restore(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
+    *,
+    cut: int | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Restore a backup into an empty place, given as to `connect`: the newest, or by cut.
+
+    A backup of a SQLite catalog may become a PostgreSQL one, and the other way round.
+    """
+    from anabranch.lake.archive import Archive
+    from anabranch.lake.restore import restore as restored
+
+    if cut is not None and (isinstance(cut, bool) or not isinstance(cut, int)):
+        raise InvalidValue(f"{cut!r} is not the number of a cut", hint="see cuts()")
+    loaded = target if isinstance(target, Settings) else Settings.load(target, **settings)
+    archive = Archive(os.fspath(source))
+    archive.check()
+    loaded.create_home()
+    store = Store.open(loaded.catalog, fsync=loaded.fsync)
+    try:
+        return restored(archive, store, loaded.warehouse, cut)
+    finally:
+        store.close()
+
+
 class Anabranch:
     """Source tables, stream tables and one version of the world."""
 
@@ -610,3 +637,14 @@ class Anabranch:
         from anabranch.lake.adopt import adopt
 
         return asdict(adopt(self._runtime.lake))
+
+    def backup(self, destination: str | os.PathLike[str]) -> dict[str, Any]:
+        """Copy the catalog and every file that it needs to a folder; later only what is new.
+
+        Writers go on meanwhile; the backup is of one cut. `anabranch.restore` brings it back.
+        """
+        from anabranch.backup import backup
+
+        if self._runtime.transaction is not None:
+            raise Refused("a backup cannot run inside a transaction", hint="back up after it")
+        return backup(self._runtime, os.fspath(destination))

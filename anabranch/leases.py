@@ -83,10 +83,12 @@ class Leases:
             return leases.take(c, names, seconds, waiting)
 
     @contextmanager
-    def hold_cut(self, cut_id: int, seconds: float) -> Iterator[ReadLease | None]:
-        """A read lease of a cut; None when the cut is not recorded any more."""
+    def hold_cut(
+        self, cut_id: int, seconds: float, *, all_files: bool = False
+    ) -> Iterator[ReadLease | None]:
+        """A read lease of a cut, or of all files; None when the cut is not recorded any more."""
         with self._store.writing(durable=False) as c:
-            lease = read_leases.take(c, cut_id, seconds)
+            lease = read_leases.take(c, cut_id, seconds, all_files=all_files)
         if lease is None:
             yield None
             return

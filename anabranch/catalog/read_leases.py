@@ -22,8 +22,10 @@ class ReadLease:
     cut_id: int
 
 
-def take(c: Connection, cut_id: int, seconds: float) -> ReadLease | None:
-    """Hold a cut; None when it is not recorded any more."""
+def take(
+    c: Connection, cut_id: int, seconds: float, *, all_files: bool = False
+) -> ReadLease | None:
+    """Hold a cut, or all files that are there now; None when the cut is not recorded any more."""
     cuts.hold(c)  # upkeep must not forget the cut between the question and the answer
     if cut_id and not cuts.is_recorded(c, cut_id):
         return None
@@ -36,6 +38,7 @@ def take(c: Connection, cut_id: int, seconds: float) -> ReadLease | None:
             pid=me.pid,
             process_start=me.process_start,
             expires_at=_until(c, seconds),
+            all_files=all_files,
         )
     )
     return ReadLease(me.id, cut_id)
@@ -67,6 +70,16 @@ def held_cuts(c: Connection, now: datetime) -> Collection[int]:
     for token in over:
         c.execute(delete(tables.read_leases).where(tables.read_leases.c.token == token))
     return held
+
+
+def all_files_held(c: Connection, now: datetime) -> bool:
+    """Whether somebody copies files, so that none may be deleted."""
+    rows = c.execute(select(tables.read_leases).where(tables.read_leases.c.all_files.is_(True)))
+    return any(
+        row.expires_at > now
+        and stages.alive(stages.StageRow("", row.host, row.pid, row.process_start, now), now)
+        for row in rows
+    )
 
 
 def _until(c: Connection, seconds: float) -> datetime:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Connection, String, Table, Text, and_, select, update
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Connection,
+    String,
+    Table,
+    Text,
+    and_,
+    func,
+    insert,
+    null,
+    select,
+    update,
+)
 
 from anabranch.catalog import tables
 
@@ -15,6 +29,71 @@ _OF_PROCESSES = {"ab_leases", "ab_waiters", "ab_read_leases", "ab_stages"}
 _PROSE = {"ab_history", "ab_events"}
 Change = Callable[[Any], Any]
 Row = dict[str, Any]
+
+
+def dump(c: Connection) -> dict[str, list[Row]]:
+    """All rows that outlive processes, by table, as plain values."""
+    found = {}
+    for table in tables.metadata.sorted_tables:
+        if table.name not in _OF_PROCESSES:
+            rows = c.execute(select(table)).mappings()
+            found[table.name] = [{key: _plain(row[key]) for key in row} for row in rows]
+    return found
+
+
+def load(c: Connection, dumped: Mapping[str, Sequence[Row]]) -> None:
+    """Put dumped rows into a catalog that has none; its own identity stays."""
+    for table in tables.metadata.sorted_tables:
+        rows = [_typed(table, row) for row in dumped.get(table.name, ())]
+        if table is tables.meta:
+            c.execute(update(table).values(cut=rows[0]["cut"], created_at=rows[0]["created_at"]))
+        elif rows:
+            c.execute(insert(table), rows)
+            _count_on(c, table)
+
+
+def unknown_parts(dumped: Mapping[str, Sequence[Row]]) -> list[str]:
+    """Tables and columns that a newer Anabranch has dumped, and this one does not know."""
+    known = {each.name: set(each.columns.keys()) for each in tables.metadata.sorted_tables}
+    return sorted(
+        {name for name in dumped if name not in known}
+        | {f"{n}.{key}" for n, rows in dumped.items() for row in rows[:1] for key in row}
+        - {f"{n}.{key}" for n, keys in known.items() for key in keys}
+    )
+
+
+def is_empty(c: Connection) -> bool:
+    """Whether nothing was ever put into the catalog."""
+    found = (each for each in tables.metadata.sorted_tables if each is not tables.meta)
+    return all(c.execute(select(table).limit(1)).first() is None for table in found)
+
+
+def _count_on(c: Connection, table: Table) -> None:
+    """PostgreSQL's counters go on after the numbers that were put in."""
+    (key, *others) = table.primary_key.columns
+    if others or c.dialect.name == "sqlite" or not isinstance(key.type, BigInteger):
+        return
+    place = select(func.pg_get_serial_sequence(table.name, key.name)).scalar_subquery()
+    if c.execute(select(place)).scalar_one() is not None:
+        newest = select(func.max(key)).scalar_subquery()
+        c.execute(select(func.setval(place, newest)))
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _typed(table: Table, row: Row) -> Row:
+    """A row with all columns; moments are read, and what an older Anabranch did not know is empty."""
+    typed = {}
+    for column in table.columns:
+        value = row.get(column.name)
+        if isinstance(column.type, tables.Moment) and value is not None:
+            value = datetime.fromisoformat(value)
+        elif isinstance(column.type, JSON) and value is None:
+            value = null()
+        typed[column.name] = value
+    return typed
 
 
 def change_values(c: Connection, change: Change) -> int:

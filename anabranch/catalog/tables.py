@@ -188,6 +188,7 @@ read_leases = Table(
     Column("pid", BigInteger, nullable=False),
     Column("process_start", Text, nullable=False),
     Column("expires_at", Moment, nullable=False),
+    Column("all_files", Boolean),  # a backup: no file at all may be deleted
 )
 views = Table(
     "ab_views",

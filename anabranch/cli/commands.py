@@ -251,6 +251,33 @@ def maintain(session: CliSession, out: Output) -> None:
 
 
 @click.command()
+@click.argument("destination")
+@command
+def backup(session: CliSession, out: Output, destination: str) -> None:
+    """Copy the catalog and its files to a folder or URL; a second time only what is new.
+
+    Writers may go on meanwhile: the backup is of one cut.
+    """
+    with session.progress.task("copying …"):
+        done = session.ab.backup(destination)
+    text = f"cut {done['cut_id']}: {done['files_copied']} of {done['files']} files copied"
+    out.answer(f"{text} to {done['destination']}", done)
+
+
+@click.command()
+@click.argument("source")
+@click.option("--cut", type=AT_LEAST_1, help="The cut to restore [the newest backup].")
+@command
+def restore(session: CliSession, out: Output, source: str, cut: int | None) -> None:
+    """Restore a backup into an empty place: --home, or --catalog and --warehouse."""
+    import anabranch
+
+    with session.progress.task("restoring …"):
+        done = anabranch.restore(source, session.settings(), cut=cut)
+    out.answer(f"cut {done['cut_id']}: {done['files']} files in {done['warehouse']}", done)
+
+
+@click.command()
 @command
 def adopt(session: CliSession, out: Output) -> None:
     """Make this catalog the owner of its warehouse, after both were copied, moved or restored.
@@ -326,5 +353,7 @@ COMMANDS = (
     check,
     recover,
     maintain,
+    backup,
+    restore,
     adopt,
 )

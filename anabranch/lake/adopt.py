@@ -19,7 +19,6 @@ from anabranch.catalog import cuts, identity
 from anabranch.catalog.rows import change_values
 from anabranch.errors import AnabranchError, Refused
 from anabranch.lake.collect import files_of
-from anabranch.lake.fence import same_place
 from anabranch.lake.lake import Lake
 from anabranch.lake.places import local_path
 from anabranch.lake.publish import publish
@@ -50,7 +49,7 @@ def adopt(lake: Lake) -> Adopted:
         name: move.path(location) if move is not None else location
         for name, location in lake.pointers().items()
     }
-    broken = _broken(lake, moved)
+    broken = broken_snapshots(lake, moved)
     with lake.store.writing() as c:
         cuts.hold(c)
         _check_still(c, lake, moved, move)
@@ -130,13 +129,13 @@ def _check_still(
         )
 
 
-def _broken(lake: Lake, pointers: Mapping[TableName, str]) -> dict[TableName, set[int]]:
+def broken_snapshots(lake: Lake, pointers: Mapping[TableName, str]) -> dict[TableName, set[int]]:
     """Snapshots whose files are gone, as an older catalog may name some; refused for current ones."""
     there = set(lake.warehouse.listing(lake.warehouse.location))
     broken: dict[TableName, set[int]] = {}
     for name, location in pointers.items():
         version = lake.version(name, location)
-        if not same_place(_top(lake, version.root), lake.warehouse.location):
+        if not version.root.startswith(lake.warehouse.location + "/"):
             continue  # another program's, in a place of its own
         for snapshot_id in version.snapshot_ids:
             missing = _missing(lake, version, snapshot_id, there)
@@ -148,11 +147,6 @@ def _broken(lake: Lake, pointers: Mapping[TableName, str]) -> dict[TableName, se
             if missing:
                 broken.setdefault(name, set()).add(snapshot_id)
     return broken
-
-
-def _top(lake: Lake, root: str) -> str:
-    here = lake.warehouse.location
-    return here if root.startswith(here + "/") else root
 
 
 def _missing(lake: Lake, version: TableVersion, snapshot_id: int, there: set[str]) -> str | None:

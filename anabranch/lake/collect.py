@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 
 from pyarrow.fs import FileInfo
 
-from anabranch.catalog import cuts, deployments, stages
+from anabranch.catalog import cuts, deployments, read_leases, stages, tables
 from anabranch.errors import Fenced, FileMissing, Unreachable
 from anabranch.lake.changes import own_delta
 from anabranch.lake.lake import Lake
@@ -64,8 +64,10 @@ def _collect(
             if each.metadata_location is not None
         ]
         kept = deployments.kept_locations(c)
+        if read_leases.all_files_held(c, tables.now(c)):
+            return 0, 0  # a backup is at work: the next upkeep finds the rest
     broken: set[str] = set()
-    referenced = set(_references(lake, pointers, versions, kept, broken))
+    referenced = set(references(lake, pointers, versions, kept, broken))
     garbage = [
         (path, info)
         for path, info in listed.items()
@@ -127,7 +129,7 @@ def _root_of(warehouse: str, path: str) -> str | None:
     return root if root is not None and is_our_root(warehouse, root) else None
 
 
-def _references(
+def references(
     lake: Lake,
     pointers: dict[TableName, str],
     versions: list[tuple[TableName, str]],

@@ -71,9 +71,7 @@ class Relocation:
     rewritten: int = 0
     damaged: list[str] = field(default_factory=list)
     _sizes: dict[str, int] = field(default_factory=dict)
-    _names: dict[str, str] = field(
-        default_factory=dict
-    )  # of files whose names tell their checksums
+    _names: dict[str, str] = field(default_factory=dict)  # where names tell checksums
     _tails: dict[str, int] = field(default_factory=dict)  # checksums of rewritten Parquet files
 
     def run(self, files: Iterable[str]) -> None:
@@ -102,11 +100,12 @@ class Relocation:
             return
         if new is not None:
             self._names[path] = named_again(path, new)
-            if path.endswith(".parquet"):
-                self._tails[path] = tail_in(new)
             self.write(self._names[path], new)
             self.rewritten += 1
-        self._sizes[path] = len(data if new is None else new)
+        left = data if new is None else new  # also rewritten by a relocation that was interrupted
+        self._sizes[path] = len(left)
+        if path.endswith(".parquet"):
+            self._tails[path] = tail_in(left)
 
     def _kind(self, path: str) -> str | None:
         if path.endswith(METADATA):

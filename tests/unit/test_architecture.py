@@ -23,7 +23,7 @@ LAYERS = (
     ("world", "listing"),
     ("runtime", "leases", "clusters"),
     ("refresh",),
-    ("sources", "upkeep", "scheduler"),
+    ("sources", "upkeep", "scheduler", "backup"),
     ("project", "deploy"),
     ("statements", "open", "api"),
     ("demo", "cli", "__main__", "__init__"),

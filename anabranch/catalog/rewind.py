@@ -1,0 +1,163 @@
+"""Dumped rows of a catalog, taken back to an older cut that they still record.
+
+Tables and views become what the cut shows.  Definitions of stream tables, groups, deployments and
+clusters are kept as they were dumped, for the catalog keeps no older ones; what a stream table has read
+is told by its snapshot, and whoever cannot be told is recomputed by its next refresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from anabranch.catalog.cuts import table_name
+from anabranch.errors import InvalidValue
+
+Row = dict[str, Any]
+Rows = dict[str, list[Row]]
+Sources = Mapping[str, int | None]
+# By table and snapshot: the snapshots it was computed from, and the fingerprint of its query.
+Told = Callable[[str, int | None], tuple[Sources, str] | None]
+
+
+def rewind(rows: Rows, cut_id: int, told: Callable[[Mapping[str, Row]], Told]) -> Rows:
+    """The rows as of a cut; `told` is given the versions at the cut, to look into their snapshots."""
+    recorded = {row["cut_id"] for row in rows["ab_cuts"]}
+    if cut_id not in recorded:
+        raise InvalidValue(
+            f"cut {cut_id} is not in the backup", hint=f"it knows {_shown(recorded)}"
+        )
+    (meta,) = rows["ab_meta"]
+    if cut_id == meta["cut"]:
+        return rows
+    new = dict(rows)
+    new["ab_meta"] = [{**meta, "cut": cut_id}]
+    new["ab_cuts"] = [row for row in rows["ab_cuts"] if row["cut_id"] <= cut_id]
+    for name in ("ab_versions", "ab_view_versions"):
+        new[name] = [_open(row, cut_id) for row in rows[name] if row["cut_id"] <= cut_id]
+    new["ab_history"] = [row for row in rows["ab_history"] if (row["cut_id"] or 0) <= cut_id]
+    new["ab_deployments"] = [{**row, "undo": None} for row in rows["ab_deployments"]]
+    shown = {
+        _name(row): row
+        for row in new["ab_versions"]
+        if row["until_cut"] is None and row["metadata_location"] is not None
+    }
+    _rewind_tables(new, rows, shown)
+    _rewind_views(new, rows)
+    _rewind_streams(new, rows, shown, told(shown))
+    return new
+
+
+def _rewind_tables(new: Rows, rows: Rows, shown: Mapping[str, Row]) -> None:
+    others = [row for row in rows["iceberg_tables"] if row["catalog_name"] != "anabranch"]
+    new["iceberg_tables"] = others + [
+        {
+            "catalog_name": "anabranch",
+            "table_namespace": row["namespace"],
+            "table_name": row["name"],
+            "metadata_location": row["metadata_location"],
+            "previous_metadata_location": None,
+            "iceberg_type": "TABLE",
+        }
+        for row in shown.values()
+    ]
+    spaces = {row["namespace"] for row in shown.values()}
+    known = {row["namespace"] for row in rows["iceberg_namespace_properties"]}
+    new["iceberg_namespace_properties"] = rows["iceberg_namespace_properties"] + [
+        {
+            "catalog_name": "anabranch",
+            "namespace": space,
+            "property_key": "exists",
+            "property_value": "true",
+        }
+        for space in sorted(spaces - known)
+    ]
+
+
+def _rewind_views(new: Rows, rows: Rows) -> None:
+    made = {row["name"]: row["created_at"] for row in rows["ab_views"]}
+    first = rows["ab_meta"][0]["created_at"]
+    new["ab_views"] = [
+        {
+            "name": row["name"],
+            "query": row["query"],
+            "created_at": made.get(row["name"], first),
+        }
+        for row in new["ab_view_versions"]
+        if row["until_cut"] is None and row["query"] is not None
+    ]
+
+
+def _rewind_streams(new: Rows, rows: Rows, shown: Mapping[str, Row], told: Told) -> None:
+    streams = [row for row in rows["ab_stream_tables"] if row["name"] in shown]
+    names = {row["name"] for row in streams}
+    bases = names.__contains__
+    new["ab_stream_tables"], new["ab_inputs"], new["ab_frontiers"] = [], [], []
+    for row in streams:
+        name, at = row["name"], shown[row["name"]]["snapshot_id"]
+        read = told(name, at)
+        frontier = _frontier(name, at, told, bases) if read is not None else None
+        if read is None or frontier is None or read[1] != row["fingerprint"]:
+            new["ab_stream_tables"].append({**row, "computed_from": None, "cut_id": None})
+            continue
+        new["ab_stream_tables"].append({**row, "cut_id": None, "last_error": None})
+        new["ab_inputs"] += [
+            _input(name, source, snapshot, shown) for source, snapshot in read[0].items()
+        ]
+        new["ab_inputs"].append(_input(name, name, at, shown))
+        new["ab_frontiers"] += [
+            {"table_name": name, "source": source, "snapshot_id": snapshot}
+            for source, snapshot in frontier.items()
+        ]
+    for table, there in (("ab_dependencies", names), ("ab_indexes", set(shown))):
+        new[table] = [row for row in rows[table] if row["table_name"] in there]
+    new["ab_refresh_groups"] = [
+        row for row in rows["ab_refresh_groups"] if set(row["members"]) <= names
+    ]
+
+
+def _input(name: str, source: str, snapshot: int | None, shown: Mapping[str, Row]) -> Row:
+    """What was read; a source that has moved on since is not where it was."""
+    version = shown.get(source)
+    same = version is not None and version["snapshot_id"] == snapshot
+    location = version["metadata_location"] if version is not None and same else None
+    return {
+        "table_name": name,
+        "source": source,
+        "metadata_location": location,
+        "snapshot_id": snapshot,
+    }
+
+
+def _frontier(
+    name: str, at: int | None, told: Told, is_stream: Callable[[str], bool]
+) -> dict[str, int | None] | None:
+    """The base snapshots below a table; None when they are not told, or not one for each."""
+    read = told(name, at)
+    if read is None:
+        return None
+    found: dict[str, int | None] = {}
+    for source, snapshot in read[0].items():
+        below = (
+            _frontier(source, snapshot, told, is_stream)
+            if is_stream(source) and source != name
+            else {source: snapshot}
+        )
+        if below is None or any(found.get(key, value) != value for key, value in below.items()):
+            return None
+        found |= below
+    return found
+
+
+def _open(row: Row, cut_id: int) -> Row:
+    ended = row["until_cut"]
+    return {**row, "until_cut": None} if ended is not None and ended > cut_id else row
+
+
+def _name(row: Row) -> str:
+    return str(table_name(row["namespace"], row["name"]))
+
+
+def _shown(cut_ids: set[int]) -> str:
+    found = sorted(cut_ids)
+    return f"cuts {found[0]} to {found[-1]}" if found else "no cut"

@@ -1,0 +1,285 @@
+"""Backups: whole or not at all, incremental, and restored into any empty place."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+import anabranch
+from anabranch import Anabranch
+from anabranch.cli.main import run
+from anabranch.errors import InvalidValue, Refused, Unreachable
+from anabranch.lake.archive import Archive
+from tests.postgres import postgres_url
+from tests.standin.engine import connect, installed
+
+__all__ = ["postgres_url"]  # a fixture, found by its name
+SUMS = "SELECT k, SUM(v) AS v FROM s.t GROUP BY k"
+KEEP_NOTHING = {"orphan_grace": 0, "snapshot_retention": 0}
+Rows = dict[str, list[Any]]
+
+
+@pytest.fixture(autouse=True)
+def standin() -> Iterator[None]:
+    with installed():
+        yield
+
+
+@pytest.fixture
+def ab(tmp_path: Path) -> Iterator[Anabranch]:
+    with connect(tmp_path / "home") as opened:
+        fill(opened)
+        yield opened
+
+
+def fill(ab: Anabranch) -> None:
+    """A chain of stream tables, a view, a group and an index, with some history."""
+    ab.sql("CREATE TABLE s.t (k BIGINT, v BIGINT)")
+    ab.sql("INSERT INTO s.t VALUES (1, 1), (2, 2), (3, 3)")
+    ab.create_stream_table("s.d", SUMS, schedule=None)
+    ab.create_stream_table("s.e", "SELECT SUM(v) AS v FROM s.d", schedule=None)
+    ab.create_refresh_group("both", ["s.d", "s.e"])
+    ab.sql("CREATE VIEW s.v AS SELECT k FROM s.t")
+    ab.sql("DELETE FROM s.t WHERE k = 1")
+    ab.refresh()
+
+
+def rows(ab: Anabranch, cut: int | None = None) -> Rows:
+    with ab.at(cut) as world:
+        return {str(name): sorted(world.table(str(name)).collect()) for name in world.names()}
+
+
+def facts(ab: Anabranch) -> list[Any]:
+    """What a listing shows that a restore must bring back."""
+    streams = [(row["name"], row["frontier"], row["group_id"]) for row in ab.status()]
+    return [streams, ab.cuts(), ab.history(), ab.refresh_groups(), ab.events()]
+
+
+def goes_on(ab: Anabranch) -> None:
+    """Everything is right, and refreshes are incremental."""
+    for row in ab.status():
+        assert ab.verify(row["name"])["equal"]
+    ab.sql("INSERT INTO s.t VALUES (7, 7)")
+    assert {line["action"] for line in ab.refresh()} <= {"DIFFERENTIAL"}
+    for row in ab.status():
+        assert ab.verify(row["name"])["equal"]
+    ab.maintain()
+
+
+def test_what_was_backed_up_is_restored(ab: Anabranch, tmp_path: Path) -> None:
+    done = ab.backup(tmp_path / "backup")
+    assert done["files"] == done["files_copied"] > 10 and done["outside"] == []
+    before, listed, cuts = rows(ab), facts(ab), [each["cut_id"] for each in ab.cuts()]
+    older = {cut: rows(ab, cut) for cut in cuts}
+    ab.close()
+    shutil.rmtree(tmp_path / "home")
+    answer = anabranch.restore(tmp_path / "backup", tmp_path / "again")
+    assert answer["cut_id"] == done["cut_id"] and answer["files"] == done["files"]
+    with connect(tmp_path / "again", **KEEP_NOTHING) as again:
+        assert rows(again) == before and facts(again) == listed
+        assert {cut: rows(again, cut) for cut in cuts} == older
+        goes_on(again)
+    uri = f"sqlite:///{tmp_path}/again/catalog.db"
+    with closing(SqlCatalog("anabranch", uri=uri)) as catalog:
+        table = catalog.load_table("s.t")
+        found = sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())
+        assert found == [(2, 2), (3, 3), (7, 7)]
+        assert table.location().startswith(f"file://{tmp_path}/again/warehouse/")
+
+
+def test_both_go_on_by_themselves(ab: Anabranch, tmp_path: Path) -> None:
+    ab.backup(tmp_path / "backup")
+    anabranch.restore(tmp_path / "backup", tmp_path / "again")
+    with connect(tmp_path / "again", **KEEP_NOTHING) as again:
+        goes_on(again)
+        ab.set("orphan_grace", "0s")
+        ab.set("snapshot_retention", "0s")
+        goes_on(ab)
+        assert rows(ab) == rows(again)
+
+
+def test_into_the_place_it_came_from(ab: Anabranch, tmp_path: Path) -> None:
+    ab.backup(tmp_path / "backup")
+    before = rows(ab)
+    ab.close()
+    shutil.rmtree(tmp_path / "home")
+    anabranch.restore(tmp_path / "backup", tmp_path / "home")
+    with connect(tmp_path / "home") as again:
+        assert rows(again) == before
+        goes_on(again)
+
+
+def test_a_second_backup_copies_what_is_new(ab: Anabranch, tmp_path: Path) -> None:
+    first = ab.backup(tmp_path / "backup")
+    assert ab.backup(tmp_path / "backup")["files_copied"] == 0
+    ab.sql("INSERT INTO s.t VALUES (4, 4)")
+    second = ab.backup(tmp_path / "backup")
+    assert 0 < second["files_copied"] < 8 and second["files"] > first["files"]
+    ab.set("orphan_grace", "0s")
+    ab.set("snapshot_retention", "0s")
+    ab.refresh()
+    ab.maintain()
+    ab.backup(tmp_path / "backup")
+    expected = rows(ab)
+    anabranch.restore(tmp_path / "backup", tmp_path / "newest")
+    anabranch.restore(tmp_path / "backup", tmp_path / "first", cut=first["cut_id"])
+    with connect(tmp_path / "newest") as newest, connect(tmp_path / "first") as old:
+        assert rows(newest) == expected and rows(old)["s.t"] == [(2, 2), (3, 3)]
+        goes_on(newest)
+        goes_on(old)
+
+
+def test_every_cut_can_be_restored(ab: Anabranch, tmp_path: Path) -> None:
+    ab.sql("DROP VIEW s.v")
+    ab.sql("INSERT INTO s.t VALUES (4, 4)")
+    ab.refresh()
+    ab.sql("INSERT INTO s.t VALUES (5, 5)")
+    ab.backup(tmp_path / "backup")
+    views = set()
+    for cut in [each["cut_id"] for each in ab.cuts()]:
+        target = tmp_path / f"cut{cut}"
+        assert anabranch.restore(tmp_path / "backup", target, cut=cut)["cut_id"] == cut
+        with connect(target) as again:
+            assert rows(again) == rows(ab, cut) and again.cuts()[0]["cut_id"] == cut
+            views.add("s.v" in rows(again))
+            goes_on(again)
+    assert views == {True, False}
+    with pytest.raises(InvalidValue, match="no backup .* knows cut 99"):
+        anabranch.restore(tmp_path / "backup", tmp_path / "none", cut=99)
+
+
+def test_a_query_that_changed_since_is_recomputed(ab: Anabranch, tmp_path: Path) -> None:
+    cut = ab.cuts()[0]["cut_id"]
+    ab.create_stream_table("s.d", "SELECT k, MAX(v) AS v FROM s.t GROUP BY k", or_replace=True)
+    ab.backup(tmp_path / "backup")
+    anabranch.restore(tmp_path / "backup", tmp_path / "again", cut=cut)
+    with connect(tmp_path / "again") as again:
+        assert rows(again)["s.d"] == [(2, 2), (3, 3)]
+        again.sql("INSERT INTO s.t VALUES (2, 9)")
+        again.refresh()
+        assert rows(again)["s.d"] == [(2, 9), (3, 3)] and again.verify("s.d")["equal"]
+
+
+def test_writers_and_upkeep_go_on_meanwhile(
+    ab: Anabranch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup is of one cut, whatever happens while files are copied."""
+    before, real = rows(ab), Archive.add_files
+
+    def add_files(self: Archive, *given: Any) -> Any:
+        with connect(tmp_path / "home", **KEEP_NOTHING) as other:
+            for at in range(3):
+                other.sql(f"UPDATE s.t SET v = {at}")
+                other.refresh()
+            report = other.maintain()
+            assert report["cuts_forgotten"] > 0 and report["files_deleted"] == 0
+        return real(self, *given)
+
+    monkeypatch.setattr(Archive, "add_files", add_files)
+    ab.backup(tmp_path / "backup")
+    monkeypatch.undo()
+    ab.set("orphan_grace", "0s")
+    assert ab.maintain()["files_deleted"] > 0
+    anabranch.restore(tmp_path / "backup", tmp_path / "again")
+    with connect(tmp_path / "again") as again:
+        assert rows(again) == before
+        goes_on(again)
+
+
+def test_an_interrupted_backup_is_none(
+    ab: Anabranch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    for step in ("add_files", "add_record"):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Archive, step, dies)
+            ab.backup(tmp_path / "backup")
+        with pytest.raises(InvalidValue, match="no whole backup"):
+            anabranch.restore(tmp_path / "backup", tmp_path / "again")
+    (half, *_) = (tmp_path / "backup" / "files").rglob("*.avro")
+    half.write_bytes(half.read_bytes()[:10])  # as an interrupted copy leaves it
+    ab.backup(tmp_path / "backup")
+    anabranch.restore(tmp_path / "backup", tmp_path / "again")
+    with connect(tmp_path / "again") as again:
+        goes_on(again)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "avro", "metadata.json", "rows", "backups"])
+def test_damage_is_found(ab: Anabranch, tmp_path: Path, kind: str) -> None:
+    ab.backup(tmp_path / "backup")
+    whole = kind in ("rows", "backups")
+    (path, *_) = (tmp_path / "backup").rglob("*.json*" if whole else f"*.{kind}")
+    if whole:
+        (path,) = (tmp_path / "backup" / kind).iterdir()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x80
+    path.write_bytes(bytes(data))
+    with pytest.raises(Unreachable, match="the backup is damaged"):
+        anabranch.restore(tmp_path / "backup", tmp_path / "again")
+
+
+def test_places_that_are_taken(ab: Anabranch, tmp_path: Path) -> None:
+    ab.backup(tmp_path / "backup")
+    with pytest.raises(Refused, match="is not empty"):
+        anabranch.restore(tmp_path / "backup", tmp_path / "home")
+    (tmp_path / "full" / "warehouse").mkdir(parents=True)
+    (tmp_path / "full" / "warehouse" / "x").write_text("x")
+    with pytest.raises(Refused, match="is not empty"):
+        anabranch.restore(tmp_path / "backup", tmp_path / "full")
+    with pytest.raises(Refused, match="holds no backup"):
+        ab.backup(tmp_path / "full")
+    with pytest.raises(Refused, match="in the warehouse"):
+        ab.backup(tmp_path / "home" / "warehouse" / "backup")
+    with connect(tmp_path / "other") as other, pytest.raises(Refused, match="another catalog"):
+        other.backup(tmp_path / "backup")
+    with pytest.raises(InvalidValue, match="no whole backup"):
+        anabranch.restore(tmp_path / "nothing", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+def database(server: str) -> str:
+    name = f"t{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'CREATE SCHEMA "{name}"')
+    return f"{server}&options=-csearch_path%3D{name}"
+
+
+def test_from_one_database_to_the_other(ab: Anabranch, tmp_path: Path, postgres_url: str) -> None:
+    ab.backup(tmp_path / "one")
+    before, listed = rows(ab), facts(ab)
+    server = {"catalog": database(postgres_url), "warehouse": str(tmp_path / "pg")}
+    anabranch.restore(tmp_path / "one", server)
+    with connect(server) as other:
+        assert rows(other) == before and facts(other) == listed
+        goes_on(other)
+        other.backup(tmp_path / "two")
+        before, listed = rows(other), facts(other)
+    anabranch.restore(tmp_path / "two", tmp_path / "back")
+    with connect(tmp_path / "back") as back:
+        assert rows(back) == before and facts(back) == listed
+        goes_on(back)
+
+
+def test_commands(ab: Anabranch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cut = ab.cuts()[1]["cut_id"]
+    home, backup, again = (str(tmp_path / each) for each in ("home", "backup", "again"))
+    assert run(["--home", home, "backup", backup]) == 0
+    assert f"to file://{backup}" in capsys.readouterr().out
+    assert run(["--home", again, "restore", backup, "--cut", str(cut)]) == 0
+    assert f"cut {cut}:" in capsys.readouterr().out
+    assert run(["--home", again, "restore", backup]) == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert run(["--home", shutil.move(again, f"{again}2"), "adopt"]) == 0
+    assert "belongs to this catalog now" in capsys.readouterr().out
+    with connect(f"{again}2") as moved:
+        goes_on(moved)
