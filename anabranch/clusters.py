@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from anabranch.catalog import clusters
+from anabranch.catalog import clusters, cuts
 from anabranch.catalog.clusters import Cluster
 from anabranch.catalog.store import Store
 from anabranch.catalog.streams import StreamTable
@@ -21,6 +21,7 @@ def create(
 ) -> None:
     """Weights and shares of pools count from the next start of Spark on."""
     with store.writing() as c:
+        cuts.hold(c)  # one after the other with publishes, which check what they are kept on
         there = cluster.name in clusters.all_clusters(c)
         if there and not or_replace:
             if if_not_exists:
@@ -34,6 +35,7 @@ def create(
 
 def drop(store: Store, name: str, *, if_exists: bool = False) -> None:
     with store.writing() as c:
+        cuts.hold(c)
         found = clusters.all_clusters(c)
         if name not in found and if_exists:
             return
@@ -53,6 +55,12 @@ def known(store: Store, name: str | None) -> str | None:
         with store.reading() as c:
             check_known(name, clusters.all_clusters(c))
     return name
+
+
+def kept_on(tx: Transaction, name: str | None) -> None:
+    """The cluster must still be there when what is kept on it becomes visible."""
+    if name is not None:
+        tx.later(lambda c, _: check_known(name, clusters.all_clusters(c)))
 
 
 def check_known(name: str, found: Mapping[str, Cluster]) -> None:

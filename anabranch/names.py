@@ -97,12 +97,13 @@ class TableName:
         """The name as it is known: the same letters, else the only one that differs in case."""
         if self in known:
             return self
-        folded = self._folded
-        alike = [other for other in known if other._folded == folded]
+        folded = self.folded
+        alike = [other for other in known if other.folded == folded]
         return alike[0] if len(alike) == 1 else None
 
     @cached_property
-    def _folded(self) -> tuple[str, ...]:
+    def folded(self) -> tuple[str, ...]:
+        """Equal for names that are one name."""
         return tuple(part.lower() for part in self.parts)
 
 

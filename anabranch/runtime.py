@@ -141,18 +141,19 @@ class Transaction:
         """Publish only if all that was read is still so: the transaction could as well run now."""
         for name in self.world.read:
             if name in self.world.views:
-                self.used.views[name] = self.world.views[name]
+                self.used.views.setdefault(name, self.world.views[name])
             elif name not in self.stage.changes:
                 self.stage.expect(name, self.world.pointers.get(name))
 
     def rebase(self, pointers: Mapping[TableName, str]) -> bool:
-        """Add the rows once more to tables that others have moved; False where that is not right."""
+        """Add the rows once more to tables that others have moved; False where that is not right, or
+        where something else than a pointer has changed."""
         if not self.stage.open or any(
             pointers.get(name) != location for name, location in self.stage.expected.items()
         ):
             return False
         moved = [n for n, each in self.stage.changes.items() if pointers.get(n) != each.base]
-        if not all(self._may_rebase(name, pointers.get(name)) for name in moved):
+        if not moved or not all(self._may_rebase(name, pointers.get(name)) for name in moved):
             return False
         for name in moved:
             self.stage.rebase(name, pointers[name])
@@ -352,11 +353,12 @@ def pause(attempt: int) -> None:
     time.sleep(random.uniform(0, 0.02 * 2 ** min(attempt, 6)))
 
 
-def check_new_name(world: World, name: TableName) -> None:
-    """A name for something new: free, and not one of ours."""
+def check_new_name(tx: Transaction, name: TableName) -> None:
+    """A name for something new: free, also when it is published, and not one of ours."""
     if name.is_system:
         raise Refused(f"{name}: the schema system is reserved", hint="choose another schema")
-    found = world.find(name)
+    tx.used.names.add(name)
+    found = tx.world.find(name)
     if found is not None:
-        what = "a view" if found in world.views else "a table"
+        what = "a view" if found in tx.world.views else "a table"
         raise AlreadyExists(f"{found} exists already: it is {what}", hint="choose another name")

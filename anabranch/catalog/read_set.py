@@ -8,13 +8,14 @@ record: something that is in neither can change unseen between the computation a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from anabranch.catalog import groups, leases, streams
+from anabranch.catalog import cuts, groups, leases, streams
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.streams import Input, StreamTable
@@ -32,6 +33,9 @@ class ReadSet:
     `inputs` is what the tables had read when their change was computed: two refreshes that leave a
     table as it is must not overtake each other.  `groups` are the consistency groups that the publish
     takes for whole: as they are before it, and, if it redefines tables, as they are after it.
+    `readers` are the stream tables that read a table or view which is dropped or gets another meaning.
+    `names` are those that it gives away: tables and views are rows of different tables, and names that
+    differ in case are different keys, so no constraint of the database keeps two from one name.
     """
 
     definitions: dict[TableName, str | None] = field(default_factory=dict)
@@ -40,6 +44,8 @@ class ReadSet:
     groups: set[Members] = field(default_factory=set)
     groups_after: set[Members] = field(default_factory=set)
     leases: dict[str, Lease] = field(default_factory=dict)
+    readers: dict[TableName, frozenset[TableName]] = field(default_factory=dict)
+    names: set[TableName] = field(default_factory=set)
 
     def add(self, other: ReadSet) -> None:
         """Take more in; two looks that disagree cannot both be right."""
@@ -49,6 +55,8 @@ class ReadSet:
         self.groups |= other.groups
         self.groups_after |= other.groups_after
         self.leases.update(other.leases)
+        _merge(self.readers, other.readers, "readers of {} were made or dropped")
+        self.names |= other.names
 
     def hold(self, lease: Lease) -> None:
         """Publish only while the lease is ours."""
@@ -62,6 +70,8 @@ class ReadSet:
             set(self.groups),
             set(self.groups_after),
             dict(self.leases),
+            dict(self.readers),
+            set(self.names),
         )
 
     def check(self, c: Connection) -> None:
@@ -74,11 +84,17 @@ class ReadSet:
             _compare(self.views, view_rows.all_views(c), "view {} was changed")
         if self.inputs:
             _compare(self.inputs, streams.inputs(c, self.inputs), "{} was refreshed", {})
+        if self.readers:
+            reads = streams.dependencies(c)
+            now = {name: readers_of(name, reads) for name in self.readers}
+            _compare(self.readers, now, "readers of {} were made or dropped")
         _check_groups(c, self.groups)
 
     def check_after(self, c: Connection) -> None:
-        """Refuse when what was written does not make the groups that were staged as whole ones."""
+        """Refuse when what was written does not make the groups that were staged as whole ones, or
+        has given a name away twice."""
         _check_groups(c, self.groups_after)
+        _check_names(c, self.names)
 
 
 def _check_groups(c: Connection, whole: Collection[Members]) -> None:
@@ -88,6 +104,21 @@ def _check_groups(c: Connection, whole: Collection[Members]) -> None:
     for members in sorted(whole):
         if frozenset(members) not in now:
             raise _conflict("other tables were put together with {}", members[0])
+
+
+def readers_of(
+    name: TableName, reads: Mapping[TableName, Collection[TableName]]
+) -> frozenset[TableName]:
+    return frozenset(reader for reader, read in reads.items() if name in read)
+
+
+def _check_names(c: Connection, given: Collection[TableName]) -> None:
+    if not given:
+        return
+    known = Counter(name.folded for name in (*cuts.newest(c), *view_rows.all_views(c)))
+    for name in sorted(given):
+        if known[name.folded] > 1:
+            raise _conflict("{} was made", name)
 
 
 def _merge(known: dict[TableName, T], more: Mapping[TableName, T], said: str) -> None:

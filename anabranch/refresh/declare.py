@@ -14,6 +14,7 @@ from anabranch.catalog.groups import Reads
 from anabranch.catalog.read_set import ReadSet, tokens_of
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
+from anabranch.clusters import kept_on
 from anabranch.errors import (
     AlreadyExists,
     AnabranchError,
@@ -95,8 +96,14 @@ def create(
     refuse_in_transaction(runtime, "created")
     there = declared.name.find_in(look_now(runtime).streams)
     if there is None:
-        create_all(runtime, [declared])
-    elif or_replace:
+        try:
+            create_all(runtime, [declared])
+            return
+        except AlreadyExists:  # perhaps since we looked
+            there = declared.name.find_in(look_now(runtime).streams)
+            if there is None or not (or_replace or if_not_exists):
+                raise
+    if or_replace:
         alter(
             runtime,
             there,
@@ -150,6 +157,8 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
             events.add(c, said)
 
         tx.later(rows)
+        for each in declared:
+            kept_on(tx, each.cluster)
         wanted = [each.name for each in declared if each.initialize]
         if not wanted:
             return made
@@ -178,7 +187,7 @@ def define_part(runtime: Runtime, tx: Transaction, part: Part) -> dict[TableName
     """Make the tables of a batch that read each other, or a single one."""
     queries = {each.name: each.query for each in part.members}
     for name in queries:
-        check_new_name(tx.world, name)
+        check_new_name(tx, name)
     if not part.cyclic:
         found = {name: define(tx.world, query) for name, query in queries.items()}
     else:
@@ -279,6 +288,7 @@ def alter(runtime: Runtime, name: TableName, changes: Mapping[str, Any]) -> None
             raise gone(name)
         tx.used.add(ReadSet(tokens_of(seen.streams, [name])))
         stream = replace(before, **values)
+        kept_on(tx, values.get("cluster"))
         tx.later(lambda c, cut_id: (streams.change(c, name, **values, failed_mark=None), None)[1])
         written = [name]
         if bounds := {key: value for key, value in changes.items() if key in BOUNDS}:

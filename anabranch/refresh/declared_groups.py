@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from anabranch.catalog import events, refresh_groups
+from anabranch.catalog import cuts, events, refresh_groups
 from anabranch.catalog.events import Event
 from anabranch.catalog.groups import Reads
 from anabranch.catalog.refresh_groups import RefreshGroup
@@ -70,6 +70,7 @@ def alter_refresh_group(
         check_timeout(snapshot_timeout_ms)
     level = None if isolation is None else read_isolation(isolation).value
     with runtime.store.writing() as c:
+        cuts.hold(c)  # in PostgreSQL others write beside it
         seen = look(c, runtime.lake)
         group = declared(seen, name)
         group = replace(group, members=other_members(seen, group, add, drop))
@@ -191,6 +192,7 @@ def refuse_circles(seen: Look, group: RefreshGroup) -> None:
 
 def drop_refresh_group(runtime: Runtime, name: str, *, if_exists: bool = False) -> None:
     with runtime.store.writing() as c:
+        cuts.hold(c)
         names = list(refresh_groups.all_groups(c))
         if not refresh_groups.remove(c, name) and not if_exists:
             raise UnknownName(f"there is no refresh group {name}", name=name, known=names)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from anabranch.catalog.indexes import Index, all_indexes
 from anabranch.catalog.store import Connection
-from anabranch.clusters import known
+from anabranch.clusters import kept_on, known
 from anabranch.errors import (
     AlreadyExists,
     FileMissing,
@@ -43,7 +43,8 @@ def create_index(runtime: Runtime, statement: CreateIndex) -> TableName:
         refuse_copy(runtime, table)
         columns = sortable(tx.world.version(table).columns, statement.columns, table)
         index = Index(table, statement.name, columns, cluster)
-        check_new_name(tx.world, index.copy)
+        check_new_name(tx, index.copy)
+        kept_on(tx, cluster)
         guard(runtime, tx, table)
         set_indexes(tx, table, (*before, index))
         return table

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from anabranch.catalog import streams
 from anabranch.catalog import views as view_rows
+from anabranch.catalog.read_set import readers_of
 from anabranch.catalog.store import Connection
 from anabranch.engine.types import columns_of
 from anabranch.errors import Refused, UnknownName
@@ -19,7 +20,6 @@ from anabranch.refresh.definition import reach
 from anabranch.runtime import Runtime, Transaction, check_new_name
 from anabranch.sources.indexes import refuse_copy
 from anabranch.sources.write import append_frame
-from anabranch.world import World
 
 NO_COMMENTS: Mapping[str, str] = {}
 
@@ -44,10 +44,12 @@ def create_table(
         made = columns_of(frame.schema) if frame is not None else columns
         if found is not None and or_replace and found not in tx.world.views:
             check_source(runtime, found)
-            refuse_if_read(runtime, found)
+            refuse_if_read(runtime, tx, found)
             tx.stage.drop(found)
+            if found != name:
+                tx.used.names.add(name)
         else:
-            check_new_name(tx.world, name)
+            check_new_name(tx, name)
         tx.stage.create(name, made)
         tx.stage.comment(name, comments)
         if frame is not None:
@@ -65,7 +67,7 @@ def drop_table(runtime: Runtime, name: TableName, *, if_exists: bool = False) ->
         if found in tx.world.views:
             raise Refused(f"{found} is a view", hint=f"DROP VIEW {found}")
         check_source(runtime, found)
-        refuse_if_read(runtime, found)
+        refuse_if_read(runtime, tx, found)
         tx.stage.drop(found)
 
     runtime.write("drop table", act)
@@ -97,15 +99,16 @@ def create_view(
             return
         replaced = found is not None and or_replace and found in tx.world.views
         if not replaced:
-            check_new_name(tx.world, name)
+            check_new_name(tx, name)
         target = found if replaced and found is not None else name
         text = query if columns is None else _renamed(tx, query, columns)
         _, through = reach(tx.world, text)
         if target in through:
             raise Refused(f"view {target} would read itself")
         tx.world.sql(text)  # Spark's analyser says what is wrong with it
+        expect_views(tx, {target, *through})
         tx.world.views = {**tx.world.views, target: text}
-        reads = readers_of(runtime, tx.world, target)
+        reads = readers_after(runtime, tx, target)
 
         def rows(c: Connection, cut_id: int | None) -> None:
             view_rows.remove(c, target)
@@ -117,16 +120,23 @@ def create_view(
     runtime.write("create view", act)
 
 
-def readers_of(
-    runtime: Runtime, world: World, view: TableName
+def expect_views(tx: Transaction, views: Iterable[TableName]) -> None:
+    """Publish only if these views still are what the transaction found when it first used them."""
+    for view in views:
+        tx.used.views.setdefault(view, tx.world.views.get(view))
+
+
+def readers_after(
+    runtime: Runtime, tx: Transaction, view: TableName
 ) -> dict[TableName, tuple[TableName, ...]]:
     """What the stream tables that read a view read now; refreshes go by that order."""
     with runtime.store.reading() as c:
         known, queries = streams.dependencies(c), streams.all_streams(c)
     changed = {}
-    for name in (name for name, reads in known.items() if view in reads):
+    tx.used.readers[view] = readers_of(view, known)
+    for name in sorted(tx.used.readers[view]):
         with suppress(UnknownName):  # another program dropped a table: its next refresh says so
-            tables, views = reach(world, queries[name].query)
+            tables, views = reach(tx.world, queries[name].query)
             changed[name] = tuple(sorted(tables | views))
     after = {**known, **changed}
     before = circles(known)
@@ -154,7 +164,8 @@ def drop_view(runtime: Runtime, name: TableName, *, if_exists: bool = False) -> 
                 return
             known = [str(view) for view in tx.world.views]
             raise UnknownName(f"there is no view {name}", name=str(name), known=known)
-        refuse_if_read(runtime, found)
+        refuse_if_read(runtime, tx, found)
+        expect_views(tx, [found])
         tx.world.views = {view: text for view, text in tx.world.views.items() if view != found}
         tx.later(lambda c, cut_id: (view_rows.remove(c, found), None)[1])
 
@@ -173,9 +184,10 @@ def check_source(runtime: Runtime, name: TableName) -> None:
     refuse_copy(runtime, name)
 
 
-def refuse_if_read(runtime: Runtime, name: TableName) -> None:
+def refuse_if_read(runtime: Runtime, tx: Transaction, name: TableName) -> None:
+    """Refuse to drop what a stream table reads, now or when it is published."""
     with runtime.store.reading() as c:
-        readers = [table for table, reads in streams.dependencies(c).items() if name in reads]
+        readers = tx.used.readers[name] = readers_of(name, streams.dependencies(c))
     if readers:
         listed = ", ".join(str(reader) for reader in sorted(readers))
         raise Refused(f"{name} is read by {listed}", hint="drop those stream tables first")
