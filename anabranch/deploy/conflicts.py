@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from anabranch.catalog import deployments, streams
+from anabranch.catalog import cuts, deployments, streams
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.deployments import OPEN, Deployment, SchemaVersion
 from anabranch.catalog.store import Connection
 from anabranch.deploy.record import snapshot_of
+from anabranch.deploy.refusals import alike
 from anabranch.deploy.snapshot import ObjectKey, SchemaKey
 from anabranch.deploy.state import TABLE, definition, keys_of
 from anabranch.deploy.steps import Action
@@ -48,6 +49,18 @@ def check_base(c: Connection, lake: Lake, seen: Look, deployment: Deployment) ->
         name = TableName.parse(shown)
         if columns_now(lake, seen, name) != columns:
             raise Refused(f"{name} was altered since {deployment.id} was staged", hint=again)
+    coming = {key.table for key in keys_of(deployment, Action.SWAP)}
+    going = {key.table for key in keys_of(deployment, Action.DROP)}
+    _check_alike(c, coming, going)
+
+
+def _check_alike(
+    c: Connection, coming: Collection[TableName], going: Collection[TableName]
+) -> None:
+    """Refuse names that only case tells from one that stays: before the flip and inside of it."""
+    known = {*cuts.newest(c), *view_rows.all_views(c)}
+    for refused in alike(coming, known.difference(going)):
+        raise refused
 
 
 def columns_now(lake: Lake, seen: Look, name: TableName) -> list[list[Any]] | None:
@@ -86,6 +99,11 @@ def check_left(c: Connection, lake: Lake, seen: Look, deployment: Deployment) ->
             f"{name} was {done} by hand since {deployment.id} was promoted",
             hint=f"drop {name} first, or check the older SQL out and `anabranch stage` it",
         )
+    undo = deployment.undo or {}
+    before = {TableName.parse(name): location for name, location in undo["pointers"].items()}
+    coming = {name for name, location in before.items() if location is not None}
+    coming |= {TableName.parse(row["name"]) for row in undo["rows"]["views"]}
+    _check_alike(c, coming, before.keys() - coming)
 
 
 def _check_empty(lake: Lake, seen: Look, deployment: Deployment, name: TableName) -> None:

@@ -31,12 +31,26 @@ def refusals(runtime: Runtime, seen: Look, plan: Plan) -> Iterator[Refusal]:
                 hint="`anabranch stage --drop-tables` drops it when it is promoted",
             )
             yield Refusal(error, DROP_TABLES)
+    coming, going = ({key.table for key in plan.keys(each)} for each in (Action.SWAP, Action.DROP))
+    for error in alike(coming, {*seen.pointers, *seen.views}.difference(going)):
+        yield Refusal(error)
     for key in plan.keys(Action.ALTER):
         try:
             version = runtime.lake.version(key.table, seen.pointers[key.table])
             altered(version.metadata, key.table, changes(plan.new.objects[key], version.columns))
         except AnabranchError as error:
             yield Refusal(error)
+
+
+def alike(coming: Collection[TableName], known: Iterable[TableName]) -> Iterator[Refused]:
+    """Names are matched without regard to case, so one that differs in nothing else is taken."""
+    staying = {name.folded: name for name in known if name not in coming}
+    for name in sorted(coming):
+        if name.folded in staying:
+            yield Refused(
+                f"{staying[name.folded]} is there, and {name} differs from it in case only",
+                hint=f"drop {staying[name.folded]} first, or choose another name",
+            )
 
 
 def _loses_rows(plan: Plan, key: ObjectKey) -> bool:

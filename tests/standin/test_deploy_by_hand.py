@@ -103,6 +103,47 @@ def test_a_view_comes_back_in_place_of_a_source(shop: Shop) -> None:
     assert shop.plan().empty
 
 
+@pytest.mark.parametrize(
+    "made", ["CREATE TABLE db.X.X (k BIGINT)", "CREATE VIEW db.x.X AS SELECT 1"]
+)
+def test_a_name_that_differs_in_case_only_is_taken(shop: Shop, made: str) -> None:
+    """Whether it was made before the plan, after staging or since the promote."""
+    ab, taken = shop.ab, r"db\.[xX]\.X is there, and db\.x\.x differs from it in case only"
+    other = " ".join(made.replace("CREATE", "DROP").split()[:3])
+    shop.write(X, STREAM_X)
+    ab.sql(made)
+    (refused,) = shop.plan().as_dict()["refused"]
+    assert "differs from it in case only" in refused["error"]
+    with pytest.raises(Refused, match=taken):
+        shop.stage()
+    ab.sql(other)
+    staged = shop.stage()
+    ab.sql(made)
+    with pytest.raises(Refused, match=taken):
+        ab.promote(staged)
+    ab.sql(other)
+    ab.promote(staged)
+    drop_from_project(shop, X)
+    shop.deploy()
+    ab.sql(made)
+    with pytest.raises(Refused, match=taken):
+        ab.rollback()
+    ab.sql(other)
+    ab.rollback()
+    assert "db.x.x" in states(ab)
+
+
+def test_a_name_may_change_in_case(shop: Shop) -> None:
+    shop.write(X, STREAM_X)
+    shop.deploy()
+    drop_from_project(shop, X)
+    shop.write("models/db/x/X.sql", STREAM_X.replace("TABLE x", "TABLE X"))
+    shop.deploy()
+    assert "db.x.X" in states(shop.ab) and "db.x.x" not in states(shop.ab)
+    shop.ab.rollback()
+    assert "db.x.x" in states(shop.ab) and "db.x.X" not in states(shop.ab)
+
+
 def test_what_was_dropped_by_hand_comes_back(shop: Shop) -> None:
     shop.edit(TWICE)
     shop.deploy()
