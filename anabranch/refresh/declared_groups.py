@@ -8,6 +8,7 @@ from dataclasses import replace
 from anabranch.catalog import cuts, events, refresh_groups
 from anabranch.catalog.events import Event
 from anabranch.catalog.groups import Reads
+from anabranch.catalog.read_set import ReadSet, tokens_of
 from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
@@ -37,6 +38,8 @@ def create_refresh_group(
         seen = look_now(runtime)
         group = RefreshGroup(name, known(seen, members), level.value, snapshot_timeout_ms)
         check(seen, group)
+        read = ReadSet(tokens_of(seen.streams, seen.streams))  # groups wait by what tables read
+        tx.used.add(read)
         tx.later(lambda c, _: add(c, group))
 
     runtime.write("create refresh group", act)

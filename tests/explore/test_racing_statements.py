@@ -83,6 +83,7 @@ DEFAULT = [  # where something was lost once
     (VIEWS[3], VIEWS[4]),
     (VIEWS[2], VIEWS[5]),
     (SOURCES[0], SOURCES[4]),
+    (STREAMS[4], STREAMS[2]),
     (CLUSTERS[1], CLUSTERS[0]),
 ]
 State = dict[str, Any]
