@@ -175,8 +175,9 @@ def add_all(df: Frame, columns: Columns, *, hashed: bool) -> Frame:
 
 
 def bag_difference(
-    expected: Frame, actual: Frame, columns: Columns, shown: int
+    expected: Frame, actual: Frame, columns: Columns, shown: int, *, computed: bool = True
 ) -> tuple[compare.Surplus, compare.Surplus]:
+    """Python calls 0.0 and -0.0 equal, whatever is `computed`."""
     wanted, there = Counter(expected.collect()), Counter(actual.collect())
     names = [column.name for column in columns]
 
