@@ -343,12 +343,13 @@ def requery(
         events.add(c, said)
 
     tx.later(rows)
+    after = {**seen.reads, name: reads}
+    readers = closure([name], dependants(after)) - {name}
+    tx.used.add(_unfilled_as_seen(seen, {name, *readers}))
     if not stream.populated:
         return [name]
     changed = replace(stream, options=options)
-    after = {**seen.reads, name: reads}
     circle = circle_of(after, name)
-    readers = closure([name], dependants(after)) - {name}
     wanted = [name]
     wanted += [each for each in seen.order() if each in readers and seen.streams[each].populated]
     queries = {each: seen.streams[each].query for each in seen.order() if each in readers}
@@ -366,6 +367,13 @@ def requery(
             backfills.append(found)
 
     return fill(runtime, tx, declared, wanted, ALTER, backfill, keep)
+
+
+def _unfilled_as_seen(seen: Look, names: Collection[TableName]) -> ReadSet:
+    """Tables that get no rows because they have none: for the publish to compare, since a refresh that
+    fills one meanwhile moves no pointer that this work has moved."""
+    unfilled = [name for name in names if not seen.streams[name].populated]
+    return ReadSet(inputs={name: seen.inputs.get(name, {}) for name in unfilled})
 
 
 def set_status(runtime: Runtime, name: TableName, wanted: str) -> None:

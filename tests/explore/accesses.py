@@ -26,6 +26,7 @@ Row = tuple[Any, ...]
 _COMPARED = re.compile(r"(?:\w+\.)?(\w+) (?:=|IN) (\?|\(\?(?:, \?)*\))")
 _RANDOM = re.compile(r"[0-9a-f]{8}(?:(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})?")
 _SNAPSHOT = re.compile(r"(?<![0-9a-f])\d{15,20}(?![0-9a-f])")
+_CHECKSUM = re.compile(r"-[0-9a-f]{8}(?=\.\w)")  # of a file that holds random names
 _NAMES = frozenset(tables.metadata.tables) | {"iceberg_tables", "iceberg_namespace_properties"}
 
 
@@ -72,14 +73,15 @@ class Event:
             or other.sees(self)
         )
 
-    def alike(self, other: Event) -> bool:
-        """Whether both read and changed the same rows; files may come out of a cache."""
+    def unlike(self, other: Event) -> list[object]:
+        """What only one of two read or changed; files may come out of a cache."""
 
-        def rows(event: Event) -> tuple[set[Read], dict[str, frozenset[Any]]]:
+        def rows(event: Event) -> set[object]:
             reads = {read for read in event.reads if read.table != FILES}
-            return reads, {name: changed.keys for name, changed in event.writes.items()}
+            written = event.writes.items()
+            return reads | {(name, key) for name, changed in written for key in changed.keys}
 
-        return rows(self) == rows(other)
+        return sorted(rows(self) ^ rows(other), key=str)
 
     def both(self, other: Event) -> Iterator[tuple[str, Changed]]:
         return ((name, found) for name, found in self.writes.items() if name in other.writes)
@@ -165,7 +167,8 @@ class Recorder:
         if not isinstance(value, str):
             return value
         value = _SNAPSHOT.sub("#", value)
-        return _RANDOM.sub(lambda found: self._made.get(found[0][:8], found[0]), value)
+        plain = _RANDOM.sub(lambda found: self._made.get(found[0][:8], found[0]), value)
+        return value if plain == value else _CHECKSUM.sub("-*", plain)
 
     def read_file(self, path: str) -> None:
         self.event.reads.add(Read(FILES, "path", frozenset({self._plain(path)})))

@@ -14,13 +14,22 @@ import pytest
 from sqlalchemy import Connection, select
 
 from anabranch.catalog import leases, streams, tables
+from anabranch.errors import AnabranchError
 from anabranch.runtime import Transaction
 from tests.explore.accesses import Event, Recorder
-from tests.explore.interleave import Choose, Conductor, expected, switching
+from tests.explore.interleave import Choose, Conductor, Stuck, expected, switching
 from tests.explore.search import Search
 from tests.explore.shop import ALLOWED, Shop, actors, check, kind_of
 
 Acts = tuple[str, ...]
+
+
+class Broken(AssertionError):
+    """Something that must hold does not, after `order`."""
+
+    def __init__(self, acts: Acts, order: str, error: Exception) -> None:
+        super().__init__(f"{' and '.join(acts)}, {order}: {error}")
+        self.order = order
 
 
 class Order:
@@ -93,7 +102,7 @@ class Explorer:
             recorder.close()
         for actor in conductor.actors:
             if not expected(actor.error, ALLOWED):
-                raise AssertionError(f"{actor.name}: {actor.error!r}") from actor.error
+                raise AssertionError(f"{actor.name} failed: {actor.error!r}") from actor.error
         assert not unleased, f"published without a lease: {unleased}"
         return whole
 
@@ -101,8 +110,8 @@ class Explorer:
     def _explained(self, acts: Acts, events: list[Event]) -> Iterator[None]:
         try:
             yield
-        except Exception as error:
-            raise AssertionError(f"{' and '.join(acts)}, {order_of(events)}: {error}") from error
+        except (AssertionError, AnabranchError, Stuck) as error:
+            raise Broken(acts, order_of(events), error) from error
 
 
 @contextmanager

@@ -25,8 +25,9 @@ from anabranch.catalog import cuts
 from anabranch.catalog.store import Store
 from anabranch.errors import AnabranchError
 from anabranch.lake.places import Warehouse
+from anabranch.model import Reading
 from tests.explore.accesses import Event, Recorder, is_unseen, unseen
-from tests.standin import engine as standin
+from tests.standin import files
 
 PATIENCE = 50  # times in a row that an actor may ask for a lease while nobody else can run
 Choose = Callable[[Sequence[int]], "int | None"]
@@ -211,19 +212,20 @@ def _said(conductor: Conductor, text: str, given: Any, many: bool) -> None:
 
 
 def _watch_files(patch: pytest.MonkeyPatch, conductor: Conductor) -> None:
-    def before(owner: Any, name: str, note: Callable[[str], None]) -> None:
+    def before(owner: Any, name: str, note: Callable[[Any], None]) -> None:
         real = getattr(owner, name)
 
         def watched(*given: Any, **named: Any) -> Any:
             if conductor.mine() is not None:
-                note(str(given[-1]))
+                note(given[-1])
             return real(*given, **named)
 
         patch.setattr(owner, name, watched)
 
-    def read(path: str) -> None:
+    def read(reading: Reading) -> None:
         conductor.step_unless("read")
-        conductor.recorder.read_file(path)
+        for path in (*reading.files, *reading.skip, *reading.only):
+            conductor.recorder.read_file(path)
 
     def delete(path: str) -> None:
         conductor.step_unless("delete")
@@ -233,7 +235,7 @@ def _watch_files(patch: pytest.MonkeyPatch, conductor: Conductor) -> None:
         conductor.step_unless("list")
         conductor.recorder.list_files(path)
 
-    before(standin, "_read", read)
+    before(files, "check_tails", read)  # what the stand-in does before it reads files
     before(PyArrowFileIO, "new_input", conductor.recorder.read_file)
     before(PyArrowFileIO, "new_output", conductor.recorder.change_file)
     before(Warehouse, "delete", delete)

@@ -80,7 +80,7 @@ class Search:
         """The event that the last choice led to; the same one, if it was tried before."""
         tried = self.path[self.at - 1].tried
         known = tried.setdefault(event.actor, event)
-        assert known.alike(event), "an event was not repeated as it was"
+        assert not known.unlike(event), f"an event was not repeated: {known.unlike(event)}"
         tried[event.actor] = event
 
     def _next(self, ready: Sequence[int]) -> Node:

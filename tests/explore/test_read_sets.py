@@ -16,7 +16,7 @@ from anabranch.catalog.read_set import ReadSet
 from anabranch.errors import Refused
 from anabranch.leases import Leases
 from anabranch.names import TableName
-from anabranch.refresh import members
+from anabranch.refresh import declare, members
 from tests.standin.engine import connect, installed
 
 OLD = "SELECT k FROM s.t WHERE v > 100"
@@ -84,6 +84,31 @@ def test_an_alter_between_is_not_lost(
     ab.tick()
     assert rows(ab) == [(1,)]
     assert ab.verify("s.d")["equal"]
+
+
+@pytest.mark.parametrize("altered", ["s.u", "s.d"], ids=["what it reads", "itself"])
+def test_a_table_filled_during_an_alter_gets_the_new_rows(
+    ab: Anabranch, home: Path, monkeypatch: pytest.MonkeyPatch, altered: str
+) -> None:
+    """That a table has no rows yet is compared as well: no pointer tells, for none is moved."""
+    ab.create_stream_table("s.u", "SELECT k, v FROM s.t WHERE v < 100")
+    ab.create_stream_table("s.d", "SELECT k, v FROM s.u WHERE v < 100", initialize=False)
+    ab.sql("INSERT INTO s.t VALUES (1, 10)")
+    ab.refresh("s.u")
+    real, done = declare.requery, []
+
+    def requery(*given: Any) -> Any:
+        names = real(*given)
+        if not done:
+            done.append(other.refresh("s.d"))
+        return names
+
+    monkeypatch.setattr(declare, "requery", requery)
+    with connect(home) as other:
+        source = "s.t" if altered == "s.u" else "s.u"
+        ab.alter_stream_table(altered, query=f"SELECT k, v + 1 AS v FROM {source}")
+    assert done and rows(ab) == [(1, 11)]
+    assert ab.verify("s.d")["equal"] and ab.verify("s.u")["equal"]
 
 
 def test_rows_of_another_definition_are_stale(ab: Anabranch) -> None:

@@ -23,9 +23,15 @@ def server() -> Iterator[Server]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all tests, as they share a catalog."""
+    return tmp_path_factory.mktemp("lake")
+
+
 @pytest.fixture
-def ab(server: Server, tmp_path: Path) -> Iterator[Anabranch]:
-    with installed(), connect(server.url, warehouse=str(tmp_path / "lake")) as opened:
+def ab(server: Server, lake: Path) -> Iterator[Anabranch]:
+    with installed(), connect(server.url, warehouse=str(lake)) as opened:
         opened.sql("DROP STREAM TABLE IF EXISTS s.sums CASCADE")
         opened.sql("DROP TABLE IF EXISTS s.t")
         opened.sql("CREATE TABLE s.t (k BIGINT, v BIGINT)")
