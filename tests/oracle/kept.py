@@ -43,6 +43,7 @@ _SPARK_TYPES = {
     "FLOAT": "float",
     "BOOLEAN": "boolean",
     "DATE": "date",
+    '"NULL"': "void",  # a column that is NULL in every row
 }
 _KINDS = {**dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"), "date": "date"}
 
