@@ -14,7 +14,7 @@ from anabranch.project.problems import Problem
 from anabranch.project.records import Files, Model
 from anabranch.project.references import Link, links, qualified
 from anabranch.project.rules import object_problems
-from anabranch.sql.external import HINT, external_code, told
+from anabranch.sql.external import external_code
 from anabranch.sql.outline import Known, Outline, outline
 from anabranch.sql.statement_records import CreateTable, CreateView
 
@@ -115,13 +115,13 @@ def resolved(
 def external_problems(model: Model) -> Iterator[Problem]:
     """Queries and mock rows that run code: whoever reads a project must not have to fear it."""
     if found := external_code(model.query):
-        yield model.query_problem(found[1], told(found[0]), HINT)
+        yield model.query_problem(found.offset, found.message, found.hint)
     for test in model.tests:
         given = [rows for _, rows in test.statement.given]
         expected = [test.statement.expect] if test.statement.expect else []
         for rows in (*given, *expected):
             if found := external_code(rows.query):
-                yield test.at.problem(told(found[0]), HINT, word=found[0].split()[-1])
+                yield test.at.problem(found.message, found.hint, word=found.what.split()[-1])
 
 
 def plain(type_: str) -> str | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from anabranch.errors import Refused
+from anabranch.errors import Refused, UnknownName, did_you_mean
 from anabranch.plan.exprs import VERBATIM
 from anabranch.sql import functions
 from anabranch.sql.tokens import Sort, Token, place, tokenize
@@ -46,27 +47,51 @@ _COMMENT_OR_USING = re.compile(r"--|/\*|\busing\b", re.IGNORECASE)
 _COMPUTED_NAME = "identifier"  # IDENTIFIER('a' || 'b')(…) calls what its text says
 
 
-HINT = (
+ALLOW = (
     f"the operator may allow it: connect({SETTING}=True), or the environment variable "
     f"ANABRANCH_{SETTING.upper()}=true"
 )
 
 
+@dataclass(frozen=True)
+class External:
+    """What is not allowed in a text, and where it stands; `unknown` is a function nobody knows."""
+
+    what: str
+    offset: int
+    unknown: str | None = None
+
+    @property
+    def message(self) -> str:
+        if self.unknown is not None:
+            return f"there is no function {self.unknown} that Anabranch knows"
+        return f"{self.what} may run code or read files of this machine"
+
+    @property
+    def hint(self) -> str:
+        if self.unknown is None:
+            return ALLOW
+        near = did_you_mean(self.unknown, functions.KNOWN)
+        own = f"if it is one of your own, {ALLOW}"
+        return f"{near} {own[0].upper()}{own[1:]}" if near else own
+
+
 def refuse_external_code(text: str) -> None:
     """Raise if a query or expression may run code or read files outside of the tables it names."""
     found = external_code(text)
-    if found is not None:
-        what, offset = found
-        at = place(text, offset)
-        raise Refused(f"{told(what)} (line {at.line}, column {at.column})", hint=HINT)
+    if found is None:
+        return
+    at = place(text, found.offset)
+    message = f"{found.message} (line {at.line}, column {at.column})"
+    if found.unknown is None:
+        raise Refused(message, hint=found.hint)
+    error = UnknownName(message)
+    error.hint = found.hint
+    raise error
 
 
-def told(what: str) -> str:
-    return f"{what} may run code or read files of this machine"
-
-
-def external_code(text: str) -> tuple[str, int] | None:
-    """What is not allowed in a text, and where it stands."""
+def external_code(text: str) -> External | None:
+    """The first thing in a text that is not allowed."""
     if _is_plain(text):
         return None
     tokens = tokenize(text)
@@ -74,13 +99,13 @@ def external_code(text: str) -> tuple[str, int] | None:
     for at, token in enumerate(tokens[:-1]):
         following = tokens[at + 1]
         if following.sort is Sort.STRING and token.says("USING"):
-            return "TRANSFORM … USING", token.start
+            return External("TRANSFORM … USING", token.start)
         if following.text == "(" and token.sort in _QUOTABLE:
             name = token.value.lower()
             if name in functions.EXTERNAL or (
                 name == _COMPUTED_NAME and _is_called(tokens, at + 1)
             ):
-                return f"function {name}", token.start
+                return External(f"function {name}", token.start)
             if name not in _ALLOWED or name in _MOST_ARGUMENTS:
                 doubtful.setdefault(name, token.start)
     return _first_call(text, doubtful) if doubtful else None
@@ -108,12 +133,13 @@ def _is_called(tokens: Sequence[Token], opening: int) -> bool:
     return False
 
 
-def _first_call(text: str, doubtful: dict[str, int]) -> tuple[str, int] | None:
+def _first_call(text: str, doubtful: dict[str, int]) -> External | None:
     """The first of the names that is called: others name the columns of an alias or a CTE."""
     calls = _calls(text)
     for name, offset in doubtful.items():
         if calls is None or any(each == name and many for each, many in calls):
-            return f"function {name}", offset
+            unknown = None if name in _MOST_ARGUMENTS else name
+            return External(f"function {name}", offset, unknown)
     return None
 
 

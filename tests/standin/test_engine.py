@@ -16,7 +16,7 @@ from tests.standin.engine import connect, installed
 
 def test_a_home_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [datetime(2030, 1, 1, tzinfo=timezone.utc)]
-    monkeypatch.setattr(tables, "now", lambda: clock[0])
+    monkeypatch.setattr(tables, "now", lambda *_: clock[0])
     with installed(), connect(tmp_path / "home") as ab:
         ab.sql("CREATE TABLE s.t (k BIGINT, v BIGINT)")
         ab.sql("INSERT INTO s.t VALUES (1, 10), (2, 20), (2, 20)")

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from anabranch import Anabranch
 from anabranch.catalog import tables
-from anabranch.errors import Refused
+from anabranch.errors import Refused, UnknownName
 from tests.standin.engine import connect, installed
 from tests.unit.project.folder import ORDERS, mistakes, project
 
@@ -44,7 +44,6 @@ def ab(tmp_path: Path) -> Iterator[Anabranch]:
         f"CREATE VIEW s.w AS SELECT {CODE} AS x FROM s.t",
         f"CREATE STREAM TABLE s.x AS SELECT k, {CODE} AS x FROM s.t",
         "CREATE STREAM TABLE s.x AS SELECT TRANSFORM (k) USING 'cat' AS (x STRING) FROM s.t",
-        "CREATE STREAM TABLE s.x AS SELECT my_udf(v) AS x FROM s.t",
     ],
 )
 def test_no_statement_runs_code(ab: Anabranch, text: str) -> None:
@@ -53,6 +52,11 @@ def test_no_statement_runs_code(ab: Anabranch, text: str) -> None:
         ab.sql(text)
     assert ab.tables() == before
     assert len(ab.cuts()) == cuts
+
+
+def test_a_function_that_nobody_knows_is_not_called(ab: Anabranch) -> None:
+    with pytest.raises(UnknownName, match="there is no function my_udf"):
+        ab.sql("CREATE STREAM TABLE s.x AS SELECT my_udf(v) AS x FROM s.t")
 
 
 def test_no_other_door_does(ab: Anabranch) -> None:
