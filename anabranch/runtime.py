@@ -21,10 +21,12 @@ from anabranch.catalog.read_set import ReadSet
 from anabranch.catalog.store import Connection, Store
 from anabranch.errors import AlreadyExists, InvalidValue, PublishConflict, Refused
 from anabranch.indexes.keep import keep
+from anabranch.lake.checksums import SEAL
 from anabranch.lake.lake import Lake
 from anabranch.lake.observe import observed
 from anabranch.lake.publish import check_pointers, publish, rehearse
 from anabranch.lake.stage import Stage
+from anabranch.lake.version import TableVersion
 from anabranch.leases import Leases
 from anabranch.model import Written
 from anabranch.names import TableName
@@ -169,7 +171,7 @@ class Transaction:
         return (
             before.metadata.table_uuid == now.metadata.table_uuid
             and before.metadata.schema() == now.metadata.schema()
-            and before.metadata.properties == now.metadata.properties
+            and _said_of(before) == _said_of(now)
             and before.hidden == now.hidden
         )
 
@@ -346,6 +348,11 @@ class Runtime:
             self.progress("published", {"cut_id": cut_id})
             return result
         raise AssertionError("unreachable")
+
+
+def _said_of(version: TableVersion) -> dict[str, str]:
+    """The properties of a table, but for the checksum that every version has of its own."""
+    return {name: value for name, value in version.metadata.properties.items() if name != SEAL}
 
 
 def pause(attempt: int) -> None:
