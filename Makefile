@@ -1,10 +1,13 @@
 # `make help` lists the targets. Only Python 3.10+ and Java 17+ are needed; the rest is fetched once.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format docs bench bench-large bench-tpch clean runtime dev postgres
+.PHONY: help demo test test-extended test-all lint format docs sbom audit clean runtime dev postgres
+.PHONY: bench bench-large bench-tpch bench-growth soak
 
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 SCALE ?= 1
+COMMITS ?= 20000
+MINUTES ?= 7
 export PYTHON
 
 help: ## list the targets
@@ -16,11 +19,15 @@ demo: runtime ## run the demo: a diamond of stream tables under changes
 test: lint postgres ## check style and types, then run the tests
 	@$(PYTEST)
 
+test-extended: postgres ## run the further cases, mostly on Spark, that `make test` leaves out
+	@$(PYTEST) -m "extended and not slow"
+
 test-all: lint postgres ## also run the slow tests
 	@ANABRANCH_ORACLE_CASES=100000 ANABRANCH_SPARK_QUERIES=300 ANABRANCH_TPCH_WINDOWS=3 \
 		ANABRANCH_CIRCLE_SEEDS=40 ANABRANCH_CYCLE_PROGRAMS=20000 ANABRANCH_MODEL_PROGRAMS=600 \
-		ANABRANCH_SPARK_CYCLES=40 ANABRANCH_EXPRESSIONS=1000 \
-		$(PYTEST) -m "slow or not slow"
+		ANABRANCH_SPARK_CYCLES=40 ANABRANCH_EXPRESSIONS=1000 ANABRANCH_FUZZ_CALLS=100000 \
+		ANABRANCH_SIMULATION_SEEDS=1000000 ANABRANCH_SIMULATION_PROCESSES=2 \
+		$(PYTEST) -m "slow or extended or not slow"
 
 lint: dev ## ruff and mypy
 	@$(BIN)/ruff check --quiet .
@@ -34,6 +41,12 @@ format: dev ## let ruff put the code into form
 docs: dev ## write the generated pages of docs/ anew
 	@$(BIN)/python tools/docs.py
 
+sbom: dev ## write a bill of materials (CycloneDX) of the runtime's lock file to build/sbom.json
+	@$(BIN)/python tools/sbom.py
+
+audit: dev ## ask the OSV database for known weaknesses of all pinned packages
+	@$(BIN)/python tools/audit.py
+
 bench: dev ## measure incremental refresh against recomputing, and graphs of tables
 	@$(BIN)/python -m benchmarks.graph
 	@$(BIN)/python -m benchmarks.closure
@@ -45,6 +58,12 @@ bench-large: dev ## the same with 100 million rows
 
 bench-tpch: dev ## the 22 queries of TPC-H: make bench-tpch SCALE=1
 	@$(BIN)/python -m benchmarks.tpch --scale $(SCALE)
+
+bench-growth: dev ## many small commits: time, metadata, files and rows stay flat: make bench-growth COMMITS=20000
+	@$(BIN)/python -m benchmarks.growth --commits $(COMMITS)
+
+soak: dev ## small writes on Spark for some minutes; fails if memory, files or time keep rising: make soak MINUTES=7
+	@$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 
 clean: ## remove the environment, caches and the demo
 	@rm -rf .venv .anabranch-demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -6,13 +6,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from datetime import timedelta
 from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import anabranch.listing as listing
+from anabranch.boundary import check_options, public, public_class
 from anabranch.catalog.store import Store
-from anabranch.errors import AnabranchError, InvalidValue, Refused
+from anabranch.errors import AnabranchError, Refused
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
 from anabranch.settings import Settings
@@ -31,30 +33,26 @@ if TYPE_CHECKING:
     from anabranch.world import World
 
 UNSET: Any = object()
+Value = Any  # of a setting
 
 
 def _name(name: str | None) -> TableName | None:
     return None if name is None else TableName.parse(name)
 
 
-def _text(sql: str) -> str:
-    if not isinstance(sql, str):
-        raise InvalidValue(f"{sql!r} is not SQL", hint="give it as text")
-    return sql
-
-
 def _query(sql: str) -> str:
-    return _text(sql).strip().rstrip(";")
+    return str(sql).strip().rstrip(";")
 
 
 Progress = Callable[[str, Mapping[str, Any]], None]
 
 
+@public
 def connect(
     target: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
     *,
     spark: SparkSession | None = None,
-    **settings: Any,
+    **settings: Value,
 ) -> Anabranch:
     """Open a home: `./.anabranch`, a path, a catalog URL, or settings.
 
@@ -67,12 +65,13 @@ def connect(
     return Anabranch(loaded, spark)
 
 
+@public
 def restore(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str] | Mapping[str, Any] | Settings | None = None,
     *,
     cut: int | None = None,
-    **settings: Any,
+    **settings: Value,
 ) -> dict[str, Any]:
     """Restore a backup into an empty place, given as to `connect`: the newest, or by cut.
 
@@ -81,8 +80,6 @@ def restore(
     from anabranch.lake.archive import Archive
     from anabranch.lake.restore import restore as restored
 
-    if cut is not None and (isinstance(cut, bool) or not isinstance(cut, int)):
-        raise InvalidValue(f"{cut!r} is not the number of a cut", hint="see cuts()")
     loaded = target if isinstance(target, Settings) else Settings.load(target, **settings)
     archive = Archive(os.fspath(source))
     archive.check()
@@ -94,6 +91,7 @@ def restore(
         store.close()
 
 
+@public_class()
 class Anabranch:
     """Source tables, stream tables and one version of the world."""
 
@@ -143,7 +141,7 @@ class Anabranch:
         if self._on_progress is not None:
             self._on_progress(event, facts)
 
-    def set(self, name: str, value: Any) -> None:
+    def set(self, name: str, value: Value) -> None:
         """Change a setting for this connection, as `SET anabranch.<name> = value` does."""
         self._settings = self._settings.with_(name, value)
         if "_runtime" in self.__dict__:
@@ -155,7 +153,7 @@ class Anabranch:
     @property
     def spark(self) -> SparkSession:
         """The Spark session, started if need be."""
-        return self._runtime.spark.session
+        return self._runtime.spark.shared
 
     @property
     def spark_actions(self) -> int:
@@ -174,8 +172,6 @@ class Anabranch:
 
         It stays readable until the end of the block, also if `maintain` runs.
         """
-        if cut is not None and (isinstance(cut, bool) or not isinstance(cut, int)):
-            raise InvalidValue(f"{cut!r} is not the number of a cut", hint="see cuts()")
         with self._runtime.held(cut) as world:
             yield world
 
@@ -209,7 +205,7 @@ class Anabranch:
         """Run statements; the answer of the last: a DataFrame for a query, else what was done."""
         from anabranch.statements import run
 
-        return run(self, _text(text))
+        return run(self, text)
 
     def append(self, name: str, data: Any) -> dict[str, Any]:
         """Add rows of a Spark, pandas or Arrow table, matched by column name."""
@@ -236,34 +232,33 @@ class Anabranch:
         name: str,
         query: str,
         *,
-        schedule: str | None = "calculated",
+        schedule: str | float | timedelta | None = "calculated",
         refresh_mode: str = "AUTO",
-        initialize: bool = True,
+        initialize: bool | str = True,
         diamond_consistency: str | None = None,
         diamond_schedule_policy: str | None = None,
         cluster: str | None = None,
-        max_fixpoint_iterations: int | None = None,
-        max_fixpoint_rows: int | None = None,
-        max_fixpoint_time: str | float | None = None,
+        max_fixpoint_iterations: int | str | None = None,
+        max_fixpoint_rows: int | str | None = None,
+        max_fixpoint_time: str | float | timedelta | None = None,
         if_not_exists: bool = False,
         or_replace: bool = False,
     ) -> None:
         """Declare a table by its query and fill it."""
         from anabranch.refresh import declare
 
-        declared = self._declared(
-            name,
-            query,
-            schedule=schedule,
-            refresh_mode=refresh_mode,
-            initialize=initialize,
-            diamond_consistency=diamond_consistency,
-            diamond_schedule_policy=diamond_schedule_policy,
-            cluster=cluster,
-            max_fixpoint_iterations=max_fixpoint_iterations,
-            max_fixpoint_rows=max_fixpoint_rows,
-            max_fixpoint_time=max_fixpoint_time,
-        )
+        options = {
+            "schedule": schedule,
+            "refresh_mode": refresh_mode,
+            "initialize": initialize,
+            "diamond_consistency": diamond_consistency,
+            "diamond_schedule_policy": diamond_schedule_policy,
+            "cluster": cluster,
+            "max_fixpoint_iterations": max_fixpoint_iterations,
+            "max_fixpoint_rows": max_fixpoint_rows,
+            "max_fixpoint_time": max_fixpoint_time,
+        }
+        declared = self._declared(name, query, options)
         declare.create(self._runtime, declared, if_not_exists=if_not_exists, or_replace=or_replace)
 
     def create_stream_tables(self, queries: Mapping[str, str], **options: Any) -> None:
@@ -273,16 +268,20 @@ class Anabranch:
         """
         from anabranch.refresh import declare
 
-        declared = [self._declared(name, query, **options) for name, query in queries.items()]
+        check_options(Anabranch.create_stream_table, options)
+        declared = [self._declared(name, query, options) for name, query in queries.items()]
         declare.create_all(self._runtime, declared)
 
     def _create_together(self, declarations: Sequence[dict[str, Any]]) -> None:
         """The stream tables of a script that read each other."""
         from anabranch.refresh import declare
 
-        declare.create_all(self._runtime, [self._declared(**each) for each in declarations])
+        declared = [
+            self._declared(each["name"], each["query"], each["options"]) for each in declarations
+        ]
+        declare.create_all(self._runtime, declared)
 
-    def _declared(self, name: str, query: str, **options: Any) -> Declaration:
+    def _declared(self, name: str, query: str, options: Mapping[str, Any]) -> Declaration:
         from anabranch.clusters import known
         from anabranch.refresh.declare import Declaration
         from anabranch.refresh.options import with_defaults
@@ -295,15 +294,15 @@ class Anabranch:
         self,
         name: str,
         *,
-        schedule: str | None = UNSET,
+        schedule: str | float | timedelta | None = UNSET,
         refresh_mode: str | RefreshMode = UNSET,
         query: str = UNSET,
         diamond_consistency: str = UNSET,
         diamond_schedule_policy: str = UNSET,
         cluster: str | None = UNSET,
-        max_fixpoint_iterations: int | None = UNSET,
-        max_fixpoint_rows: int | None = UNSET,
-        max_fixpoint_time: str | float | None = UNSET,
+        max_fixpoint_iterations: int | str | None = UNSET,
+        max_fixpoint_rows: int | str | None = UNSET,
+        max_fixpoint_time: str | float | timedelta | None = UNSET,
         status: str = UNSET,
     ) -> None:
         """Change what is given; a new query refills the table in the same publish."""
@@ -388,7 +387,7 @@ class Anabranch:
     def create_refresh_group(
         self,
         name: str,
-        members: Sequence[str],
+        members: str | Sequence[str],
         isolation: str = "repeatable_read",
         snapshot_timeout_ms: int = 0,
     ) -> None:
@@ -470,6 +469,7 @@ class Anabranch:
         profile: str | None = None,
         select: Sequence[str] = (),
         drop_tables: bool = False,
+        drop_most: bool = False,
         suspend_readers: bool = False,
     ) -> str | None:
         """Build what is dirty beside production; the deployment's id, None if nothing is."""
@@ -481,6 +481,7 @@ class Anabranch:
             load(project, profile),
             select=select,
             drop_tables=drop_tables,
+            drop_most=drop_most,
             suspend_readers=suspend_readers,
         )
 
@@ -628,6 +629,12 @@ class Anabranch:
             raise Refused("upkeep cannot run inside a transaction", hint="maintain after it")
         return maintain(self._runtime)
 
+    def grants(self, prefix: str = "anabranch_", schema: str = "public") -> dict[str, list[str]]:
+        """The statements that make the roles reader, writer, scheduler and owner on PostgreSQL."""
+        from anabranch.catalog.grants import grants
+
+        return grants(prefix, schema)
+
     def adopt(self) -> dict[str, Any]:
         """Make this catalog the owner of its warehouse, with a new identity.
 
@@ -638,13 +645,16 @@ class Anabranch:
 
         return asdict(adopt(self._runtime.lake))
 
-    def backup(self, destination: str | os.PathLike[str]) -> dict[str, Any]:
+    def backup(
+        self, destination: str | os.PathLike[str], *, verify: bool = False
+    ) -> dict[str, Any]:
         """Copy the catalog and every file that it needs to a folder; later only what is new.
 
         Writers go on meanwhile; the backup is of one cut. `anabranch.restore` brings it back.
+        `verify` compares files copied before with their checksums, and copies damaged ones again.
         """
         from anabranch.backup import backup
 
         if self._runtime.transaction is not None:
             raise Refused("a backup cannot run inside a transaction", hint="back up after it")
-        return backup(self._runtime, os.fspath(destination))
+        return backup(self._runtime, os.fspath(destination), verify=verify)

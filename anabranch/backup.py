@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from typing import Any
 
-from anabranch.catalog import cuts, deployments
+from anabranch.catalog import cuts
+from anabranch.catalog.rewind import cuts_with
 from anabranch.catalog.rows import dump
 from anabranch.errors import Refused
 from anabranch.lake.archive import Archive, Sums
-from anabranch.lake.collect import references
+from anabranch.lake.holdings import Needs
 from anabranch.lake.observe import observe
 from anabranch.runtime import Runtime
 
+log = logging.getLogger("anabranch")
 
-def backup(runtime: Runtime, place: str) -> dict[str, Any]:
+
+def backup(runtime: Runtime, place: str, *, verify: bool = False) -> dict[str, Any]:
     """Copy the catalog's rows and every file that they need; files copied before are not again.
 
     Writers go on meanwhile: the rows are read in one transaction, and no file is deleted until the end.
+    Older cuts of which a file cannot be read any more are left out.  `verify` compares what was
+    copied before with its checksums, and copies what is not as it was again.
     """
     lake = runtime.lake
     archive = Archive(place, fsync=lake.warehouse.fsync)
@@ -36,32 +43,48 @@ def backup(runtime: Runtime, place: str) -> dict[str, Any]:
         with runtime.store.reading() as c:
             cut_id, rows, catalog = cuts.current(c), dump(c), lake.warehouse.catalog_uuid
             pointers = lake.pointers(c)
-            versions = [
-                (each.name, each.metadata_location)
-                for each in cuts.known_versions(c)
-                if each.metadata_location is not None
-            ]
-            kept = deployments.kept_locations(c)
+        needs = Needs(lake, pointers, rows)
         top = lake.warehouse.location + "/"
-        broken: set[str] = set()
-        named = sorted(set(references(lake, pointers, versions, kept, broken)))
-        if broken:
-            raise Refused(
-                f"files in {min(broken)} are missing or damaged: no backup was made",
-                hint="`anabranch check` says what mends them",
-            )
+        named = sorted(needs.holdings.named - needs.holdings.unreadable)
         inside = [path.removeprefix(top) for path in named if path.startswith(top)]
         runtime.progress("copying", {"files": len(inside)})
-        sums = archive.add_files(lake.warehouse, inside, known)
+        added = archive.add_files(lake.warehouse, inside, known, verify)
+        sums = added.sums
+        lost = needs.lost(top + path for path in added.unreadable)
+        damaged = needs.damaged({top + path for path in added.copied})
+        left_out = cuts_with(rows, lost)
         runtime.leases.check_cut(lease)
-        archive.add_record(cut_id, catalog, lake.warehouse.location, rows, sums)
-    new = [path for path in sums if known.get(path) != sums[path]]
+        missing = sorted(needs.holdings.unreadable)
+        archive.add_record(cut_id, catalog, lake.warehouse.location, rows, sums, missing, left_out)
+    if left_out:
+        log.warning("%s", _said(left_out))
+    # files never change: one that is not what was copied before is damaged
+    damaged |= {top + path for path in added.copied if known.get(path, sums[path]) != sums[path]}
+    if damaged:
+        log.warning(
+            "damaged, and so in the backup: %s%s; `anabranch check --deep --repair` mends it",
+            min(damaged),
+            f" and {len(damaged) - 1} other files" if len(damaged) > 1 else "",
+        )
     return {
         "destination": archive.location,
         "cut_id": cut_id,
         "files": len(sums),
         "bytes": sum(size for size, _ in sums.values()),
-        "files_copied": len(new),
-        "bytes_copied": sum(sums[path][0] for path in new),
+        "files_copied": len(added.copied),
+        "bytes_copied": sum(sums[path][0] for path in added.copied),
         "outside": sorted(path for path in named if not path.startswith(top)),
+        "cuts_left_out": sorted(left_out),
+        "missing": missing,
+        "damaged": sorted(damaged),
     }
+
+
+def _said(left_out: Mapping[int, str]) -> str:
+    few = [str(each) for each in sorted(left_out)]
+    shown = few if len(few) < 6 else [*few[:5], "…"]
+    path = left_out[min(left_out)]
+    return (
+        f"not in the backup: {'cut' if len(few) == 1 else 'cuts'} {', '.join(shown)}, "
+        f"because {path} cannot be read"
+    )

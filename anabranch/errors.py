@@ -13,7 +13,8 @@ AnabranchError
 ├── Refused                   the request is clear but must not be done: exit code 2
 │   ├── NotIncremental        DIFFERENTIAL asked for a query that is not incremental
 │   ├── NotConverged          a circle of stream tables found no fixed point (carries its members)
-│   └── BaseExpired           the snapshot a delta starts from is gone
+│   ├── BaseExpired           the snapshot a delta starts from is gone
+│   └── MissingRight          the role that connects to PostgreSQL may not do this
 ├── SystemFault               the world failed: exit code 3
 │   ├── PublishConflict       another process published first
 │   ├── SparkLost             the Spark session ended: start the process again
@@ -47,11 +48,11 @@ class Kind(Enum):
 
 
 class Retry(Enum):
-    """When a refresh that failed is tried again; `refresh.failures` keeps to it."""
+    """When what an error stopped is tried again; `retry` says how."""
 
-    AT_ONCE = "at once, with what is there now"
-    LATER = "after 1 s, 2 s, 4 s …; suspended after `max_consecutive_errors`"
-    ON_CHANGE = "when the query, a source or the version of Anabranch changes"
+    AT_ONCE = "at once"
+    LATER = "later"
+    ON_CHANGE = "on change"
 
 
 EXIT_CODES = {Kind.USER: 1, Kind.SCHEMA: 1, Kind.REFUSED: 2, Kind.SYSTEM: 3, Kind.INTERNAL: 3}
@@ -62,10 +63,11 @@ class AnabranchError(Exception):
 
     kind = Kind.INTERNAL
     retry = Retry.LATER
+    table: str | None = None  # the stream table whose refresh failed
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        self.message = hide(message)
-        self.hint = hide(hint) if hint else hint
+        self.message = printable(hide(message))
+        self.hint = printable(hide(hint)) if hint else hint
         super().__init__(self.message)
 
     def __str__(self) -> str:
@@ -156,8 +158,13 @@ class BaseExpired(Refused):
     pass
 
 
+class MissingRight(Refused):
+    pass
+
+
 class NotConverged(Refused):
-    """A circle of stream tables that still changed after its last round; `cure` is what to mend."""
+    """A circle of stream tables that still changed after its last round; `cure` is what to mend, and
+    `cure_at_creation` the same where there is no table yet to be altered."""
 
     def __init__(
         self,
@@ -166,10 +173,12 @@ class NotConverged(Refused):
         members: Sequence[object] = (),
         hint: str | None = None,
         cure: str | None = None,
+        cure_at_creation: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.members = tuple(members)
         self.cure = cure or hint
+        self.cure_at_creation = cure_at_creation or self.cure
 
 
 class SystemFault(AnabranchError):
@@ -221,6 +230,23 @@ class InternalError(AnabranchError):
 
 class PlanFailed(InternalError):
     retry = Retry.ON_CHANGE  # the same plan fails in the same way
+
+
+LONGEST = 4_000  # of a message: whoever passes a megabyte knows what it was
+_CONTROL = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)
+}
+
+
+def printable(text: str) -> str:
+    """A text that any terminal and log can take: no control characters, no halves of pairs, no end
+    that nobody would read to."""
+    return shortened(text.translate(_CONTROL).encode("utf-8", "backslashreplace").decode(), LONGEST)
+
+
+def shortened(text: str, longest: int) -> str:
+    """The beginning of a long text, and how long it was."""
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
+from anabranch.cache import cached
 from anabranch.errors import InvalidValue
 
 DEFAULT_SCHEMA = "default"
@@ -107,7 +108,7 @@ class TableName:
         return tuple(part.lower() for part in self.parts)
 
 
-@lru_cache(maxsize=100_000)  # catalogs with thousands of tables are read again and again
+@cached(100_000)  # catalogs with thousands of tables are read again and again
 def _parsed(text: str) -> TableName:
     parts: list[str] = []
     at, end = 0, ""

@@ -24,10 +24,12 @@ _SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
 _INNOCENT = re.compile(
     r"provider$|\.enabled$|renewal|\.lifetime|timeout|expir|\.path$|file$|sslkey$", re.IGNORECASE
 )
+# Begins at the word that gives a secret away, and parts are bounded: otherwise a search takes minutes
+# over a text of 100,000 letters.
 _PAIR = re.compile(
-    rf"""([\w.-]*(?:{_SECRET})[\w.-]*\s*=\s*)("[^"]*"|'[^']*'|[^\s;,&"']+)""", re.IGNORECASE
+    rf"""((?:{_SECRET})[\w.-]{{0,60}}\s{{0,9}}=\s*)("[^"]*"|'[^']*'|[^\s;,&"']+)""", re.IGNORECASE
 )
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(\S+)")
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,20}://)(\S+)")
 _REFERENCE = re.compile(r"(ENV|FILE)\(\s*'([^']+)'\s*\)", re.IGNORECASE)
 _SHORTEST = 4  # blanking shorter texts would blank words of any message
 
@@ -125,7 +127,7 @@ def remember(value: str) -> None:
 
 def remember_all(text: str) -> None:
     """The same for every secret in an address or a list of properties."""
-    for found in _ADDRESS.finditer(text):
+    for found in _ADDRESS.finditer(text) if "://" in text else ():
         password = found[2].rpartition("@")[0].partition(":")[2]
         if password:
             remember(password)

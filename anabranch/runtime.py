@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,9 +12,10 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from anabranch.catalog import cuts
+from anabranch.catalog import cuts, streams
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.indexes import Index, all_indexes, set_indexes
+from anabranch.catalog.leases import Lease
 from anabranch.catalog.read_set import ReadSet
 from anabranch.catalog.store import Connection, Store
 from anabranch.errors import AlreadyExists, InvalidValue, PublishConflict, Refused
@@ -25,11 +24,12 @@ from anabranch.lake.checksums import SEAL
 from anabranch.lake.lake import Lake
 from anabranch.lake.observe import observed
 from anabranch.lake.publish import check_pointers, publish, rehearse
-from anabranch.lake.stage import Stage
+from anabranch.lake.stage import Stage, or_conflict
 from anabranch.lake.version import TableVersion
 from anabranch.leases import Leases
 from anabranch.model import Written
 from anabranch.names import TableName
+from anabranch.retry import attempts
 from anabranch.settings import Settings
 from anabranch.world import World
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Rows = Callable[[Connection, int | None], None]  # writes our rows in the transaction of a publish
-ATTEMPTS = 20  # times a write is done anew when another process published first
 
 
 def silent(event: str, facts: Mapping[str, Any]) -> None:
@@ -82,9 +81,19 @@ class Transaction:
         """Run one change of several; one that fails is undone, the others stand."""
         undo = self.bookmark()
         try:
-            return act(self)
+            with or_conflict(self.world.lake, self.world.cut_id, self.stage.id):
+                return act(self)
         except BaseException:
             undo()
+            raise
+
+    def first(self, act: Callable[[Transaction], T]) -> T:
+        """Run the only change; if it fails nothing is left."""
+        try:
+            with or_conflict(self.world.lake, self.world.cut_id, self.stage.id):
+                return act(self)
+        except BaseException:
+            self.abandon()
             raise
 
     def bookmark(self) -> Callable[[], None]:
@@ -291,7 +300,7 @@ class Runtime:
     ) -> Iterator[Transaction]:
         if self.transaction is not None:
             raise Refused("a transaction is open already", hint="transactions do not nest")
-        transaction = Transaction(self.world())
+        transaction = self._begin()
         self._local.transaction = transaction
         try:
             yield transaction
@@ -302,12 +311,20 @@ class Runtime:
             self._local.transaction = None
         if isolation is IsolationLevel.SERIALIZABLE:
             transaction.expect_what_was_read()
-        cut_id = self._publish_patiently(transaction)
+        with self._leased(transaction):
+            cut_id = self._publish_patiently(transaction)
         self.progress("published", {"cut_id": cut_id})
+
+    def _begin(self) -> Transaction:
+        """A transaction upon the newest cut; upkeep may forget it before it is held."""
+        for attempt in attempts():
+            with attempt:
+                return Transaction(self.world())
+        raise AssertionError("unreachable")
 
     def _publish_patiently(self, transaction: Transaction) -> int | None:
         """Publish; rows that were only added are added again to what others made of their table."""
-        for attempt in range(ATTEMPTS):
+        for attempt in attempts():
             undo = transaction.bookmark()
             try:
                 return transaction.publish("transaction", keep=True)
@@ -315,10 +332,10 @@ class Runtime:
                 undo()
                 with observed(self.lake) as c:
                     pointers = cuts.newest(c)
-                if attempt == ATTEMPTS - 1 or not transaction.rebase(pointers):
+                if attempt.last or not transaction.rebase(pointers):
                     transaction.abandon()
                     raise
-                pause(attempt)
+                attempt.pause()
             except BaseException:
                 transaction.abandon()
                 raise
@@ -331,33 +348,47 @@ class Runtime:
         """
         if self.transaction is not None:
             return self.transaction.attempt(act)
-        for attempt in range(ATTEMPTS):
-            transaction = Transaction(self.world())
-            try:
-                result = act(transaction)
-            except BaseException:
-                transaction.abandon()
-                raise
-            try:
-                cut_id = transaction.publish(kind)
-            except PublishConflict:
-                if attempt == ATTEMPTS - 1:
-                    raise
-                pause(attempt)
-                continue
-            self.progress("published", {"cut_id": cut_id})
-            return result
+        for attempt in attempts():
+            with attempt:
+                transaction = self._begin()
+                result = transaction.first(act)
+                with self._leased(transaction) as lease:
+                    if lease is not None and transaction.moved():  # while it was waited for
+                        transaction.restart(self.world())
+                        result = transaction.first(act)
+                        transaction.used.hold(lease)
+                    cut_id = transaction.publish(kind)
+                self.progress("published", {"cut_id": cut_id})
+                return result
         raise AssertionError("unreachable")
+
+    @contextmanager
+    def _leased(self, transaction: Transaction) -> Iterator[Lease | None]:
+        """Hold the leases of the stream tables that are written, unless the change itself does.
+
+        Whoever writes one waits for a refresh that is under way: a comment or an index would throw
+        away the rows that were computed meanwhile.
+        """
+        written = {*transaction.stage.changes, *transaction.indexes}
+        held = {name for lease in transaction.used.leases.values() for name in lease.tables}
+        try:
+            with self.store.reading() as c:
+                wanted = streams.among(c, written - held)
+            if not wanted:
+                yield None
+                return
+            with self.leases.hold(wanted, self.settings.lease_time, wait=True) as lease:
+                assert isinstance(lease, Lease)
+                transaction.used.hold(lease)
+                yield lease
+        except BaseException:
+            transaction.abandon()
+            raise
 
 
 def _said_of(version: TableVersion) -> dict[str, str]:
     """The properties of a table, but for the checksum that every version has of its own."""
     return {name: value for name, value in version.metadata.properties.items() if name != SEAL}
-
-
-def pause(attempt: int) -> None:
-    """After a lost race: longer each time, and by chance, so that rivals do not come in step."""
-    time.sleep(random.uniform(0, 0.02 * 2 ** min(attempt, 6)))
 
 
 def check_new_name(tx: Transaction, name: TableName) -> None:

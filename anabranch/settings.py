@@ -170,21 +170,21 @@ class Settings(Mapping[str, Any]):
         values.INTEGER,
         "100",
         "Rounds after which a fixed point that has not been reached is given up; rounds that take "
-        "rows away count by themselves. A stream table may say otherwise for its cycle.",
+        "rows away count by themselves. A stream table may say otherwise for its cycle or recursion.",
     )
     max_fixpoint_rows: int = row(
         "max_fixpoint_rows",
         values.COUNT,
         "0",
-        "Rows that the rounds of one refresh of a cycle may add and take away; 0: any number. "
-        "A stream table may say otherwise for its cycle.",
+        "Rows that the rounds of one refresh of a cycle, or of WITH RECURSIVE … UNION, may add and "
+        "take away; 0: any number. A stream table may say otherwise for its cycle or recursion.",
     )
     max_fixpoint_time: float = row(
         "max_fixpoint_time",
         values.DURATION,
         "0s",
-        "Time after which a refresh of a cycle begins no further round; 0s: any time. "
-        "A stream table may say otherwise for its cycle.",
+        "Time after which a refresh of a cycle, or of WITH RECURSIVE … UNION, begins no further round; "
+        "0s: any time. A stream table may say otherwise for its cycle or recursion.",
     )
     max_consecutive_errors: int = row(
         "max_consecutive_errors",
@@ -224,14 +224,34 @@ class Settings(Mapping[str, Any]):
         "snapshot_retention",
         values.DURATION,
         "7d",
-        "How long old cuts and snapshots stay readable; `maintain` removes older ones.",
+        "How long old cuts and snapshots stay readable. Upkeep thins them on the way: of the oldest, "
+        "one an hour is left. What a stream table stands on stays longer.",
+    )
+    keep_all_cuts: float = row(
+        "keep_all_cuts",
+        values.DURATION,
+        "1h",
+        "How long every single cut stays readable; then one a minute is left.",
+    )
+    keep_minute_cuts: float = row(
+        "keep_minute_cuts",
+        values.DURATION,
+        "1d",
+        "How long one cut a minute stays readable; then one an hour is left.",
+    )
+    upkeep_interval: float = row(
+        "upkeep_interval",
+        values.INTERVAL,
+        "1min",
+        "How often the scheduler does a share of the upkeep, in the background of its ticks.",
     )
     orphan_grace: float = row(
         "orphan_grace",
         values.DURATION,
         "1d",
-        "How old a file that nothing refers to must be before `maintain` deletes it. Files of other "
-        "programs are given at least three days.",
+        "How old a file that nothing refers to must be before upkeep deletes it. Files of other "
+        "programs are given at least three days. Metadata files that a table has left behind go "
+        "earlier, with later writes to the table, but for the last ten.",
     )
     fsync: bool = row(
         "fsync",
@@ -380,6 +400,8 @@ def keyed(given: Mapping[str, object]) -> dict[str, Any]:
 def flat(given: Mapping[str, object], before: str = "") -> dict[str, object]:
     names = dict[str, object]()
     for name, value in given.items():
+        if not isinstance(name, str):
+            raise InvalidValue(f"{name!r} is not the name of a setting", hint="names are texts")
         full = before + name
         if isinstance(value, Mapping) and full.replace("_", ".") != "spark.conf":
             names |= flat(value, f"{full}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch import clusters
@@ -14,7 +14,7 @@ from anabranch.lake import schemas
 from anabranch.lake.comments import TABLE
 from anabranch.model import Column
 from anabranch.names import TableName
-from anabranch.refresh.options import READERS
+from anabranch.refresh.options import written_options
 from anabranch.sources import indexes, tables, write
 from anabranch.sources.comments import comment_on
 from anabranch.sources.write import Changed
@@ -99,10 +99,10 @@ def _drop_table(ab: Anabranch, statement: s.DropTable) -> Done:
 
 
 def _alter_table(ab: Anabranch, statement: s.AlterTable) -> Done:
-    tables.alter_table(
-        ab._runtime, statement.name, [_schema_change(each) for each in statement.changes]
-    )
-    return {"statement": "ALTER TABLE", "table": str(statement.name)}
+    changes = [_schema_change(each) for each in statement.changes]
+    gone = tables.alter_table(ab._runtime, statement.name, changes, cascade=statement.cascade)
+    done = {"statement": "ALTER TABLE", "table": str(statement.name)}
+    return {**done, "dropped": str(gone)} if gone else done
 
 
 def _schema_change(change: s.TableChange) -> schemas.SchemaChange:
@@ -155,7 +155,7 @@ def _create_stream_table(ab: Anabranch, statement: s.CreateStreamTable) -> Done:
         cluster=statement.cluster,
         if_not_exists=statement.if_not_exists,
         or_replace=statement.or_replace,
-        **_options(statement.options),
+        **written_options(statement.options),
     )
     return {"statement": "CREATE STREAM TABLE", "table": str(statement.name)}
 
@@ -174,25 +174,13 @@ def _declaration(statement: s.CreateStreamTable) -> dict[str, Any]:
     return {
         "name": str(statement.name),
         "query": statement.query,
-        "schedule": statement.schedule,
-        "refresh_mode": statement.refresh_mode.value,
-        "cluster": statement.cluster,
-        **_options(statement.options),
+        "options": {
+            "schedule": statement.schedule,
+            "refresh_mode": statement.refresh_mode.value,
+            "cluster": statement.cluster,
+            **written_options(statement.options),
+        },
     }
-
-
-CLAUSES = {"schedule": "SCHEDULE", "refresh_mode": "REFRESH MODE", "cluster": "IN CLUSTER"}
-
-
-def _options(given: Mapping[str, str]) -> dict[str, Any]:
-    """The options of WITH (…) and SET (…); some have clauses of their own."""
-    for name in given:
-        if name in CLAUSES:
-            raise Unsupported(f'"{name}" is not an option', hint=f"write {CLAUSES[name]} …")
-        if name not in READERS:
-            known = [each for each in READERS if each not in CLAUSES]
-            raise Unsupported(f'there is no option "{name}"', hint=f"known: {', '.join(known)}")
-    return dict(given)
 
 
 def _alter_stream_table(ab: Anabranch, statement: s.AlterStreamTable) -> Done:
@@ -204,7 +192,7 @@ def _alter_stream_table(ab: Anabranch, statement: s.AlterStreamTable) -> Done:
     elif isinstance(change, s.SetQuery):
         ab.alter_stream_table(name, query=change.query)
     elif isinstance(change, s.SetOptions):
-        ab._alter(name, _options(change.options))
+        ab._alter(name, written_options(change.options))
     else:
         suspended = isinstance(change, s.Suspend)
         ab.alter_stream_table(name, status="SUSPENDED" if suspended else "ACTIVE")

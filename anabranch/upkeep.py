@@ -2,58 +2,121 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from anabranch.catalog import events, history, leases, streams, tables
+from anabranch.catalog import deployments, events, history, leases, streams, tables
 from anabranch.catalog.indexes import all_indexes
+from anabranch.catalog.retention import Retention
 from anabranch.engine.scan import frame
 from anabranch.engine.sorting import in_ranges
 from anabranch.engine.write import write
-from anabranch.errors import FileMissing
-from anabranch.lake.collect import is_our_root
-from anabranch.lake.upkeep import Compaction, compaction
+from anabranch.errors import AnabranchError, FileMissing, Unsupported
+from anabranch.lake.places import is_our_root
+from anabranch.lake.publish import Rows
+from anabranch.lake.upkeep import Compaction, Report, compaction
 from anabranch.lake.upkeep import maintain as maintain_lake
 from anabranch.model import Written
 from anabranch.names import TableName
 from anabranch.runtime import Runtime, Transaction
+from anabranch.settings import Settings
 from anabranch.sources.indexes import catch_up
 
 BYTES_PER_FILE = 128 << 20
 
 
 def maintain(runtime: Runtime) -> dict[str, Any]:
-    """Tidy everything; tables stay readable all the time, and no row changes."""
+    """Tidy everything now; tables stay readable all the time, and no row changes."""
     runtime.lake.fence.claim()
-    compacted, damaged = [], []
-    for name in sorted(runtime.lake.pointers()):
-        try:
-            compacted += [str(name)] if leased_compact(runtime, name) else []
-        except FileMissing:  # the others are tidied all the same
-            damaged.append(str(name))
-    settings = runtime.settings
-    with runtime.store.writing() as c:
-        before = tables.now() - timedelta(seconds=settings.history_retention)
-        forgotten = history.forget(c, before)
-        events.forget(c, before)
-        leases.forget(c)
-        known = streams.all_streams(c)
-    with runtime.leases.hold_free(known, settings.lease_time) as lease:
-        report = maintain_lake(
-            runtime.lake,
-            retention=timedelta(seconds=settings.snapshot_retention),
-            grace=timedelta(seconds=settings.orphan_grace),
-            without={name for name in known if name not in lease.tables},
-            check=lambda c, cut_id: leases.check(c, lease),
-        )
+    compacted, failed = compact_tables(runtime, sorted(runtime.lake.pointers()))
+    forgotten = forget_records(runtime)
+    report = tidy(runtime)
     catch_up(runtime)
     return {
         "tables_compacted": compacted,
-        "tables_damaged": damaged,
+        "tables_damaged": [str(name) for name in failed],
         "history_forgotten": forgotten,
         **asdict(report),
     }
+
+
+def compact_tables(
+    runtime: Runtime,
+    names: Sequence[TableName],
+    most: int | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> tuple[list[str], dict[TableName, AnabranchError]]:
+    """Compact those of some tables that need it; one that cannot be read is in nobody's way."""
+    compacted: list[str] = []
+    failed: dict[TableName, AnabranchError] = {}
+    pointers = runtime.lake.pointers()
+    for name in names:
+        if stopped() or (most is not None and len(compacted) >= most):
+            break
+        try:
+            if name not in pointers or not worth_compacting(runtime, name, pointers[name]):
+                continue
+            compacted += [str(name)] if leased_compact(runtime, name) else []
+        except FileMissing as error:  # the others are tidied all the same
+            failed[name] = error
+    return compacted, failed
+
+
+def worth_compacting(runtime: Runtime, name: TableName, location: str) -> bool:
+    """Asked before a table is taken: most are in good shape."""
+    version = runtime.lake.version(name, location)
+    if not is_our_root(runtime.lake.warehouse.location, version.root):
+        return False  # another program's table, and its to tidy
+    try:
+        return compaction(version) is not None
+    except Unsupported:  # files that only another program reads
+        return False
+
+
+def forget_records(runtime: Runtime) -> int:
+    """Shorten history, events, leases and old deployments; the lines of history that are gone."""
+    kept = timedelta(seconds=runtime.settings.history_retention)
+    with runtime.store.writing() as c:
+        before = tables.now(c) - kept
+        forgotten = history.forget(c, before)
+        events.forget(c, before)
+        deployments.forget(c, before)
+        leases.forget(c)
+    return forgotten
+
+
+def tidy(runtime: Runtime, *, collecting: bool = True) -> Report:
+    """Forget old cuts, expire snapshots, merge manifests, and delete files that nothing needs."""
+    settings = runtime.settings
+
+    @contextmanager
+    def hold(names: Collection[TableName]) -> Iterator[tuple[Collection[TableName], Rows]]:
+        """Stream tables that somebody refreshes right now are left for another time."""
+        with runtime.store.reading() as c:
+            known = streams.all_streams(c)
+        stored = [name for name in names if name in known]
+        with runtime.leases.hold_free(stored, settings.lease_time) as lease:
+            free = [name for name in names if name not in known or name in lease.tables]
+            yield free, lambda c, cut_id: leases.check(c, lease)
+
+    return maintain_lake(
+        runtime.lake,
+        retention=retention(settings),
+        grace=timedelta(seconds=settings.orphan_grace),
+        hold=hold,
+        collecting=collecting,
+    )
+
+
+def retention(settings: Settings) -> Retention:
+    return Retention(
+        total=timedelta(seconds=settings.snapshot_retention),
+        all_cuts=timedelta(seconds=settings.keep_all_cuts),
+        by_minute=timedelta(seconds=settings.keep_minute_cuts),
+    )
 
 
 def leased_compact(runtime: Runtime, name: TableName) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from anabranch.boundary import public_class
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import empty, frame
 from anabranch.errors import (
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     RowsOf = Callable[[TableName, "str | None"], "DataFrame"]
 
 
+@public_class("table", "sql")
 @dataclass
 class World:
     lake: Lake

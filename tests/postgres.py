@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -80,6 +80,7 @@ class Server:
 
     def __init__(self, programs: Path, folder: Path, owner: pwd.struct_passwd | None) -> None:
         self.programs, self.folder, self.owner = programs, folder, owner
+        self.options = ""  # more than the usual ones
         self.url = (
             f"postgresql://anabranch@/postgres?host={quote(str(folder), safe='')}&port={PORT}"
         )
@@ -97,7 +98,7 @@ class Server:
 
     def start(self) -> None:
         options = f"-k {self.folder} -p {PORT} -c listen_addresses='' -c fsync=off"
-        options += " -c max_connections=100"
+        options += f" -c max_connections=100 {self.options}"
         self.run("pg_ctl", "-o", options, "-l", str(self.folder / "log"), "-w", "start")
 
     def stop(self) -> None:
@@ -110,8 +111,8 @@ class Server:
 
 
 @contextmanager
-def running_server() -> Iterator[Server]:
-    """Start a server, and stop it at the end."""
+def running_server(prepare: Callable[[Server], None] | None = None) -> Iterator[Server]:
+    """Start a server, which may be prepared before, and stop it at the end."""
     programs = binaries()
     if programs is None:
         raise FileNotFoundError("PostgreSQL is missing: run `python -m tests.postgres --ensure`")
@@ -124,6 +125,8 @@ def running_server() -> Iterator[Server]:
     server = Server(programs, folder, owner)
     try:
         server.run("initdb", "-U", "anabranch", "-A", "trust", "-E", "UTF8")
+        if prepare is not None:
+            prepare(server)
         server.start()
         try:
             yield server

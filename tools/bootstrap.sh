@@ -45,7 +45,7 @@ fi
 
 echo "Installing from $lock (once; Spark is a large download) ..." >&2
 pip="$venv/bin/python -m pip --disable-pip-version-check --quiet --quiet"
-$pip install --requirement "$lock" || die "the packages in $lock could not be installed; see the message above"
+$pip install --require-hashes --requirement "$lock" || die "the packages in $lock could not be installed; see the message above"
 $pip install --no-deps --no-build-isolation --editable . || die "the package itself could not be installed"
 cp "$lock" "$venv/$want.lock"
 if [ "$want" = dev ]; then

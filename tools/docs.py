@@ -14,6 +14,7 @@ import click
 
 from anabranch import errors
 from anabranch.cli.main import cli
+from anabranch.retry import described
 from anabranch.settings import FILE, TABLE, Settings
 from anabranch.sql.support import CODES
 from anabranch.sql.supported import SUPPORTED
@@ -101,7 +102,7 @@ def cli_page() -> str:
 def errors_page() -> str:
     tree = (errors.__doc__ or "").strip().split("\n\n", 1)[1]
     rows = "\n".join(
-        f"| `{name}` | {kind.kind.value} | {errors.EXIT_CODES[kind.kind]} | {kind.retry.value} |"
+        f"| `{name}` | {kind.kind.value} | {errors.EXIT_CODES[kind.kind]} | {described(kind.retry)} |"
         for name, kind in error_classes().items()
     )
     return f"""{NOTE}

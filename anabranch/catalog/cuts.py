@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    CompoundSelect,
     Connection,
     Table,
     and_,
@@ -20,22 +22,34 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    true,
+    tuple_,
     union_all,
     update,
 )
 
+from anabranch.cache import cached
 from anabranch.catalog import tables, views
 from anabranch.errors import InvalidValue, UnknownName
 from anabranch.names import TableName
 
+MANY_NAMES = 5_000
+CHUNK = 500
+
 
 @dataclass(frozen=True)
 class Version:
-    """A table as a cut shows it; no location means that the cut dropped it."""
+    """A table as a cut shows it; no location means that the cut dropped it.
+
+    The location names the version.  Whether there is still a file of that name does not matter where
+    the `shape` is known: it and the snapshot tell all that the file did.
+    """
 
     name: TableName
     metadata_location: str | None
     snapshot_id: int | None = None
+    table_uuid: str | None = None
+    shape: str | None = None
 
 
 def current(c: Connection) -> int:
@@ -65,21 +79,29 @@ def add(
 ) -> None:
     """Record a cut and what it changed; older versions of the same tables end with it."""
     views.note_versions(c, cut_id - 1)
-    facts = {"published_at": _next_moment(c), "kind": kind, "stage_id": stage_id}
+    moment = _next_moment(c)
+    facts = {"published_at": moment, "kind": kind, "stage_id": stage_id}
     c.execute(insert(tables.cuts).values(cut_id=cut_id, **facts))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "namespace": version.name.schema,
             "name": version.name.name,
             "cut_id": cut_id,
             "metadata_location": version.metadata_location,
             "snapshot_id": version.snapshot_id,
+            "table_uuid": version.table_uuid,
+            "shape": version.shape,
         }
         for version in versions
     ]
     if not rows:
         return
     table = tables.versions
+    known = _commits(c, [(row["namespace"], row["name"]) for row in rows])
+    for row in rows:  # upkeep and changed columns are no commit of rows
+        snapshot, at = known.get((row["namespace"], row["name"]), (None, None))
+        same = snapshot is not None and snapshot == row["snapshot_id"]
+        row["committed_at"] = at if same and at is not None else moment
     ended = update(table).where(
         table.c.namespace == bindparam("b_namespace"),
         table.c.name == bindparam("b_name"),
@@ -88,6 +110,23 @@ def add(
     names = [{"b_namespace": row["namespace"], "b_name": row["name"]} for row in rows]
     c.execute(ended.values(until_cut=cut_id), names)
     c.execute(insert(table), rows)
+
+
+def _commits(
+    c: Connection, names: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[int | None, datetime | None]]:
+    """The newest snapshots of tables, and when they came."""
+    table = tables.versions
+    statement = select(table.c.namespace, table.c.name, table.c.snapshot_id, table.c.committed_at)
+    found = c.execute(statement.where(table.c.until_cut.is_(None), _any_of(names)))
+    return {(space, name): (snapshot, at) for space, name, snapshot, at in found}
+
+
+def _any_of(names: Collection[tuple[str, str]]) -> ColumnElement[bool]:
+    """Versions of these tables; of so many that a statement does not hold their names, all."""
+    table = tables.versions
+    few = len(names) <= MANY_NAMES
+    return tuple_(table.c.namespace, table.c.name).in_(sorted(names)) if few else true()
 
 
 def of_stage(c: Connection, stage_id: str) -> int | None:
@@ -99,6 +138,14 @@ def of_stage(c: Connection, stage_id: str) -> int | None:
 
 def moved_by_others(c: Connection, catalog: str) -> list[Version]:
     """Pointers that differ from the newest known versions: other programs moved them."""
+    rows = c.execute(_moved(catalog))  # one statement: asked before every read
+    found = [(table_name(space, name), location) for space, name, location in rows]
+    return [Version(name, location) for name, location in found if name is not None]
+
+
+@lru_cache(maxsize=8)
+def _moved(catalog: str) -> CompoundSelect[Any]:
+    """Always the same for a catalog, and longer in the making than in the asking."""
     table, known = tables.iceberg_tables, tables.versions
     same = and_(
         known.c.namespace == table.c.table_namespace,
@@ -117,9 +164,7 @@ def moved_by_others(c: Connection, catalog: str) -> list[Version]:
         .where(known.c.until_cut.is_(None), known.c.metadata_location.is_not(None))
         .where(table.c.table_name.is_(None))
     )
-    rows = c.execute(union_all(changed, dropped))  # one statement: asked before every read
-    found = [(table_name(space, name), location) for space, name, location in rows]
-    return [Version(name, location) for name, location in found if name is not None]
+    return union_all(changed, dropped)
 
 
 def newest(c: Connection) -> dict[TableName, str]:
@@ -163,17 +208,28 @@ def versions_at(c: Connection, cut_id: int) -> dict[TableName, Version]:
     return found
 
 
-def commit_times(c: Connection, cut_id: int | None = None) -> dict[TableName, datetime]:
-    """When each table was last committed to, as of a cut or now; if that cut is still recorded."""
+def commit_times(
+    c: Connection, cut_id: int | None = None, of: Collection[TableName] | None = None
+) -> dict[TableName, datetime]:
+    """When each table was last committed to, as of a cut or now; all tables, or those given.
+
+    Catalogs made before versions had a time know it as long as their cut is recorded.
+    """
     table, made = tables.versions, tables.cuts
     shown = (table.c.until_cut.is_(None),) if cut_id is None else _shown_at(cut_id)
+    if of is not None:
+        shown = (*shown, _any_of({(each.schema, each.name) for each in of}))
     statement = (
-        select(table.c.namespace, table.c.name, made.c.published_at)
-        .select_from(table.join(made, made.c.cut_id == table.c.cut_id))
+        select(
+            table.c.namespace,
+            table.c.name,
+            func.coalesce(table.c.committed_at, made.c.published_at, type_=tables.Moment()),
+        )
+        .select_from(table.outerjoin(made, made.c.cut_id == table.c.cut_id))
         .where(*shown)
     )
     found = {table_name(space, name): at for space, name, at in c.execute(statement)}
-    return {name: at for name, at in found.items() if name is not None}
+    return {name: at for name, at in found.items() if name is not None and at is not None}
 
 
 def last_changes(c: Connection) -> dict[TableName, int]:
@@ -219,22 +275,48 @@ def listing(c: Connection, limit: int | None = None) -> list[dict[str, Any]]:
 def forget(c: Connection, keep_from: int, held: Collection[int] = ()) -> int:
     """Forget the cuts before `keep_from` (never the newest, nor a held one) and what only they show."""
     oldest = min(keep_from, current(c))
-    kept = sorted(each for each in held if each < oldest)
-    gone = tables.versions.c.until_cut <= oldest
-    c.execute(delete(tables.versions).where(gone, *_not_shown(tables.versions, kept)))
-    c.execute(
-        delete(tables.versions).where(
-            tables.versions.c.metadata_location.is_(None), tables.versions.c.cut_id < oldest
-        )
-    )
-    views.forget(c, oldest, _not_shown(tables.view_versions, kept))
-    old = tables.cuts.c.cut_id < oldest
-    return c.execute(delete(tables.cuts).where(old, tables.cuts.c.cut_id.not_in(kept))).rowcount
+    before = select(tables.cuts.c.cut_id).where(tables.cuts.c.cut_id < oldest)
+    return forget_some(c, {*c.execute(before).scalars()} - {*held})
 
 
-def _not_shown(table: Table, kept: Sequence[int]) -> list[ColumnElement[bool]]:
-    """Versions that none of the cuts show."""
-    return [or_(table.c.cut_id > cut_id, table.c.until_cut <= cut_id) for cut_id in kept]
+def forget_some(c: Connection, gone: Collection[int]) -> int:
+    """Forget cuts, and the versions of tables and views that no other cut shows."""
+    some = sorted({*gone} - {current(c)})
+    for start in range(0, len(some), CHUNK):
+        chosen = tables.cuts.c.cut_id.in_(some[start : start + CHUNK])
+        c.execute(delete(tables.cuts).where(chosen))
+    for table in (tables.versions, tables.view_versions):
+        c.execute(delete(table).where(table.c.until_cut.is_not(None), ~_shown_by_a_cut(table)))
+    oldest = c.execute(select(func.min(tables.cuts.c.cut_id))).scalar_one_or_none() or 0
+    dropped = tables.versions.c.metadata_location.is_(None)
+    c.execute(delete(tables.versions).where(dropped, tables.versions.c.cut_id < oldest))
+    views.forget_dropped(c, oldest)
+    return len(some)
+
+
+def _shown_by_a_cut(table: Table) -> ColumnElement[bool]:
+    cut_id = tables.cuts.c.cut_id
+    shown = select(cut_id).where(cut_id >= table.c.cut_id, cut_id < table.c.until_cut)
+    return shown.correlate(table).exists()
+
+
+def moments(c: Connection) -> list[tuple[int, datetime]]:
+    """All recorded cuts and their times, the oldest first."""
+    table = tables.cuts
+    rows = c.execute(select(table.c.cut_id, table.c.published_at).order_by(table.c.cut_id))
+    return [(cut_id, at) for cut_id, at in rows]
+
+
+def last_shown(c: Connection, locations: Collection[str]) -> set[int]:
+    """The newest cuts that show each of some versions."""
+    table, newest = tables.versions, current(c)
+    found: set[int] = set()
+    chosen = sorted(locations)
+    for start in range(0, len(chosen), CHUNK):
+        here = table.c.metadata_location.in_(chosen[start : start + CHUNK])
+        rows = c.execute(select(table.c.until_cut).where(here)).scalars()
+        found |= {newest if until is None else until - 1 for until in rows}
+    return found
 
 
 def is_recorded(c: Connection, cut_id: int) -> bool:
@@ -249,12 +331,6 @@ def _next_moment(c: Connection) -> datetime:
     return max(tables.now(c), last) if last is not None else tables.now(c)
 
 
-def first_since(c: Connection, moment: datetime) -> int:
-    """The oldest cut to keep so that any time since `moment` can be read."""
-    before = select(func.max(tables.cuts.c.cut_id)).where(tables.cuts.c.published_at <= moment)
-    return int(c.execute(before).scalar_one_or_none() or 0)
-
-
 def locations_before(c: Connection, cut_id: int) -> set[str]:
     """The metadata files that recorded cuts before the given one show."""
     table = tables.versions
@@ -265,22 +341,26 @@ def locations_before(c: Connection, cut_id: int) -> set[str]:
 def known_versions(c: Connection) -> list[Version]:
     """Every version that some recorded cut shows."""
     table = tables.versions
-    statement = select(
-        table.c.namespace, table.c.name, table.c.metadata_location, table.c.snapshot_id
-    ).where(table.c.metadata_location.is_not(None))
+    columns = (table.c.metadata_location, table.c.snapshot_id, table.c.table_uuid, table.c.shape)
+    statement = select(table.c.namespace, table.c.name, *columns)
     found = []
-    for space, name, location, snapshot_id in c.execute(statement):
+    for space, name, *facts in c.execute(statement.where(table.c.metadata_location.is_not(None))):
         if named := table_name(space, name):
-            found.append(Version(named, location, snapshot_id))
+            found.append(Version(named, *facts))
     return found
 
 
 def table_name(namespace: str, name: str) -> TableName | None:
     """Iceberg's row as a name; None for what has too many levels to be ours."""
     try:
-        return TableName(tuple(namespace.split(".")), name)
+        return _table_name(namespace, name)
     except InvalidValue:
         return None
+
+
+@cached(10_000)
+def _table_name(namespace: str, name: str) -> TableName:
+    return TableName(tuple(namespace.split(".")), name)
 
 
 def _is_table(catalog: str) -> ColumnElement[bool]:

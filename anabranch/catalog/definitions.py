@@ -105,7 +105,7 @@ def put(
             c.execute(delete(table).where(table.c[owner].in_(shown[at : at + CHUNK])))
         rows = [_typed(table, row) for row in taken.get(kind, ())]
         if kind == "streams":
-            rows = [renewed(row, tokens[row["name"]] if tokens else None) for row in rows]
+            rows = [renewed(row, None if tokens is None else tokens[row["name"]]) for row in rows]
         if rows:
             c.execute(insert(table), rows)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from anabranch.catalog import stages, tables
+from anabranch.catalog import cuts, stages, tables
 
 Place = tuple[str, str]  # database, schema
 Key = tuple[str, str, str]  # database, schema, object; a cluster has neither database nor schema
@@ -136,7 +136,13 @@ def owners(c: Connection) -> dict[Key, Owner]:
     """Whose every deployed object is."""
     table = tables.deployed
     rows = c.execute(select(table)).mappings()
-    return {_key(row): Owner(row["project"], bool(row["named"])) for row in rows}
+    return {key_of(row): Owner(row["project"], bool(row["named"])) for row in rows}
+
+
+def deployed_by(c: Connection) -> dict[Key, str]:
+    """Which deployment every object is from."""
+    rows = c.execute(select(tables.deployed)).mappings()
+    return {key_of(row): row["deployment_id"] for row in rows}
 
 
 def set_owner(c: Connection, keys: Iterable[Key], project: str) -> None:
@@ -158,7 +164,7 @@ def take_deployed(c: Connection, keys: Iterable[Key]) -> list[dict[str, Any]]:
     """The rows of some objects as they are."""
     wanted = set(keys)
     rows = c.execute(select(tables.deployed)).mappings()
-    return [dict(row) for row in rows if _key(row) in wanted]
+    return [dict(row) for row in rows if key_of(row) in wanted]
 
 
 def put_deployed(c: Connection, keys: Iterable[Key], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -222,12 +228,30 @@ def kept_locations(c: Connection) -> set[str]:
     return places | {at for undo in _undos(c) for at, _ in undo.get("altered", {}).values()}
 
 
+def undo_cuts(c: Connection) -> set[int]:
+    """Cuts that show what a roll-back would bring back."""
+    return cuts.last_shown(c, kept_locations(c))
+
+
 def forget_undos(c: Connection) -> int:
     """Deployments that cannot be rolled back any more need not know how."""
     table = tables.deployments
     gone = [id_ for id_, _, whole in _promoted(c) if not whole]
     for id_ in gone:
         c.execute(update(table).where(table.c.id == id_).values(undo=None))
+    return len(gone)
+
+
+def forget(c: Connection, before: datetime) -> int:
+    """Forget deployments that ended long ago, that nothing names and nobody can roll back."""
+    table = tables.deployments
+    named = {*c.execute(select(tables.deployed.c.deployment_id)).scalars()}
+    named |= {*c.execute(select(tables.deployed_schemas.c.deployment_id)).scalars()}
+    over = table.c.status.not_in([each.value for each in OPEN]) & (table.c.finished_at < before)
+    rows = c.execute(select(table.c.id, table.c.undo).where(over))
+    gone = [id_ for id_, undo in rows if not undo and id_ not in named]
+    for id_ in gone:
+        c.execute(delete(table).where(table.c.id == id_))
     return len(gone)
 
 
@@ -248,7 +272,7 @@ def _promoted(c: Connection) -> list[tuple[str, Mapping[str, Any], bool]]:
     ]
 
 
-def _key(row: Mapping[Any, Any]) -> Key:
+def key_of(row: Mapping[Any, Any]) -> Key:
     return row["database_name"], row["schema_name"], row["object_name"]
 
 

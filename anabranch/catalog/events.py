@@ -32,10 +32,12 @@ OPTIONS_KEPT = "OPTIONS_KEPT"  # of a stream table, likewise
 VIEW_BROKEN = "VIEW_BROKEN"  # by a deployment: somebody agreed to it
 UNBOUNDED = "UNBOUNDED"  # a circle in which counts may grow for ever
 RECURSION = "RECURSION"  # a recursion that is computed anew for every change
+UPKEEP = "UPKEEP"  # a table, or everything, that could not be tidied
 COLLATION = "COLLATION"  # a column that is stored without its collation
 LOUD = {
     FALLBACK,
     ROWS_LOST,
+    UPKEEP,
     SUSPENDED,
     BEHIND,
     SNAPSHOT_TIMEOUT,

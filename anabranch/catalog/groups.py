@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 
 from sqlalchemy import Connection
 
+from anabranch.cache import cached
 from anabranch.catalog import refresh_groups, streams
 from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.catalog.streams import StreamTable
@@ -45,7 +45,7 @@ def grouped(
     return list(_groups(tuple(reads.items()), members, opted_out))
 
 
-@lru_cache(maxsize=4)
+@cached(4)
 def _groups(
     reads: Edges,
     declared: tuple[tuple[str, tuple[TableName, ...]], ...],
@@ -54,12 +54,12 @@ def _groups(
     return tuple(consistency_groups(dict(reads), dict(declared), opted_out))
 
 
-@lru_cache(maxsize=4)
+@cached(4)
 def kept_components(reads: Edges) -> tuple[Component[TableName], ...]:
     return tuple(components(dict(reads)))
 
 
-@lru_cache(maxsize=4)
+@cached(4)
 def homes(reads: Edges) -> Mapping[TableName, Component[TableName]]:
     """The component of every stream table."""
     return {name: part for part in kept_components(reads) for name in part.members}

@@ -5,12 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
-
-from anabranch.errors import AnabranchError
 
 Beat = Callable[[Connection], None]
 Writing = Callable[[], AbstractContextManager[Connection]]
@@ -36,7 +34,7 @@ class Heartbeat:
         """Run `beat` in a writing transaction every so many seconds, until `drop`."""
         with self._wake:
             self._kept[key] = _Kept(beat, every, time.monotonic() + every)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(
                     target=self._run, name="anabranch-heartbeat", daemon=True
                 )
@@ -50,9 +48,23 @@ class Heartbeat:
 
     def _run(self) -> None:
         while (due := self._next()) is not None:
-            with suppress(AnabranchError), self._writing() as c:  # it is tried again in time
+            if not self._beat(due):
+                for each in due:  # one that cannot be renewed must not end the others
+                    self._beat([each])
+
+    def _beat(self, due: list[_Kept]) -> bool:
+        """Whether all went well; whatever went wrong, what is still kept is tried again in time.
+
+        A thread that died of an error nobody thought of would end every lease of the process, those
+        that it takes later as well.
+        """
+        try:
+            with self._writing() as c:
                 for each in due:
                     each.beat(c)
+        except Exception:
+            return False
+        return True
 
     def _next(self) -> list[_Kept] | None:
         """What is due, once anything is; None when nothing is kept any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -41,6 +42,12 @@ def all_groups(c: Connection) -> dict[str, RefreshGroup]:
     table = tables.refresh_groups
     rows = c.execute(select(table).order_by(table.c.name)).mappings()
     return {row["name"]: _group(dict(row)) for row in rows}
+
+
+def find(name: str, known: Iterable[str]) -> str | None:
+    """A group's name as it is kept: the same letters, else the only one that differs in case."""
+    alike = [each for each in known if each.lower() == name.lower()]
+    return name if name in alike else alike[0] if len(alike) == 1 else None
 
 
 def leave(c: Connection, member: TableName) -> list[RefreshGroup]:

@@ -16,6 +16,8 @@ from anabranch.errors import InvalidValue
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 Sources = Mapping[str, int | None]
+# A snapshot by its table's id and its own; a version of which rows tell no more by its metadata file.
+Key = tuple[str, int | None]
 # By table and snapshot: the snapshots it was computed from, and the fingerprint of its query.
 Told = Callable[[str, int | None], tuple[Sources, str] | None]
 
@@ -45,6 +47,39 @@ def rewind(rows: Rows, cut_id: int, told: Callable[[Mapping[str, Row]], Told]) -
     _rewind_tables(new, rows, shown)
     _rewind_views(new, rows)
     _rewind_streams(new, rows, shown, told(shown))
+    return new
+
+
+def cuts_with(rows: Rows, lost: Mapping[Key, str]) -> dict[int, str]:
+    """The cuts that show something lost, and the file that each of them misses."""
+    recorded = sorted(row["cut_id"] for row in rows["ab_cuts"])
+    found: dict[int, str] = {}
+    for row in rows["ab_versions"]:
+        known = row.get("shape") is not None
+        key = (row.get("table_uuid"), row["snapshot_id"]) if known else None
+        path = lost.get(key or (row["metadata_location"], None))  # type: ignore[arg-type]
+        if path is None:
+            continue
+        for cut_id in recorded:
+            if row["cut_id"] <= cut_id and (row["until_cut"] is None or cut_id < row["until_cut"]):
+                found.setdefault(cut_id, path)
+    return found
+
+
+def without_bases(rows: Rows, lost: Mapping[Key, str]) -> Rows:
+    """Stream tables that stand on lost snapshots are recomputed by their next refresh."""
+    gone = {snapshot_id for _, snapshot_id in lost if snapshot_id is not None}
+    stands_on = (*rows["ab_inputs"], *rows["ab_frontiers"])
+    names = {row["table_name"] for row in stands_on if row["snapshot_id"] in gone}
+    new = dict(rows)
+    new["ab_stream_tables"] = [
+        {**row, "computed_from": None, "cut_id": None, "data_at": None}
+        if row["name"] in names
+        else row
+        for row in rows["ab_stream_tables"]
+    ]
+    for table in ("ab_inputs", "ab_frontiers"):
+        new[table] = [row for row in rows[table] if row["table_name"] not in names]
     return new
 
 
@@ -98,9 +133,11 @@ def _rewind_streams(new: Rows, rows: Rows, shown: Mapping[str, Row], told: Told)
         read = told(name, at)
         frontier = _frontier(name, at, told, bases) if read is not None else None
         if read is None or frontier is None or read[1] != row["fingerprint"]:
-            new["ab_stream_tables"].append({**row, "computed_from": None, "cut_id": None})
+            new["ab_stream_tables"].append(
+                {**row, "computed_from": None, "cut_id": None, "data_at": None}
+            )
             continue
-        new["ab_stream_tables"].append({**row, "cut_id": None, "last_error": None})
+        new["ab_stream_tables"].append({**row, "cut_id": None, "data_at": None, "last_error": None})
         new["ab_inputs"] += [
             _input(name, source, snapshot, shown) for source, snapshot in read[0].items()
         ]

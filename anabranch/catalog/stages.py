@@ -7,11 +7,11 @@ import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
 from pathlib import Path
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from anabranch.cache import cached
 from anabranch.catalog import tables
 
 SILENCE = timedelta(hours=1)  # an owner on another host that was silent so long is dead
@@ -54,6 +54,11 @@ def remove(c: Connection, stage_id: str) -> bool:
     return c.execute(delete(tables.stages).where(tables.stages.c.id == stage_id)).rowcount == 1
 
 
+def is_there(c: Connection, stage_id: str) -> bool:
+    found = select(tables.stages.c.id).where(tables.stages.c.id == stage_id)
+    return c.execute(found).first() is not None
+
+
 def all_stages(c: Connection) -> list[StageRow]:
     rows = c.execute(select(tables.stages)).mappings()
     return [StageRow(**{**row, "tables": tuple(row["tables"])}) for row in rows]
@@ -69,7 +74,7 @@ def alive(row: StageRow, at: datetime) -> bool:
     return at - row.heartbeat_at < SILENCE
 
 
-@lru_cache(maxsize=1)
+@cached(1)
 def host() -> str:
     """This machine; containers that share a name differ by their boot or namespace."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,8 +20,9 @@ from sqlalchemy.exc import DatabaseError as SqlDatabaseError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from anabranch.catalog import tables
+from anabranch.catalog.grants import ALL, role_with
 from anabranch.catalog.heartbeat import Heartbeat
-from anabranch.errors import InvalidValue, Unreachable
+from anabranch.errors import InvalidValue, MissingRight, Unreachable
 from anabranch.redaction import redacted
 
 __all__ = ["Connection", "Store", "parse_url"]  # Connection: for those above, who run no SQL
@@ -34,6 +36,31 @@ T = TypeVar("T")
 
 
 RECOVER = "restore it from a backup, or move it away and run anabranch recover --from-warehouse"
+DENIED, BAD_VALUE = "42501", "22"  # SQLSTATE of PostgreSQL
+_DENIED_TABLE = re.compile(r"(?:table|sequence|relation) \"?(\w+)")
+# What libpq says about TLS and passwords, and what helps.
+CURES = {
+    "certificate verify failed": "the server's certificate is not signed by a CA in sslrootcert: add "
+    "sslrootcert=<file with the CA's certificate> to the catalog's address",
+    "does not match host name": "connect by a name that stands in the server's certificate, or use "
+    "sslmode=verify-ca, which does not compare names",
+    "root certificate file": "sslrootcert names no file that can be read: give the CA's certificate",
+    "certificate file|private key file": "sslcert and sslkey must name files of yours that can be "
+    "read; the key must be readable by its owner only (chmod 600)",
+    "requires a valid client certificate|certificate required|alert unknown ca|certificate "
+    "authentication failed": "the server asks for a client certificate that it trusts: add "
+    "sslcert=<file>&sslkey=<file> to the catalog's address",
+    "does not support SSL": "the server has no TLS: switch it on there (ssl = on)",
+    "invalid sslmode": "sslmode is disable, prefer, require, verify-ca or verify-full",
+    "no pg_hba.conf entry.*no encryption": "the server takes only encrypted connections: add "
+    "sslmode=verify-full to the catalog's address",
+    "no pg_hba.conf entry": "the server lets this user in from here for no database of this name: see "
+    "its pg_hba.conf",
+    "password authentication failed|no password supplied": "check user and password; a reference such "
+    "as ENV('PG_PASSWORD') may stand in the address",
+}
+_SET_COLUMN = re.compile(r"(?:SET |, )(\w+)=")
+EVERY = "*"
 _LOST_TABLE = re.compile(r"no such table: ((?:ab|iceberg)_\w+)")
 
 
@@ -150,9 +177,18 @@ class Store:
             if _is_mistake(error):
                 raise
             raise Unreachable(
+                f"catalog {self.shown} cannot be reached: {_reason(error)}",
+                hint=self._hint(str(error)),
+            ) from error
+        except sqlite3.Error as error:  # raised before SQLAlchemy could wrap it
+            raise Unreachable(
                 f"catalog {self.shown} cannot be reached: {_reason(error)}", hint=self._hint()
             ) from error
         except SqlDatabaseError as error:
+            if (state := getattr(error.orig, "sqlstate", None)) == DENIED:
+                raise self._denied(error) from error
+            if state is not None and state.startswith(BAD_VALUE):
+                raise InvalidValue(f"the catalog cannot hold this: {_reason(error)}") from error
             if "malformed" in str(error):
                 said = f"catalog {self.shown} is damaged: {_reason(error)}"
                 raise Unreachable(said, hint=RECOVER) from error
@@ -163,9 +199,31 @@ class Store:
                 hint=f"give the path of a new file, or of a catalog; if it was one, {RECOVER}",
             ) from error
 
-    def _hint(self) -> str:
+    def _denied(self, error: SqlDatabaseError) -> MissingRight:
+        """Names the right that is missing, and the role that has it."""
+        said, statement = _reason(error), (error.statement or "").lstrip()
+        table = match.group(1) if (match := _DENIED_TABLE.search(said)) else ""
+        right = statement.split(None, 1)[0].upper() if statement else ""
+        if right == "SELECT" and "FOR UPDATE" in statement:
+            right = "UPDATE"
+        if table and right in ALL:
+            columns = _SET_COLUMN.findall(statement) if right == "UPDATE" else ()
+            role, lacks = role_with(right, table, columns or (EVERY,)), f"{right} on table {table}"
+        else:
+            role, lacks = "owner", said
+        return MissingRight(
+            f"{self.url.username or 'this user'} may not do this in catalog {self.shown}: "
+            f"it lacks {lacks}",
+            hint=f"the role {role} has that right, and those above it have more: "
+            "`anabranch grants` prints the statements",
+        )
+
+    def _hint(self, said: str = "") -> str:
         if self.is_sqlite:
             return "check that the directory exists and can be written"
+        for words, cure in CURES.items():
+            if re.search(words, said, re.IGNORECASE):
+                return cure
         return "check that the server runs and that user, password and database are right"
 
 
@@ -226,7 +284,8 @@ def _make_tables(connection: Connection, shown: str) -> str:
         known = connection.execute(text("SELECT * FROM ab_meta")).mappings().one_or_none()
         if known is not None:
             _check_format(known["format_version"], shown)
-            if known.get("layout") == tables.layout():
+            current = known["format_version"] == tables.FORMAT_VERSION
+            if current and known.get("layout") == tables.layout():
                 return str(known["catalog_uuid"])
     if "iceberg_tables" in there:
         _add_type_column(connection)
@@ -236,7 +295,8 @@ def _make_tables(connection: Connection, shown: str) -> str:
         _note_views(connection)
     found = connection.execute(select(tables.meta.c.catalog_uuid)).scalar_one_or_none()
     if found is not None:
-        connection.execute(tables.meta.update().values(layout=tables.layout()))
+        now = {"layout": tables.layout(), "format_version": tables.FORMAT_VERSION}
+        connection.execute(tables.meta.update().values(**now))
         return str(found)
     identity = str(uuid.uuid4())
     connection.execute(
@@ -253,7 +313,7 @@ def _make_tables(connection: Connection, shown: str) -> str:
 
 
 def _check_format(version: int, shown: str) -> None:
-    if version != tables.FORMAT_VERSION:
+    if version > tables.FORMAT_VERSION:
         raise Unreachable(
             f"catalog {shown} has format version {version}, "
             f"this Anabranch reads {tables.FORMAT_VERSION}",

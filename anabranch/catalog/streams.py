@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
-from anabranch.catalog import tables
+from anabranch.catalog import cuts, tables
 from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
 
@@ -65,6 +65,7 @@ class StreamTable:
     definition: str | None = field(default_factory=new_token)  # another one with each redefinition
     computed_from: str | None = None  # the definition that the rows follow: refresh.fingerprint
     cut_id: int | None = None  # the cut it stands at: it equals its query over all sources there
+    data_at: datetime | None = None  # the newest commit of its sources there
 
     @property
     def token(self) -> str:
@@ -123,6 +124,15 @@ def renewed(row: dict[str, Any], token: str | None = None) -> dict[str, Any]:
     return row | {"definition": token, "computed_from": follows}
 
 
+def among(c: Connection, names: Collection[TableName]) -> frozenset[TableName]:
+    """Those of some tables that are stream tables."""
+    if not names:
+        return frozenset()
+    shown = tables.stream_tables.c.name
+    rows = c.execute(select(shown).where(shown.in_([str(name) for name in names])))
+    return frozenset(TableName.parse(name) for name in rows.scalars())
+
+
 def tokens(c: Connection) -> dict[TableName, str]:
     """The definition of every stream table."""
     rows = c.execute(select(tables.stream_tables.c.name, tables.stream_tables.c.definition))
@@ -141,10 +151,17 @@ def note_cut(
     c: Connection, cut_id: int, frontiers: Mapping[TableName, Mapping[TableName, int | None]]
 ) -> None:
     """The tables, unchanged, stand at another cut, on these snapshots."""
-    shown = [str(name) for name in frontiers]
-    for start in range(0, len(shown), CHUNK):
-        chosen = tables.stream_tables.c.name.in_(shown[start : start + CHUNK])
-        c.execute(update(tables.stream_tables).where(chosen).values(cut_id=cut_id))
+    times = cuts.commit_times(c, cut_id, {each for read in frontiers.values() for each in read})
+    statement = update(tables.stream_tables).where(
+        tables.stream_tables.c.name == bindparam("b_name")
+    )
+    held = {
+        name: max((times[each] for each in read if each in times), default=None)
+        for name, read in frontiers.items()
+    }
+    rows = [{"b_name": str(name), "b_data": at} for name, at in held.items()]
+    if rows:
+        c.execute(statement.values(cut_id=cut_id, data_at=bindparam("b_data")), rows)
     set_frontiers(c, frontiers)
 
 
@@ -224,6 +241,13 @@ def set_inputs(c: Connection, read: Mapping[TableName, Mapping[TableName, Input]
     _replace(c, tables.inputs, list(read), rows)
 
 
+def carry_inputs(c: Connection, source: TableName, before: str, after: str) -> None:
+    """Whoever has read a table has read what only its metadata tells from it, too."""
+    table = tables.inputs
+    read = (table.c.source == str(source)) & (table.c.metadata_location == before)
+    c.execute(update(table).where(read).values(metadata_location=after))
+
+
 def inputs(
     c: Connection, names: Iterable[TableName] | None = None
 ) -> dict[TableName, dict[TableName, Input]]:
@@ -260,6 +284,12 @@ def frontiers(c: Connection) -> dict[TableName, dict[TableName, int | None]]:
         source = TableName.parse(row.source)
         found.setdefault(TableName.parse(row.table_name), {})[source] = row.snapshot_id
     return found
+
+
+def stands(c: Connection) -> set[int]:
+    """The cuts that stream tables stand at."""
+    found = select(tables.stream_tables.c.cut_id).distinct()
+    return {cut_id for cut_id in c.execute(found).scalars() if cut_id is not None}
 
 
 def needed_snapshots(c: Connection) -> dict[TableName, set[int]]:

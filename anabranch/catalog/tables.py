@@ -30,7 +30,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
-FORMAT_VERSION = 1
+# 2: versions name snapshots, which have rows of their own.  In a catalog of format 1 upkeep fills
+# these in from the metadata files, which stay until then.
+FORMAT_VERSION = 2
 TABLE_TYPE = "TABLE"  # Iceberg keeps views in the same table
 
 metadata = MetaData()
@@ -124,6 +126,7 @@ stream_tables = Table(
     Column("definition", String(32)),  # a token, new whenever something else is declared
     Column("computed_from", Text),  # the token, and the format of fingerprints, that rows follow
     Column("cut_id", BigInteger),  # where it stands; NULL: at no single cut, or not known
+    Column("data_at", Moment),  # the newest commit of a source there: the cut may be forgotten
 )
 # Named Spark resources: a scheduler pool of the session, or the address of a Connect server.
 clusters = Table(
@@ -237,7 +240,8 @@ cuts = Table(
     Column("kind", Text, nullable=False),
     Column("stage_id", String(32)),  # whose publish it is: for one who lost the answer
 )
-# A version is seen from `cut_id` on, until `until_cut`; no location means "dropped".
+# A version is seen from `cut_id` on, until `until_cut`; no location means "dropped".  Its metadata file
+# may be gone: `shape` and the snapshot tell the same.  Without a shape only the file does.
 versions = Table(
     "ab_versions",
     metadata,
@@ -247,8 +251,28 @@ versions = Table(
     Column("until_cut", BigInteger),
     Column("metadata_location", Text),
     Column("snapshot_id", BigInteger),
+    Column("committed_at", Moment),  # when the snapshot came: the cut may be forgotten
+    Column("table_uuid", String(36)),
+    Column("shape", String(40)),
     Index("ab_versions_until", "until_cut"),
     Index("ab_versions_cut", "cut_id"),
+    Index("ab_versions_location", "metadata_location"),
+)
+# Snapshots as Iceberg's metadata has them: a table's own metadata lists the last few only.
+snapshots = Table(
+    "ab_snapshots",
+    metadata,
+    Column("table_uuid", String(36), primary_key=True),
+    Column("snapshot_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("parent_id", BigInteger),
+    Column("record", JSON, nullable=False),
+)
+# The rest of a table's metadata (columns, properties, place), by the hash of its text.
+shapes = Table(
+    "ab_shapes",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    Column("record", JSON, nullable=False),
 )
 history = Table(
     "ab_history",

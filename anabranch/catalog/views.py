@@ -6,9 +6,7 @@ the cut before it had, so that a cut shows each view as it was when the cut ende
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, insert, or_, select, update
 
 from anabranch.catalog import tables
 from anabranch.names import TableName
@@ -70,8 +68,7 @@ def _changed(c: Connection) -> dict[str, str | None]:
     return changed | dict.fromkeys(c.execute(gone).scalars())
 
 
-def forget(c: Connection, oldest: int, not_shown: Sequence[ColumnElement[bool]] = ()) -> None:
-    """Forget the texts that only cuts before `oldest` show, if they are `not_shown` by a held one."""
+def forget_dropped(c: Connection, oldest: int) -> None:
+    """That a view was dropped need not be known before the oldest cut."""
     table = tables.view_versions
-    c.execute(delete(table).where(table.c.until_cut <= oldest, *not_shown))
     c.execute(delete(table).where(table.c.query.is_(None), table.c.cut_id < oldest))

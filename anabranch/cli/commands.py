@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from anabranch.catalog.grants import ROLES
+from anabranch.catalog.grants import grants as statements
 from anabranch.cli.output import Output, listed
 from anabranch.cli.session import CliSession
 from anabranch.cli.values import shown
@@ -252,14 +254,17 @@ def maintain(session: CliSession, out: Output) -> None:
 
 @click.command()
 @click.argument("destination")
+@click.option(
+    "--verify", is_flag=True, help="Read what was copied before, and copy damaged files again."
+)
 @command
-def backup(session: CliSession, out: Output, destination: str) -> None:
+def backup(session: CliSession, out: Output, destination: str, verify: bool) -> None:
     """Copy the catalog and its files to a folder or URL; a second time only what is new.
 
     Writers may go on meanwhile: the backup is of one cut.
     """
     with session.progress.task("copying …"):
-        done = session.ab.backup(destination)
+        done = session.ab.backup(destination, verify=verify)
     text = f"cut {done['cut_id']}: {done['files_copied']} of {done['files']} files copied"
     out.answer(f"{text} to {done['destination']}", done)
 
@@ -335,6 +340,24 @@ def prepare(session: CliSession, out: Output, again: bool) -> None:
     out.answer(text, {"archive": str(path), "made": made})
 
 
+@click.command()
+@click.argument("role", required=False, type=click.Choice(ROLES))
+@click.option(
+    "--prefix", default="anabranch_", show_default=True, help="Before the names of roles."
+)
+@click.option("--schema", default="public", show_default=True, help="Of the catalog's tables.")
+@command
+def grants(session: CliSession, out: Output, role: str | None, prefix: str, schema: str) -> None:
+    """Print the SQL that makes the roles reader, writer, scheduler and owner on PostgreSQL.
+
+    Run it with psql as a superuser, once the catalog is there; then GRANT the roles to users.
+    """
+    found = statements(prefix, schema)
+    chosen = {role: found[role]} if role else found
+    lines = [line for name, given in chosen.items() for line in (f"-- {name}", *given)]
+    out.answer("\n".join(lines), chosen)
+
+
 COMMANDS = (
     init,
     demo,
@@ -356,4 +379,5 @@ COMMANDS = (
     backup,
     restore,
     adopt,
+    grants,
 )

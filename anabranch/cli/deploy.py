@@ -35,6 +35,9 @@ select = click.option(
 drop_tables = click.option(
     "--drop-tables", is_flag=True, help="Let source tables that were deleted go, with their rows."
 )
+drop_most = click.option(
+    "--drop-most", is_flag=True, help="Let more than half of what the project has deployed go."
+)
 suspend_readers = click.option(
     "--suspend-readers",
     is_flag=True,
@@ -90,6 +93,7 @@ def plan(
 @profile
 @select
 @drop_tables
+@drop_most
 @suspend_readers
 @dry_run
 @command
@@ -100,6 +104,7 @@ def stage(
     profile: str | None,
     select: Sequence[str],
     drop_tables: bool,
+    drop_most: bool,
     suspend_readers: bool,
     dry_run: bool,
 ) -> None:
@@ -110,6 +115,7 @@ def stage(
     chosen: dict[str, Any] = {
         "select": select,
         "drop_tables": drop_tables,
+        "drop_most": drop_most,
         "suspend_readers": suspend_readers,
     }
     if dry_run:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import click
 
 from anabranch import __version__
+from anabranch.boundary import translate
 from anabranch.cli.commands import COMMANDS
 from anabranch.cli.deploy import DEPLOY_COMMANDS
 from anabranch.cli.output import error_text
@@ -74,9 +75,10 @@ def run(args: Sequence[str] | None = None) -> int:
     except AnabranchError as error:
         return _report(error, verbose)
     except Exception as error:
-        hint = None if verbose else "this is a bug; --verbose shows where it happened"
-        unexpected = InternalError(f"{type(error).__name__}: {error}", hint=hint)
-        return _report(unexpected, verbose)
+        found = translate(error)
+        if isinstance(found, InternalError) and not verbose:
+            found.hint = f"{found.hint}; --verbose shows where it happened"
+        return _report(found, verbose)
     return code if isinstance(code, int) else 0
 
 

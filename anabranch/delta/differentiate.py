@@ -8,9 +8,9 @@ Weights are exactly +1 or -1; only one-row deltas are consolidated inside a delt
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
+from anabranch.cache import cached
 from anabranch.delta.aggregate import aggregate
 from anabranch.delta.filter import filter_
 from anabranch.delta.generate import generate
@@ -61,7 +61,7 @@ RULES: Mapping[type[Node], Callable[[Any, Changed, Rule], Node | None]] = {
 }
 
 
-@lru_cache(maxsize=10_000)
+@cached(5_000)
 def delta(node: Node, changed: Changed) -> Node | None:
     """The node's columns and `_ab_w`; None when nothing below it has changed."""
     if not reads_now(node) & changed:

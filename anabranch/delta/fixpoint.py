@@ -90,12 +90,17 @@ class Meter:
     """What the rounds of one refresh have used up of its bounds."""
 
     bounds: FixpointBounds
+    started: float | None = None  # before its rounds, where several fixed points share the time
     clock: Callable[[], float] = time.monotonic
     rows: int = 0
-    started: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.started = self.clock()
+        if self.started is None:
+            self.started = self.clock()
+
+    @property
+    def seconds(self) -> float:
+        return self.clock() - (self.started or 0.0)
 
     def count(self, moved: Counts) -> None:
         self.rows += sum(moved.values())
@@ -107,7 +112,7 @@ class Meter:
             return FixpointBound.ROUNDS
         if most.rows and self.rows > most.rows:
             return FixpointBound.ROWS
-        if most.seconds and self.clock() - self.started > most.seconds:
+        if most.seconds and self.seconds > most.seconds:
             return FixpointBound.TIME
         return None
 
@@ -133,10 +138,16 @@ class Settled:
 
 
 def from_empty(
-    bench: Bench, members: Sequence[Member], bounds: FixpointBounds, watch: Callable[[Counts], None]
+    bench: Bench,
+    members: Sequence[Member],
+    bounds: FixpointBounds,
+    watch: Callable[[Counts], None],
+    *,
+    started: float | None = None,
 ) -> Settled:
     bench.clear()
-    return Settled(Way.EMPTY, (), climb(Upwards(bench, members, None), Meter(bounds), watch))
+    meter = Meter(bounds, started)
+    return Settled(Way.EMPTY, (), climb(Upwards(bench, members, None), meter, watch))
 
 
 def follow(
@@ -149,6 +160,7 @@ def follow(
     bounds: FixpointBounds,
     watch: Callable[[Counts], None],
     careful: bool = False,
+    started: float | None = None,
 ) -> Settled:
     """From the old fixed point to the new one, after a change of some sources.
 
@@ -157,7 +169,7 @@ def follow(
     query may break on what never was; it costs as much as one round over everything.
     """
     down: tuple[Counts, ...] = ()
-    meter = Meter(bounds)
+    meter = Meter(bounds, started)
     if not only_gains:
         downwards = Downwards(bench, members, changed, give_up, careful)
         down = climb(downwards, meter, watch, down=True)

@@ -32,11 +32,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from sqlglot import exp
 
+from anabranch.cache import cached
 from anabranch.delta.differentiate import delta
 from anabranch.delta.join import joined
 from anabranch.delta.rule import Changed, at, net, weighted
@@ -87,7 +87,7 @@ def over_deleted(node: Node, loss: Loss) -> Node | None:
     return _over_deleted(node, loss)
 
 
-@lru_cache(maxsize=1_000)
+@cached(1_000)
 def _over_deleted(node: Node, loss: Loss) -> Node:
     if not reads(node, loss.circle):
         return _signed(node, loss, exp.LT)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.catalog import definitions, deployments, streams, tables
+from anabranch.catalog import definitions, deployments, tables
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.store import Connection
 from anabranch.deploy import refresh_groups
+from anabranch.deploy.conflicts import refuse_staged_readers
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.state import find, refuse_in_transaction, wrong_status
-from anabranch.errors import Refused
 from anabranch.names import TableName
 from anabranch.refresh.look import Look
 from anabranch.refresh.writing import write_tables
@@ -60,7 +60,7 @@ def _remove(tx: Transaction, deployment: Deployment) -> list[TableName]:
         aborted = DeploymentStatus.ABORTED
         if not deployments.move(c, deployment.id, CAN_END, aborted, **ended):
             raise wrong_status(find(c, deployment.id), "aborted")
-        refuse_readers(c, found)
+        refuse_staged_readers(c, found)
         definitions.put(c, found, {})
         definitions.forget_history(c, found)
         refresh_groups.leave(c, found)
@@ -75,14 +75,3 @@ def staged_names(world: World, deployment: Deployment) -> list[TableName]:
     """Everything in the staging schemas of the deployment."""
     staging = Staging(deployment.id, frozenset())
     return sorted(name for name in world.names() if staging.key(name) is not None)
-
-
-def refuse_readers(c: Connection, found: list[TableName]) -> None:
-    """Somebody may have declared a stream table over a staged one."""
-    gone = set(found)
-    for reader, reads in sorted(streams.dependencies(c).items()):
-        if reader not in gone and gone.intersection(reads):
-            read = sorted(gone.intersection(reads))[0]
-            raise Refused(
-                f"{reader} reads {read}, which would go", hint=f"DROP STREAM TABLE {reader}"
-            )

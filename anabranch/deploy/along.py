@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anabranch.catalog import deployments, events, streams
+from anabranch.catalog import cuts, deployments, events, streams
 from anabranch.catalog.clusters import all_clusters
 from anabranch.catalog.deployments import OPEN
 from anabranch.catalog.events import Event
@@ -28,6 +28,7 @@ from anabranch.errors import (
     AnabranchError,
     Kind,
     NotIncremental,
+    PlanFailed,
     PublishConflict,
     Refused,
     SchemaError,
@@ -44,13 +45,13 @@ from anabranch.refresh.lines import Occasion, note_cuts, write_lines
 from anabranch.refresh.look import Look, look
 from anabranch.refresh.members import Staging
 from anabranch.refresh.unit import asked_for
+from anabranch.retry import attempts
 from anabranch.runtime import Runtime, Transaction
 
 VIEW_BROKEN = (
     "a deployment broke this view, with --suspend-readers: {why}; "
     "CREATE OR REPLACE VIEW {name} AS … gives it another query"
 )
-ATTEMPTS = 20  # times a swap is tried when production moves meanwhile
 OF_THE_TABLE = (Kind.USER, Kind.SCHEMA, Kind.REFUSED)  # errors that say what is wrong with a table
 HELD_BACK = (Status.SUSPENDED, Status.ERROR)  # a refresh has to wait for somebody to act
 
@@ -92,6 +93,27 @@ class Consent:
         return self.all or name in self.names
 
 
+@dataclass(frozen=True)
+class Cures:
+    """What helps when a table cannot be refreshed with the swap: all of it works as it is written.
+
+    `again` repeats the command, after bringing all up to date; `as_it_is` does so just as it was given.
+    `instead` is for tables that the swap gives their query; `fixed` names the tables whose queries may
+    not be altered before it.
+    """
+
+    again: str
+    as_it_is: str
+    instead: str
+    fixed: frozenset[TableName] = frozenset()
+
+    def of(self, name: TableName, error: AnabranchError) -> str:
+        mend = f"mend the rows that {name} reads"
+        if name in self.fixed:
+            return f"{mend}, then {self.again}; or {self.instead.format(name=name)}"
+        return f"{cure(name, error)}, then {self.again}"
+
+
 class Unleased(PublishConflict):
     """More tables have to move along than leases are held of."""
 
@@ -102,6 +124,7 @@ class Flip:
 
     runtime: Runtime
     names: Iterable[TableName]
+    cures: Cures
     consent: Consent = Consent()
     prepare: Callable[[], None] = lambda: None
     suspended: dict[TableName, str] = field(default_factory=dict)  # readers outside, and why
@@ -109,20 +132,20 @@ class Flip:
 
     def run(self, act: Callable[[Lease], int | None]) -> int | None:
         self.names = set(self.names)
-        for attempt in range(ATTEMPTS):
+        for attempt in attempts():
             try:
-                self.prepare()
-                seconds = self.runtime.settings.lease_time
-                with self.runtime.leases.hold(sorted(self.names), seconds, wait=True) as lease:
-                    assert isinstance(lease, Lease)
-                    return act(lease)
+                with attempt:
+                    self.prepare()
+                    seconds = self.runtime.settings.lease_time
+                    with self.runtime.leases.hold(sorted(self.names), seconds, wait=True) as lease:
+                        assert isinstance(lease, Lease)
+                        return act(lease)
             except Broken as failed:
                 if failed.table not in self.consent:
-                    raise breaks({failed.table: failed.error.message}) from failed.error
+                    first = cure(failed.table, failed.error)
+                    why = {failed.table: failed.error.message}
+                    raise breaks(why, cure=first) from failed.error
                 self.suspended[failed.table] = failed.error.message
-            except PublishConflict:
-                if attempt == ATTEMPTS - 1:
-                    raise
         raise PublishConflict("production moves all the time", hint="run it again")
 
     def along(
@@ -144,6 +167,7 @@ class Flip:
             frozenset(moved),
             self.consent,
             self.suspended,
+            self.cures,
             frozenset(altered),
         )
 
@@ -186,6 +210,7 @@ class Along:
     moved: frozenset[TableName]
     consent: Consent
     suspended: dict[TableName, str]
+    cures: Cures
     altered: frozenset[TableName] = frozenset()  # source tables that only get other columns
     tokens: dict[str, str] = field(default_factory=lambda: defaultdict(streams.new_token))
     written: tuple[TableName, ...] = ()
@@ -239,7 +264,9 @@ class Along:
         if left:
             raise PublishConflict(f"{sorted(left)[0]} would not fit", hint="run it again")
         names = [name for name in (*self.moved, *self.written) if name in after.seen.streams]
-        note_cuts(c, after.seen, after.seen.noting(names))
+        noted = after.seen.noting(names)
+        note_cuts(c, after.seen, noted)
+        meet(c, noted, names)
 
     def _check_world(self, after: Look) -> None:
         """What is read must be what the rehearsal has seen: nobody may have come between."""
@@ -255,6 +282,13 @@ class Along:
         if refused:
             raise breaks(refused)
         self.suspended |= failing
+
+    def let_go(self, c: Connection, name: TableName, why: str) -> bool:
+        """Suspend a reader outside of the project that loses a table; False if nobody agreed to it."""
+        if name not in self.consent or not whose(c, self.before, self.project).outside(name):
+            return False
+        self.suspended[name] = why
+        return True
 
     def _cut_off(self, after: After, needed: Collection[TableName]) -> dict[TableName, str]:
         """Readers of suspended readers that would hold the swap back, or those they are grouped with.
@@ -294,9 +328,9 @@ class Along:
         held = [
             name
             for name in sorted(needed)
-            if after.outside(name) and name not in self.moved and held_back(seen, name)
-        ]
-        return {**{name: f"it is {_status(seen, name)}" for name in held}, **failing}
+            if after.outside(name) and name not in self.moved and stopped(seen, name)
+        ]  # what is in error is tried: its rows may be mended by now
+        return {**dict.fromkeys(held, "it is suspended"), **failing}
 
     def _unfit(self, after: After, needed: Collection[TableName]) -> dict[TableName, str]:
         """Readers of altered source tables that will not work at their next refresh, and why."""
@@ -360,37 +394,73 @@ class Along:
 
     def _refuse_suspended(self, seen: Look, stale: Iterable[TableName]) -> None:
         for name in stale:
-            if seen.streams[name].status is Status.SUSPENDED:
-                resume = f"ALTER STREAM TABLE {name} RESUME, then run it again"
+            if stopped(seen, name):
+                resume = f"ALTER STREAM TABLE {name} RESUME, then {self.cures.again}"
                 raise self._cannot_follow(seen, name, "it is suspended", resume)
 
     def _give_up(self, after: After, name: TableName, error: AnabranchError) -> None:
         """A lost Spark is nobody's fault; a query or rows that do not fit are the table's."""
-        if error.kind not in OF_THE_TABLE:
+        if error.kind not in OF_THE_TABLE and not isinstance(error, PlanFailed):
             raise error
         if after.outside(name) and name not in self.moved:
             raise Broken(name, error) from error
-        mend = f"mend the rows that it reads, or ALTER STREAM TABLE {name} AS …, then run it again"
-        raise self._cannot_follow(after.seen, name, error.message, mend) from error
+        helps = self.cures.of(name, error)
+        raise self._cannot_follow(after.seen, name, error.message, helps) from error
 
     def _cannot_follow(self, seen: Look, name: TableName, why: str, cure: str) -> Refused:
         """A table of the project that belongs to a group which would be torn without it."""
         group = next(each.members for each in seen.groups if name in each.members)
         others = sorted(self.moved.intersection(group) - {name})
-        staying = [name] if name not in self.moved else sorted({*group} - self.moved)
         beside = f" with {others[0]}" if others else ""
-        alone = "".join(
-            f"; ALTER STREAM TABLE {each} SET (diamond_consistency = 'none') takes {each} out of "
-            "its group, and nothing waits for it"
-            for each in staying[:1]
-        )
+        statements = [
+            f"ALTER STREAM TABLE {each} SET (diamond_consistency = 'none')"
+            for each in self._could_leave(seen, name, group)
+        ]
+        alone = f"; or {', '.join(statements)} ends the group, then {self.cures.as_it_is}"
         return Refused(
             f"this {self.kind} has to refresh {name} in one publish{beside}, and cannot: {why}",
-            hint=f"{cure}{alone}",
+            hint=f"{cure}{alone if statements else ''}",
         )
+
+    def _could_leave(
+        self, seen: Look, name: TableName, group: Iterable[TableName]
+    ) -> tuple[TableName, ...]:
+        """Which tables that stay would have to leave the group, so that `name` need not be refreshed:
+        the fewest, and none at all if that does not help."""
+        staying = [
+            each
+            for each in sorted(group)
+            if each not in self.moved and not self._redeclares(seen, each)
+        ]
+        with self.runtime.store.reading() as c:
+            after = whose(c, seen, self.project)
+        for some in (*((each,) for each in staying), tuple(staying)):
+            left = {
+                each: replace(seen.streams[each], diamond_consistency=DiamondConsistency.NONE.value)
+                for each in some
+            }
+            parted = replace(seen, streams={**seen.streams, **left})
+            needed = needing(replace(after, seen=parted), self.moved)
+            if some and name not in parted.stale(asked_for(parted, needed).members):
+                return some
+        return ()
+
+    def _redeclares(self, seen: Look, name: TableName) -> bool:
+        """Does the swap set the options of a table, whatever somebody sets now?"""
+        before = self.before.streams.get(name)
+        return before is None or before.definition != seen.streams[name].definition
 
     def _suspend(self, c: Connection, cut_id: int | None) -> None:
         suspend(c, self.suspended)
+
+
+def cure(name: TableName, error: AnabranchError) -> str:
+    """What helps a table that cannot be refreshed."""
+    if isinstance(error, PlanFailed):
+        return (
+            f"REFRESH STREAM TABLE {name} FULL, or ALTER STREAM TABLE {name} SET REFRESH MODE AUTO"
+        )
+    return f"mend the rows that it reads, or ALTER STREAM TABLE {name} AS …"
 
 
 class Broken(Exception):
@@ -413,8 +483,10 @@ def needing(after: After, moved: frozenset[TableName], *, settled: bool = False)
         alone = len(group.members) == 1
         if alone and members and held_back(seen, members[0]) and members[0] not in moved:
             continue  # it moves nobody and nobody waits for it
-        if any(_has_not_seen(seen, name, moved, found) for name in members) or (
-            not moved.isdisjoint(members) and torn(seen, members, settled=settled)
+        if (
+            any(_has_not_seen(seen, name, moved, found) for name in members)
+            or (not moved.isdisjoint(members) and torn(seen, members, settled=settled))
+            or (not settled and any(_nowhere(seen, name) for name in moved.intersection(members)))
         ):
             found |= set(members)
     return found
@@ -454,6 +526,11 @@ def _has_not_seen(
     return False
 
 
+def _nowhere(seen: Look, name: TableName) -> bool:
+    """Does it read a table that is new beside one that has moved on?  No cut has shown both."""
+    return not seen.streams[name].cuts and bool(seen.lagging([name]))
+
+
 def torn(seen: Look, members: Iterable[TableName], *, settled: bool = False) -> bool:
     """Do members of a group stand on different versions of a source, or of each other?"""
     names = list(members)
@@ -468,15 +545,35 @@ def torn(seen: Look, members: Iterable[TableName], *, settled: bool = False) -> 
     return False
 
 
+def meet(c: Connection, seen: Look, names: Iterable[TableName]) -> None:
+    """Members of a group that returned from an older cut, or waited in a staging schema, say the newest
+    cut at which all of them stand: their sources may not have moved in between."""
+    wanted = set(names)
+    for group in seen.groups:
+        cuts_of = {name: seen.streams[name].cuts for name in group.members}
+        stands = {cut for found in cuts_of.values() for cut in found}
+        mixed = any(len(found) > 1 for found in cuts_of.values())
+        if wanted.isdisjoint(group.members) or mixed or len(set(cuts_of.values())) < 2:
+            continue
+        for cut_id in sorted(stands, reverse=True):
+            shown = {name: each.snapshot_id for name, each in cuts.versions_at(c, cut_id).items()}
+            if all(_stands_at(seen, name, shown) for name in group.members):
+                late = [name for name in group.members if cuts_of[name] != (cut_id,)]
+                streams.note_cut(c, cut_id, {name: seen.frontiers.get(name, {}) for name in late})
+                break
+
+
+def _stands_at(seen: Look, name: TableName, shown: Mapping[TableName, int | None]) -> bool:
+    found = seen.frontiers.get(name, {})
+    return all(source in shown and shown[source] == at for source, at in found.items())
+
+
 def held_back(seen: Look, name: TableName) -> bool:
     return seen.streams[name].status in HELD_BACK
 
 
-def _status(seen: Look, name: TableName) -> str:
-    stream = seen.streams[name]
-    if stream.status is Status.SUSPENDED:
-        return "suspended"
-    return f"in error: {stream.last_error}"
+def stopped(seen: Look, name: TableName) -> bool:
+    return seen.streams[name].status is Status.SUSPENDED
 
 
 def suspend(c: Connection, readers: Mapping[TableName, str]) -> None:

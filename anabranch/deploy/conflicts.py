@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -146,9 +146,15 @@ def check_readers(
     c: Connection,
     deployment: Deployment,
     gone: Collection[TableName],
-    suspended: Collection[TableName] = (),
+    suspended: Collection[TableName],
+    suspend: Callable[[Connection, TableName, str], bool],
+    *,
+    rolling_back: bool = False,
 ) -> None:
-    """What goes may not be read by anything that goes on; other deployments see to themselves."""
+    """What goes may not be read by anything that goes on; other deployments see to themselves.
+
+    `suspend` lets a reader outside of the project be suspended, if somebody agreed to it.
+    """
     missing = set(gone)
     suffixes = [f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN]
     for reader, reads in sorted(streams.dependencies(c).items()):
@@ -156,10 +162,14 @@ def check_readers(
         if reader in missing or staged or reader in suspended or not missing.intersection(reads):
             continue
         read = sorted(missing.intersection(reads))[0]
-        if not _replaced(deployment, reader):
+        if not _replaced(deployment, reader) and not suspend(
+            c, reader, f"there is no table {read}"
+        ):
             raise Refused(
-                f"{reader} reads {read}, which {deployment.id} drops",
-                hint=f"DROP STREAM TABLE {reader}, or keep {read}",
+                f"{reader} reads {read}, which {deployment.id} made and its roll-back drops"
+                if rolling_back
+                else f"{reader} reads {read}, which {deployment.id} drops",
+                hint=f"DROP STREAM TABLE {reader}, or let it be suspended with --suspend-readers",
             )
 
 
@@ -169,3 +179,14 @@ def _replaced(deployment: Deployment, name: TableName) -> bool:
         step["action"] == "swap" and tuple(step["parts"]) == name.parts
         for step in deployment.plan["steps"]
     )
+
+
+def refuse_staged_readers(c: Connection, staged: Collection[TableName]) -> None:
+    """Somebody may have declared a stream table over a staged one, which goes or gets its real name."""
+    gone = set(staged)
+    for reader, reads in sorted(streams.dependencies(c).items()):
+        if reader not in gone and gone.intersection(reads):
+            read = sorted(gone.intersection(reads))[0]
+            raise Refused(
+                f"{reader} reads {read}, which would go", hint=f"DROP STREAM TABLE {reader}"
+            )

@@ -7,6 +7,8 @@ from typing import Any
 
 from anabranch.catalog.indexes import Index
 from anabranch.deploy.snapshot import SnapshotObject
+from anabranch.errors import AnabranchError
+from anabranch.model import Columns
 from anabranch.names import TableName
 from anabranch.refresh.look import Look
 from anabranch.runtime import Transaction
@@ -15,16 +17,29 @@ from anabranch.sources.indexes import sortable
 Indexes = Mapping[TableName, tuple[Index, ...]]
 
 
-def wanted(each: SnapshotObject, tx: Transaction) -> tuple[Index, ...]:
-    """The indexes that an object shall have in production."""
-    if not each.indexes:
+def wanted(
+    each: SnapshotObject, tx: Transaction, by_hand: Iterable[Index] = ()
+) -> tuple[Index, ...]:
+    """The indexes that an object shall have in production: its own, and those that people made as long
+    as it has their columns."""
+    theirs = tuple(by_hand)
+    if not each.indexes and not theirs:
         return ()
     table = each.key.table
     columns = tx.world.version(table).columns
-    return tuple(
+    own = [
         Index(table, fact.name, sortable(columns, fact.columns, table), fact.cluster)
-        for fact in sorted(each.indexes, key=lambda fact: fact.name)
-    )
+        for fact in each.indexes
+    ]
+    own += [index for index in theirs if _fits(index, columns)]
+    return tuple(sorted(own, key=lambda index: index.name))
+
+
+def _fits(index: Index, columns: Columns) -> bool:
+    try:
+        return sortable(columns, index.columns, index.table) == index.columns
+    except AnabranchError:
+        return False
 
 
 def adopt(tx: Transaction, seen: Look, staged: TableName, found: Iterable[Index]) -> None:

@@ -47,6 +47,21 @@ class Refusal:
 
 
 @dataclass(frozen=True)
+class ByHand:
+    """Something that somebody set on a table of the project, and what a promote makes of it."""
+
+    key: ObjectKey
+    what: str
+    then: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"object": str(self.key), "what": self.what, "then": self.then}
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.then}"
+
+
+@dataclass(frozen=True)
 class Plan:
     """From the deployed snapshot to the wanted one."""
 
@@ -57,6 +72,7 @@ class Plan:
     steps: tuple[Step, ...]
     clusters_changed: tuple[str, ...] = field(default=())
     readers: tuple[Reader, ...] = field(default=())  # outside of the project
+    by_hand: tuple[ByHand, ...] = field(default=())
     refused: tuple[Refusal, ...] = field(default=())  # what stage will not do
 
     @property
@@ -100,6 +116,7 @@ class Plan:
             "clusters_changed": list(self.clusters_changed),
             "steps": [step.as_dict() for step in self.steps],
             "readers": [reader.as_dict() for reader in self.readers],
+            "by_hand": [each.as_dict() for each in self.by_hand],
             "refused": [refusal.as_dict() for refusal in self.refused],
             "rows": self.rows,
         }

@@ -12,7 +12,8 @@ from typing import Any
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.leases import Lease
-from anabranch.deploy.along import OF_THE_TABLE, Consent, Flip, whose
+from anabranch.deploy.along import OF_THE_TABLE, Broken, Consent, Cures, Flip, whose
+from anabranch.deploy.by_hand import made_by_hand
 from anabranch.deploy.conflicts import check_base
 from anabranch.deploy.outside import outside_readers
 from anabranch.deploy.production import Fingerprints, fingerprints, renaming
@@ -23,7 +24,7 @@ from anabranch.deploy.staging import Staging
 from anabranch.deploy.state import find, keys_of, refuse_in_transaction, staging_of, wrong_status
 from anabranch.deploy.steps import Action
 from anabranch.deploy.swap import Swap
-from anabranch.errors import AnabranchError, PublishConflict
+from anabranch.errors import AnabranchError, PublishConflict, Refused
 from anabranch.lake.observe import observed
 from anabranch.names import TableName
 from anabranch.refresh.look import Look, look, look_now
@@ -55,10 +56,11 @@ def promote(
         check_now(runtime, deployment)
         known = look_now(runtime).streams
         if catch_up and (wanted := [name for name in staged if name in known]):
-            bring_up_to_date(runtime, deployment, wanted)
+            bring_up_to_date(flip, deployment, wanted)
 
-    flip = Flip(runtime, [*staged, *moved_by(deployment)], consent, prepare)
-    cut_id = flip.run(lambda lease: _attempt(runtime, deployment, flip, lease))
+    known = cures(deployment, catch_up=catch_up, suspend_readers=suspend_readers)
+    flip = Flip(runtime, [*staged, *moved_by(deployment)], known, consent, prepare)
+    cut_id = flip.run(lambda lease: _attempt(runtime, deployment, flip, lease, catch_up=catch_up))
     runtime.progress("published", {"cut_id": cut_id})
     with runtime.store.reading() as c:
         done = find(c, deployment_id)
@@ -71,18 +73,57 @@ def promote(
     }
 
 
-def bring_up_to_date(runtime: Runtime, deployment: Deployment, staged: list[TableName]) -> None:
+def cures(deployment: Deployment, *, catch_up: bool, suspend_readers: bool) -> Cures:
+    """A table that was staged has the query of the project: altering it would end the deployment."""
+    words = f"anabranch promote {deployment.id}{' --suspend-readers' if suspend_readers else ''}"
+    abort = f"`anabranch abort {deployment.id}`"
+    return Cures(
+        again=f"`{words}`",
+        as_it_is=f"`{words}`" if catch_up else f"`{words} --no-refresh`",
+        instead=f"{abort}, change {{name}} in the project and `anabranch stage` it",
+        fixed=frozenset(map(TableName.parse, deployment.base["definitions"])),
+    )
+
+
+def bring_up_to_date(flip: Flip, deployment: Deployment, staged: list[TableName]) -> None:
     """Refresh what is staged, with what it reads in production, which may fail."""
     try:
-        refresh(runtime, staged, KIND)
+        refresh(flip.runtime, staged, KIND)
     except AnabranchError as error:
         if error.kind in OF_THE_TABLE:
-            as_it_is = f"`anabranch promote {deployment.id} --no-refresh` takes what was staged"
-            error.hint = f"{error.hint}; {as_it_is}" if error.hint else as_it_is
+            error.hint = _what_helps(flip, deployment, error)
         raise
 
 
-def _attempt(runtime: Runtime, deployment: Deployment, flip: Flip, lease: Lease) -> int | None:
+def _what_helps(flip: Flip, deployment: Deployment, error: AnabranchError) -> str | None:
+    """The hint of a refresh is for tables of production; one that is staged is not to be altered."""
+    staging, cures = staging_of(deployment), flip.cures
+    found = [error.hint] if error.hint else []
+    if error.table is not None:
+        home = {str(staging.name(key)): key.table for key in staging.keys}
+        name = home.get(error.table) or TableName.parse(error.table)
+        if not found or ("ALTER STREAM TABLE" in found[0] and name in cures.fixed):
+            found = [cures.of(name, error)]
+    if _could_be_put(flip, deployment):
+        words = cures.again.strip("`")
+        found.append(f"`{words} --no-refresh` takes what was staged")
+    return "; or ".join(found) or None
+
+
+def _could_be_put(flip: Flip, deployment: Deployment) -> bool:
+    """Try the swap with what was staged, up to its publish: tables that stay may need what failed."""
+    trial = Flip(flip.runtime, (), flip.cures, flip.consent)
+    try:
+        _attempt(flip.runtime, deployment, trial, None, catch_up=False)
+    except (AnabranchError, Broken):
+        return False
+    return True
+
+
+def _attempt(
+    runtime: Runtime, deployment: Deployment, flip: Flip, lease: Lease | None, *, catch_up: bool
+) -> int | None:
+    """Swap and publish; without a lease nothing is published."""
     with runtime.store.reading() as c:
         now = find(c, deployment.id)
     if now.status is not DeploymentStatus.STAGED:  # somebody else was faster
@@ -92,7 +133,14 @@ def _attempt(runtime: Runtime, deployment: Deployment, flip: Flip, lease: Lease)
     prints = fingerprints(runtime, staging, snapshot, deployment.notes.get("fingerprints"))
     with observed(runtime.lake) as c:
         seen, indexed = look(c, runtime.lake), all_indexes(c)
-    check_one_world(seen, staged)
+        by_hand = made_by_hand(c, indexed, snapshot)
+    try:
+        check_one_world(seen, staged)
+    except PublishConflict as late:
+        if catch_up:
+            raise
+        hint = f"`anabranch promote {deployment.id}` brings it up to date first"
+        raise Refused(late.message, hint=hint) from None  # nobody else would
     check_prints(seen, staging, prints)
     tx = Transaction(world_of(runtime, seen))
     try:
@@ -107,14 +155,18 @@ def _attempt(runtime: Runtime, deployment: Deployment, flip: Flip, lease: Lease)
             staging,
             seen,
             indexed,
+            by_hand,
             renaming(runtime, seen, staging, snapshot, prints),
             along,
         )
-        tx.used.hold(lease)
         swap.stage(tx)
         tx.used.add(seen.used([*staged, *swap.replaced]))
         tx.later(swap.rows)
         along.stage()
+        if lease is None:
+            tx.abandon()
+            return None
+        tx.used.hold(lease)
         flip.check_leased(lease, along.written)
         return tx.publish(KIND)
     except BaseException:
@@ -153,7 +205,7 @@ def check_one_world(seen: Look, staged: Iterable[TableName]) -> None:
                 continue
             if read.metadata_location != seen.pointers.get(source):
                 raise PublishConflict(
-                    f"{name} has not seen the newest {source}", hint="`anabranch promote` again"
+                    f"{name} has not seen the newest {source}", hint="run it again"
                 )
 
 
@@ -162,6 +214,4 @@ def check_prints(seen: Look, staging: Staging, prints: Fingerprints) -> None:
     for key in staging.keys:
         stream = seen.streams.get(staging.name(key))
         if stream is not None and prints[str(key.table)][0] != stream.fingerprint:
-            raise PublishConflict(
-                f"{stream.name} was refreshed meanwhile", hint="`anabranch promote` again"
-            )
+            raise PublishConflict(f"{stream.name} was refreshed meanwhile", hint="run it again")

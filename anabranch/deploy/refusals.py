@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from anabranch.deploy.plan import Plan, Refusal
 from anabranch.deploy.readers import FAILS, Reader
-from anabranch.deploy.snapshot import ObjectKey
+from anabranch.deploy.snapshot import ObjectKey, Snapshot
 from anabranch.deploy.source_tables import changes
 from anabranch.deploy.steps import Action
 from anabranch.errors import AnabranchError, Refused
@@ -15,7 +15,10 @@ from anabranch.names import TableName
 from anabranch.refresh.look import Look
 from anabranch.runtime import Runtime
 
-DROP_TABLES, SUSPEND_READERS = "drop_tables", "suspend_readers"
+DROP_TABLES, DROP_MOST, SUSPEND_READERS = "drop_tables", "drop_most", "suspend_readers"
+
+
+SHOWN = 5  # objects that an error names
 
 
 def refusals(runtime: Runtime, seen: Look, plan: Plan) -> Iterator[Refusal]:
@@ -42,6 +45,19 @@ def refusals(runtime: Runtime, seen: Look, plan: Plan) -> Iterator[Refusal]:
             yield Refusal(error)
 
 
+def dropping_most(project: str, deployed: Snapshot, plan: Plan) -> Iterator[Refusal]:
+    """A checkout of another repository may have got the same name, and share a table or two with it."""
+    gone = sorted(deployed.objects.keys() & {*plan.keys(Action.DROP)})
+    if len(gone) > 1 and 2 * len(gone) > len(deployed.objects) and plan.new.objects:
+        error = Refused(
+            f"{len(gone)} of the {len(deployed.objects)} objects deployed as {project} would be "
+            f"dropped: {', '.join(map(str, gone[:SHOWN]))}{' …' if len(gone) > SHOWN else ''}",
+            hint="if another repository has deployed them, give this project another name in "
+            "anabranch.toml; if they are to go, `anabranch stage --drop-most`",
+        )
+        yield Refusal(error, DROP_MOST)
+
+
 def alike(coming: Collection[TableName], known: Iterable[TableName]) -> Iterator[Refused]:
     """Names are matched without regard to case, so one that differs in nothing else is taken."""
     staying = {name.folded: name for name in known if name not in coming}
@@ -65,11 +81,13 @@ def broken(readers: Iterable[Reader]) -> list[Reader]:
     return [each for each in readers if each.outcome == FAILS]
 
 
-def breaks(found: Mapping[TableName, str], views: Collection[TableName] = ()) -> Refused:
+def breaks(
+    found: Mapping[TableName, str], views: Collection[TableName] = (), cure: str = "change"
+) -> Refused:
     first, why = next(iter(sorted(found.items())))
     others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     then = "break" if first in views else "be suspended"
     return Refused(
         f"{first} is outside of the project and cannot follow: {why}{others}",
-        hint=f"change or drop it first, or let it {then} with --suspend-readers",
+        hint=f"{cure} or drop it first, or let it {then} with --suspend-readers",
     )

@@ -8,21 +8,31 @@ deployment made stay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from anabranch.catalog import cuts, definitions, deployments, events, streams, tables
-from anabranch.catalog.deployments import Deployment, DeploymentStatus
+from anabranch.catalog.deployments import Deployment, DeploymentStatus, Key
 from anabranch.catalog.events import Event
 from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.deploy import clusters, refresh_groups
-from anabranch.deploy.along import Along, Consent, Flip, take_in, whose
+from anabranch.deploy.along import Along, Consent, Cures, Flip, take_in, whose
 from anabranch.deploy.conflicts import check_left, check_readers
 from anabranch.deploy.outside import readers_after_rollback
-from anabranch.deploy.snapshot import SchemaKey
-from anabranch.deploy.state import find, newest, refuse_in_transaction, who, wrong_status
+from anabranch.deploy.record import snapshot_of
+from anabranch.deploy.snapshot import ObjectKey
+from anabranch.deploy.state import (
+    find,
+    keys_of,
+    newest,
+    refuse_in_transaction,
+    who,
+    wrong_status,
+)
+from anabranch.deploy.steps import Action
 from anabranch.deploy.undo import by_hand, hand_over, indexes_back, put_back, set_options
 from anabranch.errors import Refused, Unreachable
 from anabranch.lake.comments import TABLE, exactly
@@ -31,6 +41,7 @@ from anabranch.names import TableName
 from anabranch.refresh.look import look, look_now
 from anabranch.refresh.unit import world_of
 from anabranch.runtime import Runtime, Transaction
+from anabranch.sources.comments import say
 from anabranch.sources.indexes import set_indexes
 
 KIND = "rollback"
@@ -62,7 +73,9 @@ def rollback(
     before = {TableName.parse(name): at for name, at in undo["pointers"].items()}
     altered = {TableName.parse(name) for name in undo.get("altered", {})}
     kept_columns: list[TableName] = []
-    flip = Flip(runtime, before, Consent(suspend_readers))
+    flip = Flip(
+        runtime, before, cures(deployment, before, suspend_readers), Consent(suspend_readers)
+    )
 
     def stage(tx: Transaction, along: Along) -> None:
         for name, location in before.items():
@@ -95,11 +108,11 @@ def rollback(
             along = flip.along(tx, KIND, seen, deployment.project, {*before, *altered})
             try:
                 stage(tx, along)
+                along.stage()
             except Unreachable:  # upkeep may have taken away what was there at first
                 with runtime.store.reading() as c:
                     check_kept(c, deployment, cuts.current(c) + 1)
                 raise
-            along.stage()
             flip.check_leased(lease, along.written)
             return tx.publish(KIND)
         except BaseException:
@@ -118,6 +131,14 @@ def rollback(
         "broken_views": sorted(map(str, flip.broken_views)),
         "kept_columns": sorted(map(str, kept_columns)),
     }
+
+
+def cures(deployment: Deployment, before: Iterable[TableName], suspend_readers: bool) -> Cures:
+    """What comes back has the query that it had: altering it now would be in the way."""
+    flag = " --suspend-readers" if suspend_readers else ""
+    again = f"`anabranch rollback {deployment.id}{flag}`"
+    instead = "keep the deployment, change {name} in the project and `anabranch stage` it"
+    return Cures(again, again, instead, frozenset(before))
 
 
 def restore_columns(
@@ -154,7 +175,7 @@ def recomment(tx: Transaction, table: TableName, undo: Mapping[str, Any]) -> Non
     said, _ = put_back(undo["comments"][str(table)], left, version.comments)
     known = {TABLE, *(column.name for column in version.columns)}
     kept = {name: text for name, text in said.items() if name in known}
-    tx.stage.comment(table, exactly(kept, version.comments))
+    say(tx, table, exactly(kept, version.comments))
 
 
 def to_roll_back(
@@ -173,16 +194,49 @@ def to_roll_back(
 
 
 def check_newest(c: Connection, deployment: Deployment) -> None:
-    versions = deployments.schema_versions(c)
-    for database, schema in deployment.base["touched"]:
-        now = versions.get((database, schema))
-        if now is None or now.deployment_id != deployment.id:
-            place = SchemaKey(database, schema)
-            later = now.deployment_id if now else "nothing"
+    """Refuse when something of it was deployed once more; other objects of its schemas do not count."""
+    now = deployments.deployed_by(c)
+    for key, left in left_in_place(deployment).items():
+        later = now.get(key)
+        if later != left and (later := later or _dropped_by(c, deployment, key)):
+            what = ObjectKey(*key) if key[0] else f"cluster {key[2]}"
             raise Refused(
-                f"{later} was deployed to schema {place} after {deployment.id}",
+                f"{later} deployed {what} after {deployment.id}",
                 hint=f"`anabranch rollback {later}` first",
             )
+
+
+def left_in_place(deployment: Deployment) -> dict[Key, str | None]:
+    """All that a deployment changed: it is from this deployment since, or gone."""
+    changing = [action for action in Action if action is not Action.KEEP]
+    touched = {(*key,): deployment.id for key in keys_of(deployment, *changing)}
+    gone = {(*key,): None for key in keys_of(deployment, Action.DROP)}
+    wanted = snapshot_of(deployment.wanted).clusters
+    changed = deployment.plan["clusters_changed"]
+    clusters = {("", "", name): deployment.id if name in wanted else None for name in changed}
+    return {**touched, **gone, **clusters}
+
+
+def _recorded_since(c: Connection, deployment: Deployment) -> set[Key]:
+    """What the deployment only kept, and a later one has changed."""
+    now = deployments.deployed_by(c)
+    kept: set[Key] = {(*key,) for key in keys_of(deployment, Action.KEEP)}
+    return {key for key in kept if now.get(key) != deployment.id} - left_in_place(deployment).keys()
+
+
+def _dropped_by(c: Connection, deployment: Deployment, key: Key) -> str | None:
+    """The deployment that dropped an object of another one."""
+    found = [
+        each
+        for each in deployments.listing(c)
+        if each.status in PROMOTED and each.id != deployment.id and key in left_in_place(each)
+    ]
+    newer = [each for each in found if _moment(each) >= _moment(deployment)]
+    return max(newer, key=_moment).id if newer else None
+
+
+def _moment(deployment: Deployment) -> datetime:
+    return deployment.finished_at or deployment.created_at
 
 
 def check_kept(c: Connection, deployment: Deployment, before_cut: int) -> None:
@@ -220,7 +274,7 @@ def _rows(
         c, {n: max(back[n], epochs.get(n, 0)) + 1 for n in before if n in back}
     )  # the roll-back is a publish too
     gone = [name for name, at in before.items() if at is None and not _is_view(undo, name)]
-    check_readers(c, deployment, gone, along.suspended)
+    check_readers(c, deployment, gone, along.suspended, along.let_go, rolling_back=True)
     take_in(c, undo.get("readers", ()), along)
     refresh_groups.leave(c, [name for name in epochs if name not in back])
     refresh_groups.rejoin(c, undo.get("groups", ()))
@@ -228,7 +282,8 @@ def _rows(
     kept = clusters.restore(c, undo["clusters"], undo.get("clusters_left", {}))
     said += [Event(None, events.CLUSTER_KEPT, CLUSTER_KEPT.format(name=n)) for n in kept]
     events.add(c, said)
-    staying = {("", "", name) for name in kept}  # and whose they are
+    staying: set[Key] = {("", "", name) for name in kept}  # and whose they are
+    staying |= _recorded_since(c, deployment)
     own = {"project": find(c, deployment.id).project, "named": True}
     records = [
         {**row, **own}
@@ -238,8 +293,11 @@ def _rows(
     keys = {(a, b, n) for a, b, n in undo["keys"]} - staying
     deployments.put_deployed(c, sorted(keys), records)
     by = f"{who()} (roll-back of {deployment.id})"
+    versions = deployments.schema_versions(c)
     for database, schema, owner in undo["schemas"]:
-        deployments.raise_versions(c, [(database, schema)], owner, by)
+        place = (database, schema)
+        there = versions[place].deployment_id if place in versions else deployment.id
+        deployments.raise_versions(c, [place], owner if there == deployment.id else there, by)
 
 
 def _is_view(undo: Mapping[str, Any], name: TableName) -> bool:

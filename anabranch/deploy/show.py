@@ -21,7 +21,14 @@ def plan_text(plan: Plan) -> str:
         return NOTHING
     builds = len(plan.keys(Action.BUILD))
     last = f"{builds} to build, about {plan.rows:,} rows to process"
-    parts = (_changed(plan), _dirty(plan), _steps(plan), _readers(plan), _refused(plan))
+    parts = (
+        _changed(plan),
+        _dirty(plan),
+        _steps(plan),
+        _readers(plan),
+        _by_hand(plan),
+        _refused(plan),
+    )
     blocks = ["\n".join(lines) for lines in parts]
     return "\n\n".join([*filter(None, blocks), last])
 
@@ -50,6 +57,14 @@ def _readers(plan: Plan) -> Iterator[str]:
     width = max((len(str(reader.name)) for reader in plan.readers), default=0)
     for reader in plan.readers:
         yield f"  {reader.name!s:<{width}}  {reader}"
+
+
+def _by_hand(plan: Plan) -> Iterator[str]:
+    if plan.by_hand:
+        yield "set by hand"
+    width = max((len(str(each.key)) for each in plan.by_hand), default=0)
+    for each in plan.by_hand:
+        yield f"  {each.key!s:<{width}}  {each}"
 
 
 def _refused(plan: Plan) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.catalog import deployments, stages, tables
@@ -19,7 +19,7 @@ from anabranch.deploy.conflicts import columns_now, id_of
 from anabranch.deploy.plan import Plan
 from anabranch.deploy.production import fingerprints
 from anabranch.deploy.record import snapshot_of, snapshot_record
-from anabranch.deploy.refusals import DROP_TABLES, SUSPEND_READERS, broken
+from anabranch.deploy.refusals import DROP_MOST, DROP_TABLES, SUSPEND_READERS, broken
 from anabranch.deploy.snapshot import ObjectKey, Snapshot
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.stand_ins import create_stand_ins
@@ -48,6 +48,7 @@ def stage(
     *,
     select: Sequence[str] = (),
     drop_tables: bool = False,
+    drop_most: bool = False,
     suspend_readers: bool = False,
 ) -> str | None:
     """Build a deployment and return its id; None when there is nothing to deploy.
@@ -58,7 +59,12 @@ def stage(
     found = plan_now(runtime, wanted, select)
     if found.plan.empty:
         return None
-    check(found.plan, drop_tables=drop_tables, suspend_readers=suspend_readers)
+    agreed = {
+        DROP_TABLES: drop_tables,
+        DROP_MOST: drop_most,
+        SUSPEND_READERS: suspend_readers,
+    }
+    check(found.plan, agreed)
     begun = begin(runtime, wanted, found)
     at_step(BEGUN)
     if begun.status is DeploymentStatus.STAGING:
@@ -74,9 +80,8 @@ def agree(runtime: Runtime, deployment_id: str, readers: Sequence[TableName]) ->
         deployments.note(c, deployment_id, notes)
 
 
-def check(plan: Plan, *, drop_tables: bool, suspend_readers: bool) -> None:
-    """What must not be done is refused before anything is."""
-    agreed = {DROP_TABLES: drop_tables, SUSPEND_READERS: suspend_readers}
+def check(plan: Plan, agreed: Mapping[str, bool]) -> None:
+    """What must not be done is refused before anything is, unless somebody agreed by an option."""
     for refusal in plan.refused:
         if not agreed.get(refusal.unless or "", False):
             raise refusal.error

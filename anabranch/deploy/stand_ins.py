@@ -8,6 +8,7 @@ by itself, and goes when the table is altered in the publish of the promote.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from anabranch.deploy.snapshot import Snapshot, SnapshotObject
 from anabranch.deploy.source_tables import changes
@@ -35,7 +36,7 @@ def altered_versions(
 
 def as_altered(stored: TableVersion, each: SnapshotObject) -> TableVersion:
     metadata = altered(stored.metadata, stored.name, changes(each, stored.columns))
-    return TableVersion(stored.name, stored.location, metadata, stored.io)
+    return replace(stored, metadata=metadata)
 
 
 def create_stand_ins(runtime: Runtime, staging: Staging, snapshot: Snapshot) -> None:

@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 
 from anabranch.catalog import deployments
 from anabranch.catalog.deployments import OPEN, Deployment, DeploymentStatus
+from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.store import Connection
 from anabranch.deploy.build import view_query
+from anabranch.deploy.by_hand import Production, set_by_hand
 from anabranch.deploy.canonical import canonical_query, object_hash
 from anabranch.deploy.outside import outside_readers
 from anabranch.deploy.owners import owned, without_others
 from anabranch.deploy.plan import Plan, make_plan, what_if_plan
-from anabranch.deploy.refusals import refusals
+from anabranch.deploy.refusals import dropping_most, refusals
 from anabranch.deploy.select import chosen
 from anabranch.deploy.snapshot import (
     ObjectKey,
@@ -92,7 +94,7 @@ def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Fo
     """The plan from what is deployed at this moment."""
     with observed(runtime.lake) as c:
         mine = owned(c, wanted.name, wanted.snapshot)
-        seen = look(c, runtime.lake)
+        seen, indexed = look(c, runtime.lake), all_indexes(c)
         versions = {SchemaKey(*p): v.version for p, v in deployments.schema_versions(c).items()}
         staged = tuple(f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN)
     new = without_others(runtime, seen, wanted.snapshot, mine.others)
@@ -106,7 +108,12 @@ def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Fo
     inside = {key.table for key in (*old.objects, *new.objects)}
     readers = outside_readers(runtime, seen, plan.new, moved, altered, inside, staged)
     plan = replace(plan, readers=readers)
-    return Found(replace(plan, refused=tuple(refusals(runtime, seen, plan))), seen, versions)
+    refused = (
+        *dropping_most(wanted.name, deployed, plan),
+        *refusals(runtime, seen, plan),
+    )
+    by_hand = tuple(set_by_hand(Production(seen, indexed, runtime.settings), plan))
+    return Found(replace(plan, refused=refused, by_hand=by_hand), seen, versions)
 
 
 def refuse_another_project(name: str, deployed: Snapshot, found: Plan) -> None:

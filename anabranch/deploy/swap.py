@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,12 +10,13 @@ from typing import Any
 
 from anabranch.catalog import cuts, definitions, deployments, streams, tables
 from anabranch.catalog.definitions import Renaming
-from anabranch.catalog.deployments import Deployment, DeploymentStatus
+from anabranch.catalog.deployments import Deployment, DeploymentStatus, Key
+from anabranch.catalog.indexes import Index
 from anabranch.catalog.store import Connection
 from anabranch.deploy import clusters, indexes, refresh_groups, undo
 from anabranch.deploy.along import Along, taken_out
 from anabranch.deploy.build import declaration
-from anabranch.deploy.conflicts import check_base, check_readers
+from anabranch.deploy.conflicts import check_base, check_readers, refuse_staged_readers
 from anabranch.deploy.owners import check_owner
 from anabranch.deploy.record import cluster_record, object_record
 from anabranch.deploy.snapshot import ObjectKey, SchemaKey, Snapshot, SnapshotObject
@@ -27,6 +29,7 @@ from anabranch.names import TableName
 from anabranch.refresh.look import Look
 from anabranch.runtime import Transaction
 from anabranch.settings import Settings
+from anabranch.sources.comments import say
 from anabranch.sources.indexes import set_indexes
 
 
@@ -40,6 +43,7 @@ class Swap:
     staging: Staging
     seen: Look
     indexed: indexes.Indexes
+    by_hand: Mapping[TableName, Sequence[Index]]  # indexes that stay, or are built again
     renaming: Renaming
     along: Along
     reindexed: set[TableName] = field(default_factory=set)
@@ -70,7 +74,7 @@ class Swap:
             if staged in self.seen.pointers:
                 tx.stage.adopt(key.table, self.seen.pointers[staged])
                 tx.stage.drop(staged)
-                tx.indexes[key.table] = indexes.wanted(self.snapshot.objects[key], tx)
+                tx.indexes[key.table] = self._indexes(self.snapshot.objects[key], tx)
                 indexes.adopt(tx, self.seen, staged, tx.indexes[key.table])
             elif key.table in self.seen.pointers:  # a view takes the place of a table
                 tx.stage.drop(key.table)
@@ -88,6 +92,9 @@ class Swap:
             for source in self.seen.inputs.get(name, {}):
                 if source in self.seen.streams and source not in tx.stage.changes:
                     tx.stage.expect(source, self.seen.pointers.get(source))
+
+    def _indexes(self, each: SnapshotObject, tx: Transaction) -> tuple[Index, ...]:
+        return indexes.wanted(each, tx, self.by_hand.get(each.key.table, ()))
 
     def _alter(self, tx: Transaction) -> None:
         """Source tables get their new columns."""
@@ -126,7 +133,7 @@ class Swap:
     def _reindex(self, tx: Transaction) -> None:
         """Tables that stay may get other indexes; those are sorted in the same publish."""
         for each in self._staying():
-            table, found = each.key.table, indexes.wanted(each, tx)
+            table, found = each.key.table, self._indexes(each, tx)
             if set(found) != set(self.indexed.get(table, ())):
                 set_indexes(tx, table, found)
 
@@ -137,15 +144,16 @@ class Swap:
             table = each.key.table
             before = tx.stage.version(table)
             there = before.comments if each.key in changed else ()
-            after = tx.stage.comment(table, exactly(each.comments, there))
-            if after is not before:
+            say(tx, table, exactly(each.comments, there))
+            if tx.stage.version(table) is not before:
                 self.commented[str(table)] = before.comments
 
     def rows(self, c: Connection, cut_id: int | None) -> None:
         """In the transaction of the publish: the last checks, and everything else that flips."""
         check_base(c, self.along.runtime.lake, self.seen, self.deployment)
         check_owner(c, self.deployment.project, self._keys())
-        check_readers(c, self.deployment, self._going(), self.along.suspended)
+        check_readers(c, self.deployment, self._going(), self.along.suspended, self.along.let_go)
+        refuse_staged_readers(c, [*self.staging.names, *self.staging.stand_ins])
         changed = self.deployment.plan["clusters_changed"]
         taken = self.renaming(definitions.take(c, self.staging.names))
         self.along.keep_suspended(c, self.replaced)
@@ -202,7 +210,7 @@ class Swap:
         before = {name: self.indexed.get(name, ()) for name in sorted(self.reindexed)}
         before = {name: found for name, found in before.items() if name not in new_tables}
         copies = [index.copy for name in names for index in before.get(name, ())]
-        keys = self._keys()
+        keys = self._recorded(c)
         versions = deployments.schema_versions(c)
         return {
             "pointers": {str(name): self.seen.pointers.get(name) for name in (*names, *copies)},
@@ -262,9 +270,20 @@ class Swap:
             **declared.bounds,
         }
 
-    def _keys(self) -> list[tuple[str, str, str]]:
+    def _keys(self) -> list[Key]:
         clusters = [("", "", name) for name in self.deployment.plan["clusters_changed"]]
         return [*map(tuple, (*sorted(self.snapshot.objects), *self.dropped)), *clusters]  # type: ignore[list-item]
+
+    def _recorded(self, c: Connection) -> list[Key]:
+        """Whatever gets another record: what is kept just as it was stays the older deployment's."""
+        kept = [(*key,) for key in keys_of(self.deployment, Action.KEEP)]
+        before = {key: record for key, _, record in deployments.deployed(c) if key in kept}
+        same = {
+            key
+            for key, record in before.items()
+            if _plain(record) == _plain(object_record(self.snapshot.objects[ObjectKey(*key)]))
+        }
+        return [key for key in self._keys() if key not in same]
 
     def _put_records(self, c: Connection) -> None:
         own = {
@@ -280,12 +299,17 @@ class Swap:
             _row(("", "", name), cluster_record(each)) | own
             for name, each in sorted(self.snapshot.clusters.items())
         ]
-        deployments.put_deployed(c, self._keys(), rows)
+        keys = self._recorded(c)
+        deployments.put_deployed(c, keys, [row for row in rows if deployments.key_of(row) in keys])
 
     def _end_namespaces(self, c: Connection) -> None:
         ended = {name.schema for name in self.staging.names}
         ended |= {key.table.schema for key in self.dropped}
         deployments.forget_namespaces(c, self.catalog, sorted(ended))
+
+
+def _plain(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, sort_keys=True)
 
 
 def _row(key: tuple[str, str, str], record: dict[str, Any]) -> dict[str, Any]:

@@ -48,16 +48,10 @@ def stage_project(
     project: Project,
     *,
     select: Sequence[str] = (),
-    drop_tables: bool = False,
-    suspend_readers: bool = False,
+    **agreed: bool,
 ) -> str | None:
-    return stage(
-        runtime,
-        wanted(project),
-        select=select,
-        drop_tables=drop_tables,
-        suspend_readers=suspend_readers,
-    )
+    """`agreed`: what somebody lets happen, such as `drop_tables`."""
+    return stage(runtime, wanted(project), select=select, **agreed)
 
 
 def stage_dry(
@@ -65,12 +59,11 @@ def stage_dry(
     project: Project,
     *,
     select: Sequence[str] = (),
-    drop_tables: bool = False,
-    suspend_readers: bool = False,
+    **agreed: bool,
 ) -> Plan:
     """The plan, after the checks that stage makes."""
     found = plan_now(runtime, wanted(project), select)
-    check(found.plan, drop_tables=drop_tables, suspend_readers=suspend_readers)
+    check(found.plan, agreed)
     return found.plan
 
 

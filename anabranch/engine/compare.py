@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -39,14 +40,20 @@ def as_stored(rows: DataFrame) -> DataFrame:
 
 
 def bag_difference(
-    expected: DataFrame, actual: DataFrame, columns: Columns, shown: int, *, computed: bool = True
+    expected: DataFrame,
+    actual: DataFrame,
+    columns: Columns,
+    shown: int,
+    *,
+    computed: bool = True,
+    sums: Collection[str] = (),
 ) -> tuple[Surplus, Surplus]:
     """(missing from actual, unexpected in actual).
 
     What the query leaves open makes no difference.  Floating-point values are compared to twelve
     digits, since their sums depend on the order of addition; texts with a collation by that, since
     any of those that it calls equal may stand for all.  `computed`: 0.0 and -0.0 are alike, of which
-    MIN and MAX take any.
+    MIN and MAX take any.  `sums`: columns in which NULL and 0 are alike, the sum of nothing.
     """
     collations = {
         field.name: field.dataType.collation
@@ -60,7 +67,11 @@ def bag_difference(
     ]
     both = weighted[0].unionByName(weighted[1])
     keys = [
-        F.expr(f"{_compared(column, collations.get(column.name), computed)} AS _ab_k{at}")
+        F.expr(
+            f"COALESCE({quote(column.name)}, 0) AS _ab_k{at}"
+            if column.name in sums
+            else f"{_compared(column, collations.get(column.name), computed)} AS _ab_k{at}"
+        )
         for at, column in enumerate(columns)
     ]
     values = F.first(F.struct(*names)).alias("_ab_row")
@@ -76,7 +87,7 @@ def bag_difference(
             F.sum(F.abs(F.col(WEIGHT))).alias("total")
         )
         totals = {row["missing"]: int(row["total"]) for row in found.collect()}
-        rows = differing.limit(2 * shown).collect() if totals else []
+        rows = _first(differing, 2 * shown) if totals else []
     return tuple(  # type: ignore[return-value]
         Surplus(
             totals.get(missing, 0),
@@ -88,6 +99,19 @@ def bag_difference(
         )
         for missing in (True, False)
     )
+
+
+def _first(differing: DataFrame, count: int) -> list[Row]:
+    """Some rows; as texts if Python has no value for one of theirs, such as a day of the year 12000."""
+    rows = differing.limit(count)
+    try:
+        return rows.collect()
+    except (ValueError, OverflowError):
+        texts = [
+            F.col(f"_ab_row.{quote(field.name)}").cast("string").alias(field.name)
+            for field in rows.schema["_ab_row"].dataType  # type: ignore[attr-defined]
+        ]
+        return rows.select(WEIGHT, F.struct(*texts).alias("_ab_row")).collect()
 
 
 def _compared(column: Column, collation: str | None, computed: bool) -> str:

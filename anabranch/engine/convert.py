@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,9 +13,12 @@ from pyspark.sql import types as T
 from anabranch.engine.arrow import as_arrow
 from anabranch.engine.errors import translated
 from anabranch.engine.rows import Series, from_series
+from anabranch.engine.session import is_remote
 from anabranch.engine.types import parse_type
-from anabranch.errors import InvalidValue
+from anabranch.errors import AnabranchError, InvalidValue
 from anabranch.model import Columns
+
+GLOBAL = "spark.sql.globalTempDatabase"
 
 
 def to_frame(session: SparkSession, rows: Any, columns: Columns) -> DataFrame:
@@ -22,25 +27,55 @@ def to_frame(session: SparkSession, rows: Any, columns: Columns) -> DataFrame:
     `columns` are those of the table the rows are for; they type a list of dicts.
     """
     if is_spark(rows):
-        found: DataFrame = rows
-        return found
-    with translated():
+        return carried(session, rows)
+    with readable(), translated():
         if (table := as_arrow(rows, columns)) is not None:
             return session.createDataFrame(table)
         return from_dicts(session, rows, columns)
+
+
+def carried(session: SparkSession, rows: DataFrame) -> DataFrame:
+    """A frame of another session as one of this: its own settings have made its plan, ours write it."""
+    if rows.sparkSession is session or is_remote(session):
+        return rows
+    name = f"anabranch_{uuid.uuid4().hex}"
+    with translated():
+        rows.createGlobalTempView(name)
+        try:
+            return session.table(f"{session.conf.get(GLOBAL)}.{name}")
+        finally:
+            rows.sparkSession.catalog.dropGlobalTempView(name)
 
 
 def is_spark(rows: Any) -> bool:
     return type(rows).__module__.startswith("pyspark.sql.") and hasattr(rows, "createTempView")
 
 
-def from_dicts(session: SparkSession, rows: Any, columns: Columns) -> DataFrame:
+@contextmanager
+def readable() -> Iterator[None]:
+    """Inside, values that do not fit together in a column are the caller's, whoever stumbles."""
+    try:
+        yield
+    except AnabranchError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:  # Arrow's own are of these kinds
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InvalidValue(f"these rows cannot be read: {said}") from error
+
+
+def dicts(rows: Any) -> list[Mapping[Any, Any]]:
+    """A list of dicts, or an error that says what would be rows."""
     if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise wrong(rows)
     found = list(rows)
     for row in found:
         if not isinstance(row, Mapping):
             raise wrong(row)
+    return found
+
+
+def from_dicts(session: SparkSession, rows: Any, columns: Columns) -> DataFrame:
+    found = dicts(rows)
     types = {column.name.lower(): parse_type(column.type) for column in columns}
     by_lower = {str(name).lower(): str(name) for row in found for name in row}
     given = by_lower or {column.name.lower(): column.name for column in columns}

@@ -32,7 +32,9 @@ INTERNAL = "anabranch internal: "
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
-_ADVICE = re.compile(r"\s+(?:If necessary|Correct the|Use `?(?:try_|ANSI)|You can|To return).*")
+_ADVICE = re.compile(
+    r",?\s+(?:If necessary|Correct the|Use `?(?:try_|ANSI)|You can|To return|try increasing).*"
+)
 _RAISED = re.compile(f"({DATA}|{INTERNAL})(.+)")
 _WRAPPERS = frozenset({"TASK_WRITE_FAILED", "WRITING_JOB_ABORTED", "JOB_ABORTED", "INTERNAL_ERROR"})
 
@@ -57,7 +59,8 @@ _HINTS = {
     "ARITHMETIC_OVERFLOW": "cast to a wider type first",
     "BINARY_ARITHMETIC_OVERFLOW": "cast to a wider type first",
     "NUMERIC_VALUE_OUT_OF_RANGE": "use a wider type",
-    "RECURSION_LEVEL_LIMIT_EXCEEDED": "a cycle in the data, or values that grow, never end",
+    "RECURSION_LEVEL_LIMIT_EXCEEDED": "a cycle in the data, or values that grow, never end; a deeper "
+    "recursion needs a higher max_fixpoint_iterations, of the stream table or as a setting",
     "SCALAR_SUBQUERY_TOO_MANY_ROWS": "a subquery used as a value may return one row only",
 }
 REPORT = "this is a fault of Anabranch or Spark, not of your data: please report it with the query"
@@ -227,29 +230,80 @@ def is_bug(condition: str, text: str, failure: Failure) -> bool:
 
 
 class Blame(Enum):
-    """Whose fault it is that a job failed."""
+    """Whose fault it is that a job failed, as far as the error alone tells."""
 
-    DATA = "the data's"
     WORLD = "the world's"
     PLAN = "ours"
+    OPEN = "ours or the data's: the query as it was written decides"
 
 
 def blame(error: BaseException) -> Blame:
     """Whose fault it is that a job failed which we planned for a query that Spark accepts.
 
     The query itself was analysed before, so whatever Spark's parser, analyser or optimizer holds
-    against the job is a fault of our plan; so is an exception of our own code.
+    against the job is a fault of our plan; so is an exception of our own code.  What was raised while
+    rows were computed may be either: a plan can make values that are in no row of the query.
     """
     if isinstance(error, DataError):
-        return Blame.DATA
-    if isinstance(error, (SystemFault, SchemaError, Refused, Unsupported)):
+        return Blame.OPEN
+    if isinstance(error, (SchemaError, Refused, Unsupported)):
         return Blame.WORLD
+    origin = spark_error(error)
+    if isinstance(error, SystemFault):
+        unclear = type(error) is SystemFault and origin is not None and not _of_the_world(origin)
+        return Blame.OPEN if unclear else Blame.WORLD
     if isinstance(error, AnabranchError):
-        return Blame.PLAN
+        ours = isinstance(error, PlanFailed) or origin is None or INTERNAL in whole_text(origin)
+        return Blame.PLAN if ours or not _in_task(origin) else Blame.OPEN
     if is_lost(error) or isinstance(error, (OSError, MemoryError)):
         return Blame.WORLD
     found = translate(error, {})
-    return Blame.PLAN if found is None else blame(found)
+    if found is None:
+        return Blame.PLAN
+    found.__cause__ = error
+    return blame(found)
+
+
+def spark_error(error: BaseException | None) -> BaseException | None:
+    """What Spark raised, below our own words for it."""
+    found = (each for each in _chain(error) if isinstance(each, PySparkException) or _foreign(each))
+    return next(found, None)
+
+
+def _in_task(origin: BaseException | None) -> bool:
+    return origin is not None and _failure(origin).in_task
+
+
+def _of_the_world(origin: BaseException) -> bool:
+    failure = _failure(origin)
+    return bool(
+        failure.names(_WORLD)
+        or _WORLD_TEXT.search(whole_text(origin))
+        or _WORLD_STATE.match(failure.state)
+    )
+
+
+def _failure(origin: BaseException) -> Failure:
+    text = whole_text(origin)
+    return failure_of(origin, condition_of(origin, text), text)
+
+
+def as_written_failed(table: object, error: Exception) -> Exception:
+    """What to say when Spark ran a query as it was written, without a plan of ours, and failed."""
+    if isinstance(error, (DataError, PlanFailed)) or blame(error) is Blame.WORLD:
+        return error
+    origin = spark_error(error)
+    if origin is None:
+        return plan_failed(table, error)
+    if isinstance(error, (SystemFault, UserError)):
+        return error
+    if _in_task(origin):
+        hint = "Spark fails on these rows with the query as it is written"
+        return DataError(f"{table}: {said(error)}", hint=hint)
+    return Unsupported(
+        f"{table}: Spark cannot plan the query as it is written: {said(error)}",
+        hint="write the query in another way: Spark fails on it without Anabranch as well",
+    )
 
 
 def said(error: BaseException) -> str:
@@ -286,10 +340,10 @@ def whole_text(error: BaseException) -> str:
     return "\n".join(str(each) for each in _chain(error))
 
 
-def _chain(error: BaseException) -> list[BaseException]:
+def _chain(error: BaseException | None) -> list[BaseException]:
     """An error and its causes."""
     found: list[BaseException] = []
-    current: BaseException | None = error
+    current = error
     while current is not None and len(found) < 10:
         found.append(current)
         current = getattr(current, "_cause", None) or current.__cause__

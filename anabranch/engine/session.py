@@ -14,11 +14,14 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
+from weakref import WeakSet
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
+from pyspark.sql.session import _monkey_patch_RDD
 
 from anabranch.engine import write
 from anabranch.engine.archive import java_option
@@ -34,9 +37,24 @@ RUNTIME = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # What a query means must not depend on who runs it: Spark's own defaults, and UTC.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.ansi.enforceReservedKeywords": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.groupByOrdinal": "true",
+    "spark.sql.groupByAliases": "true",
+    "spark.sql.orderByOrdinal": "true",
+    "spark.sql.crossJoin.enabled": "true",
+    "spark.sql.variable.substitute": "false",  # `${x}` is text, and no setting is read into rows
     # listing files must never start a job
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
     "spark.sql.cteRecursionRowLimit": "-1",  # the level limit ends what does not end by itself
@@ -47,6 +65,7 @@ HARMFUL_RULES = tuple(
     f"org.apache.spark.sql.catalyst.optimizer.{rule}"
     for rule in ("PushProjectionThroughUnion", "CombineUnions")
 )
+LEGACY = "spark.sql.legacy."
 EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 
 # What a session of our own starts with; `spark.conf.*` may say otherwise.
@@ -61,6 +80,12 @@ START = {
     # a refresh has some fifty generated classes: with room for 100 every refresh compiles its own anew
     "spark.sql.codegen.cache.maxEntries": "5000",
     "spark.log.structuredLogging.enabled": "false",
+    # Spark remembers its last jobs and statements, with their plans, also if nobody looks at them
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
+    "spark.ui.retainedDeadExecutors": "10",
+    "spark.sql.ui.retainedExecutions": "50",
     "spark.sql.ui.explainMode": "simple",  # Spark writes every plan down, also if nobody looks at it
     # noting the caller of every Python call for error messages costs a third of building a frame
     "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -72,6 +97,7 @@ START = {
 ONE_PROCESS = {"spark.buffer.pageSize": "4m", "spark.broadcast.blockSize": "1m"}
 
 POOL = "spark.scheduler.pool"
+LEVELS = "spark.sql.cteRecursionLevelLimit"  # of WITH RECURSIVE … UNION ALL, which Spark runs
 SMALL_ROWS = 1_000_000  # up to here planning again between stages costs more than it saves
 ROWS_PER_TASK = 100_000
 
@@ -85,18 +111,23 @@ LITTLE = (
 )
 
 
+_ours: WeakSet[SparkSession] = WeakSet()  # sessions that `beside` made
+
+
 class Spark:
     """Spark, started when `session` is first asked for.
 
-    A session of the user's own is used as it is, with the settings in RUNTIME added.
+    Settings of a session, such as its time zone, decide what a query means.  Those of a session that
+    somebody else sees can change at any time, so rows are computed in one of our own beside it.
     """
 
     def __init__(self, settings: Mapping[str, Any], session: SparkSession | None = None) -> None:
         self._settings = settings
         self._given = session
         self._session: SparkSession | None = None
+        self._shared: SparkSession | None = None
         self._lock = threading.Lock()
-        self._sizes: dict[object, tuple[int, bool]] = {}
+        self._sizes: dict[object, tuple[int, bool, int | None]] = {}
         self._untuned: dict[str, str] = {}
         self._jobs_before = write.actions()
         self._others: dict[str, Spark] = {}
@@ -109,16 +140,38 @@ class Spark:
 
     @property
     def session(self) -> SparkSession:
+        """The session in which rows are computed."""
         with self._lock:
             if self._session is None:
                 self.on_start("spark_starting", {})
-                session = self._given or start({**self.conf_at_start(), **self._settings})
+                settings = {**self.conf_at_start(), **self._settings}
+                self._shared = self._given or start(settings)
                 self.on_start("spark_started", {})
-                for name, value in RUNTIME.items():
-                    session.conf.set(name, value)
-                session.conf.set(EXCLUDED_RULES, excluded(session.conf.get(EXCLUDED_RULES, "")))
-                self._session = session
+                self._session = self._shared if self.is_shared else beside(self._shared)
+                if self._given is None and not is_remote(self._shared):
+                    configure(self._session, settings)
+                settle(self._session)
+                if (levels := settings.get("max_fixpoint_iterations")) is not None:
+                    self._session.conf.set(LEVELS, str(levels))
             return self._session
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether rows are computed in the session that users see.
+
+        Functions of their own are known in that one only.  Frames cannot be carried from one session
+        of a Connect server to another.
+        """
+        shared = self._shared
+        assert shared is not None
+        return self.allows_external_code or is_remote(shared) or shared in _ours
+
+    @property
+    def shared(self) -> SparkSession:
+        """The session that users see: theirs, or the one that was started."""
+        _ = self.session
+        assert self._shared is not None
+        return self._shared
 
     @property
     def allows_external_code(self) -> bool:
@@ -137,7 +190,7 @@ class Spark:
     def stop(self) -> None:
         """Stop Spark, unless the session was given: then it is the user's to stop."""
         with self._lock:
-            session, self._session = self._session, None
+            session, self._session, self._shared = self._shared, None, None
             others, self._others = list(self._others.values()), {}
         for other in others:
             other.stop()
@@ -184,19 +237,24 @@ class Spark:
         return is_remote(self.session)
 
     @contextmanager
-    def tuned(self, rows: int, *, adaptive: bool | None = None) -> Iterator[SparkSession]:
-        """Plan the work inside for about `rows` rows.
+    def tuned(
+        self, rows: int, *, adaptive: bool | None = None, levels: int | None = None
+    ) -> Iterator[SparkSession]:
+        """Plan the work inside for about `rows` rows; a recursion of Spark's may have `levels`.
 
         Small work is planned once, in few partitions.  `adaptive=True` keeps planning between
         stages, for a plan with parts that may turn out to be needless.  Where work of several
         threads overlaps, the largest decides for all.
         """
         session, key = self.session, object()
+        if session not in _ours:
+            settle(session)
         wanted = rows > SMALL_ROWS if adaptive is None else adaptive
         with self._lock:
             if not self._sizes:
-                self._untuned = {name: session.conf.get(name) or "" for name in tuning(0, False)}
-            self._sizes[key] = (rows, wanted)
+                names = tuning(0, False, 0)
+                self._untuned = {name: session.conf.get(name) or "" for name in names}
+            self._sizes[key] = (rows, wanted, levels)
             self._tune(session)
         try:
             yield session
@@ -208,10 +266,45 @@ class Spark:
     def _tune(self, session: SparkSession) -> None:
         wanted = self._untuned
         if self._sizes:
-            rows = max(rows for rows, _ in self._sizes.values())
-            wanted = tuning(rows, any(adaptive for _, adaptive in self._sizes.values()))
+            rows, adaptive, levels = zip(*self._sizes.values(), strict=True)
+            deepest = max((each for each in levels if each is not None), default=None)
+            wanted = wanted | tuning(max(rows), any(adaptive), deepest)
         for name, value in wanted.items():
             session.conf.set(name, value)
+
+
+def beside(session: SparkSession) -> SparkSession:
+    """A session of our own in the same Spark, with the settings that the given one has now."""
+    own = session.newSession()
+    given = session.conf.getAll.items() - own.conf.getAll.items()
+    for name, value in given:
+        if not name.startswith(LEGACY):
+            with suppress(AnalysisException):  # what holds for all of Spark is the same there
+                own.conf.set(name, value)
+    _monkey_patch_RDD(session)  # the newest session would take what becomes of the user's RDDs
+    _ours.add(own)
+    return own
+
+
+def configure(session: SparkSession, settings: Mapping[str, Any]) -> None:
+    """What we were told, where the Spark of this process was running before."""
+    for name, value in start_conf(settings).getAll():
+        if name.startswith("spark.sql.") and session.conf.isModifiable(name):
+            session.conf.set(name, value)
+
+
+def settle(session: SparkSession) -> None:
+    """What every session must have, whatever somebody has set.
+
+    Settings that bring the meaning of older versions back have their defaults.
+    """
+    for name in session.conf.getAll:
+        if name.startswith(LEGACY):
+            with suppress(AnalysisException):  # set for all of Spark, once
+                session.conf.unset(name)
+    for name, value in RUNTIME.items():
+        session.conf.set(name, value)
+    session.conf.set(EXCLUDED_RULES, excluded(session.conf.get(EXCLUDED_RULES, "")))
 
 
 def is_remote(session: SparkSession) -> bool:
@@ -225,13 +318,14 @@ def excluded(given: str | None) -> str:
     return ",".join(dict.fromkeys([*named, *HARMFUL_RULES]))
 
 
-def tuning(rows: int, adaptive: bool) -> dict[str, str]:
+def tuning(rows: int, adaptive: bool, levels: int | None = None) -> dict[str, str]:
     """The settings for work of a size."""
     cores = os.cpu_count() or 1
     partitions = max(1, min(rows // ROWS_PER_TASK, cores if rows <= SMALL_ROWS else 4 * cores))
     return {
         "spark.sql.adaptive.enabled": str(adaptive).lower(),
         "spark.sql.shuffle.partitions": str(partitions),
+        **({} if levels is None else {LEVELS: str(levels)}),
     }
 
 
@@ -275,11 +369,7 @@ def launch(settings: Mapping[str, Any]) -> SparkSession:
         find_once(context)
         if str(context.master).startswith("local"):
             lighten(context)
-    session = SparkSession.builder.getOrCreate()
-    for name, value in conf.getAll():
-        if name.startswith("spark.sql.") and session.conf.isModifiable(name):
-            session.conf.set(name, value)
-    return session
+    return SparkSession.builder.getOrCreate()
 
 
 def launch_context(conf: SparkConf, log: IO[bytes] | None) -> SparkContext:

@@ -17,6 +17,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from anabranch.cache import Cache
 from anabranch.engine.errors import is_lost, said
 from anabranch.errors import Refused
 
@@ -27,7 +28,8 @@ LINGER_MS = 200  # so long a task takes that no executor does the work of anothe
 ATTEMPTS = 5
 
 _lock = threading.Lock()
-_seen: dict[tuple[str, str], frozenset[str]] = {}  # by session and folder: executors that see it
+# By session and folder: the executors that see it.
+_seen: Cache[set[str]] = Cache(100, "executors")
 
 
 def local(directory: str) -> Path | None:
@@ -46,9 +48,10 @@ def see_from_everywhere(session: SparkSession, directory: str) -> None:
     key = (identity(session), str(root))
     with _lock:
         there = executors(session)
-        if key not in _seen or not there <= _seen[key]:
+        seen = _seen.get(key, set)
+        if not seen or not there <= seen:
             probe(session, root)
-            _seen[key] = _seen.get(key, frozenset()) | there
+            seen |= there
 
 
 def in_one_process(session: SparkSession) -> bool:

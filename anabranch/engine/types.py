@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 
 from pyspark.sql import types as T
 
+from anabranch.cache import cached
 from anabranch.errors import InvalidValue, Unsupported
 from anabranch.model import FILE_PATH_ID, POSITION_ID, Column, Columns
 from anabranch.names import quote
@@ -147,7 +147,7 @@ class _Reader:
         return found
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def parse_type(text: str) -> T.DataType:
     """`array<struct<a:int>>` as Spark's own type; nothing is asked of a running Spark."""
     reader = _Reader(text)
@@ -162,7 +162,7 @@ def type_text(type_: T.DataType) -> str:
     return _text(type_, "timestamp")
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def sql_type(text: str) -> str:
     """The type in SQL that means the same in every session: TIMESTAMP depends on a setting."""
     return _text(parse_type(text), "timestamp_ltz")

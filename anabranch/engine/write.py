@@ -72,6 +72,12 @@ def write(df: DataFrame, directory: str, columns: Columns, files: int | None = N
     return replace(written(folder, list_files(folder), ops), rows=rows)
 
 
+def evaluate(df: DataFrame, columns: Columns) -> None:
+    """Compute every value of every row as `write` would store it, and keep none of them."""
+    with translated():
+        df.select(*map(stored, columns)).write.format("noop").mode("overwrite").save()
+
+
 def new_folder(directory: str) -> str:
     found = f"{directory.rstrip('/')}/{uuid.uuid4().hex[:8]}"
     make_folders(found)

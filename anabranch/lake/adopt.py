@@ -8,23 +8,26 @@ in the warehouse says who the owner is.  Whoever was it before finds another nam
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyiceberg.table.update import RemoveSnapshotsUpdate, update_table_metadata
+from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy import Connection
 
-from anabranch.catalog import cuts, identity
+from anabranch.catalog import cuts, identity, snapshots
 from anabranch.catalog.rows import change_values
+from anabranch.catalog.snapshots import Record
 from anabranch.errors import AnabranchError, Refused
 from anabranch.lake.collect import files_of
+from anabranch.lake.fence import RECOVER
 from anabranch.lake.lake import Lake
 from anabranch.lake.places import local_path
 from anabranch.lake.publish import publish
+from anabranch.lake.recorded import without
 from anabranch.lake.relocate import Move, Relocation
+from anabranch.lake.repair import table_folders
 from anabranch.lake.stage import Stage
-from anabranch.lake.version import TableVersion
 from anabranch.names import TableName
 
 
@@ -39,33 +42,51 @@ class Adopted:
     cuts_forgotten: int
 
 
-def adopt(lake: Lake) -> Adopted:
-    """Take the warehouse over; refused if the tables of the catalog are not in it."""
+def adopt(lake: Lake, *, recovering: bool = False) -> Adopted:
+    """Take the warehouse over; refused if the tables of the catalog are not in it.
+
+    A catalog without tables refers to no file: upkeep would delete all that it took over.  So that is
+    only for a recovery, which registers them.
+    """
+    if not recovering and not lake.pointers() and table_folders(lake.warehouse):
+        raise Refused(
+            f"the catalog has no tables, and warehouse {lake.warehouse.location} is full: its files "
+            "would be garbage",
+            hint=f"restore a backup of the catalog, or {RECOVER}",
+        )
     former = lake.fence.former_location()
     move = Move(former, lake.warehouse.location) if former is not None else None
     _check_there(lake, move)
-    rewritten = relocate(lake, move) if move is not None else 0
+    with lake.store.reading() as c:
+        records = list(snapshots.records(c))
+    relocation = None
+    if move is not None:
+        relocation = relocate(lake, move, (record for _, record in records))
+        records = [(table, relocation.value(record)) for table, record in records]
     moved = {
         name: move.path(location) if move is not None else location
         for name, location in lake.pointers().items()
     }
     broken = broken_snapshots(lake, moved)
+    lost = _lost(lake, records)
     with lake.store.writing() as c:
         cuts.hold(c)
         _check_still(c, lake, moved, move)
-        if move is not None:
-            change_values(c, move.value)
-        forgotten = cuts.forget(c, cuts.current(c)) if broken else 0
+        if relocation is not None:
+            change_values(c, relocation.value)
+        forgotten = cuts.forget(c, cuts.current(c)) if broken or lost else 0
+        snapshots.forget(c, lost)
         lake.take_identity(identity.renew(c))
         lake.fence.write(cuts.current(c), replace=True)  # before the commit: rather nobody's
     _without_broken(lake, broken)
+    rewritten = relocation.rewritten if relocation is not None else 0
     return Adopted(
         lake.warehouse.catalog_uuid, lake.warehouse.location, former, rewritten, forgotten
     )
 
 
-def relocate(lake: Lake, move: Move) -> int:
-    """Let the files of this warehouse name their own place; the number of files rewritten."""
+def relocate(lake: Lake, move: Move, records: Iterable[Record] = ()) -> Relocation:
+    """Let the files of this warehouse name their own place; `records` are snapshots in rows."""
     warehouse = lake.warehouse
     written: list[str] = []
 
@@ -79,9 +100,9 @@ def relocate(lake: Lake, move: Move) -> int:
 
     relocation = Relocation(move, read, write)
     found = warehouse.listing(warehouse.location)
-    relocation.run(path[len(warehouse.location) + 1 :] for path in found)
+    relocation.run((path[len(warehouse.location) + 1 :] for path in found), records)
     warehouse.make_durable(written)
-    return relocation.rewritten
+    return relocation
 
 
 def replace_file(lake: Lake, location: str, data: bytes) -> None:
@@ -138,7 +159,9 @@ def broken_snapshots(lake: Lake, pointers: Mapping[TableName, str]) -> dict[Tabl
         if not version.root.startswith(lake.warehouse.location + "/"):
             continue  # another program's, in a place of its own
         for snapshot_id in version.snapshot_ids:
-            missing = _missing(lake, version, snapshot_id, there)
+            snapshot = version.snapshot(snapshot_id)
+            assert snapshot is not None
+            missing = _missing(lake, version.root, snapshot, there)
             if missing and snapshot_id == version.snapshot_id:
                 raise Refused(
                     f"table {name} cannot be read: {missing} is missing",
@@ -149,9 +172,22 @@ def broken_snapshots(lake: Lake, pointers: Mapping[TableName, str]) -> dict[Tabl
     return broken
 
 
-def _missing(lake: Lake, version: TableVersion, snapshot_id: int, there: set[str]) -> str | None:
+def _lost(lake: Lake, records: Iterable[tuple[str, Record]]) -> set[tuple[str, int]]:
+    """Snapshots in rows whose files are gone, by table."""
+    there = set(lake.warehouse.listing(lake.warehouse.location))
+    lost = set()
+    for table_uuid, record in records:
+        snapshot = Snapshot.model_validate(record)
+        root = snapshot.manifest_list.rpartition("/metadata/")[0]
+        inside = root.startswith(lake.warehouse.location + "/")
+        if inside and _missing(lake, root, snapshot, there):
+            lost.add((table_uuid, snapshot.snapshot_id))
+    return lost
+
+
+def _missing(lake: Lake, root: str, snapshot: Snapshot, there: set[str]) -> str | None:
     try:
-        named = list(files_of(version, snapshot_id, set()))
+        named = list(files_of(lake.warehouse.io, root, snapshot, set()))
     except AnabranchError as error:
         return str(error.message)
     inside = (path for path in named if path.startswith(lake.warehouse.location + "/"))
@@ -164,7 +200,5 @@ def _without_broken(lake: Lake, broken: Mapping[TableName, set[int]]) -> None:
         return
     with Stage(lake) as stage:
         for name, gone in broken.items():
-            update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(gone)})
-            metadata = stage.version(name).metadata
-            stage.replace_metadata(name, update_table_metadata(metadata, (update,)))
+            stage.replace_metadata(name, without(stage.version(name).metadata, gone)[0])
         publish(stage, "adopt")

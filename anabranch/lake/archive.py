@@ -11,24 +11,29 @@ change, so a file that an older record names is not copied again.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pyarrow import NativeFile
 from pyarrow.fs import FileSystem
 
 from anabranch.catalog.tables import FORMAT_VERSION, now
 from anabranch.errors import InvalidValue, Refused, Unreachable
+from anabranch.lake.durable import sync_each
 from anabranch.lake.places import Warehouse, location_of
 
 OWNER = "anabranch-backup.json"
 CHUNK = 1 << 20
 SIDE_BY_SIDE = 8
+_RARE = {"missing", "left_out"}  # not written when empty: an older Anabranch does not know them
 Sums = dict[str, tuple[int, str]]  # by path in the warehouse: size and SHA-256
 
 
@@ -44,6 +49,17 @@ class Record:
     rows_sum: str
     files: Mapping[str, tuple[int, str]]
     format: int = FORMAT_VERSION
+    missing: tuple[str, ...] = ()  # files of older cuts that could not be read
+    left_out: Mapping[str, str] = field(default_factory=dict)  # by older cut: such a file
+
+
+@dataclass(frozen=True)
+class Added:
+    """The files of a backup, those of them that were copied now, and others that cannot be read."""
+
+    sums: Sums
+    copied: list[str]
+    unreadable: list[str]
 
 
 class Archive:
@@ -88,25 +104,62 @@ class Archive:
                 )
             self.place.put(OWNER, json.dumps({"catalog": catalog}).encode(), replace=False)
 
-    def add_files(self, warehouse: Warehouse, paths: Iterable[str], known: Sums) -> Sums:
-        """Copy files of a warehouse that no record knows; their sums."""
+    def add_files(
+        self, warehouse: Warehouse, paths: Iterable[str], known: Sums, verify: bool = False
+    ) -> Added:
+        """Copy files of a warehouse that no record knows, or that are not here as they were recorded.
+
+        Sizes are always compared; checksums of files that were copied before only to `verify`.
+        """
         there = self.place.listing(f"{self.location}/files")
         wanted = list(paths)
+        copied: list[str] = []
+        unreadable: list[str] = []
 
         def one(path: str) -> tuple[int, str]:
             place = f"{self.location}/files/{path}"
-            if path in known and place in there and there[place].size == known[path][0]:
+            same = path in known and place in there and there[place].size == known[path][0]
+            if same and (not verify or self._has(place, known[path])):
                 return known[path]
-            return copy(warehouse, f"{warehouse.location}/{path}", self.place, place)
+            try:
+                found = copy(warehouse, f"{warehouse.location}/{path}", self.place, place)
+            except Unreadable:
+                unreadable.append(path)
+                return 0, ""
+            copied.append(path)
+            return found
 
         with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="backup") as pool:
             sums = dict(zip(wanted, pool.map(one, wanted), strict=True))
-        new = [path for path in sums if sums[path] != known.get(path)]
-        self.place.make_durable(f"{self.location}/files/{path}" for path in new)
-        return sums
+        self.place.make_durable(f"{self.location}/files/{path}" for path in copied)
+        for path in unreadable:
+            del sums[path]
+        return Added(sums, copied, unreadable)
+
+    def _has(self, place: str, expected: tuple[int, str]) -> bool:
+        """Whether a file here is what was written."""
+        digest, size = hashlib.sha256(), 0
+        files, path = self.place.filesystem(place)
+        try:
+            with _opened(files, path, place) as stream:
+                while chunk := _next(stream, place):
+                    digest.update(chunk)
+                    size += len(chunk)
+        except Unreadable:
+            return False
+        except OSError as error:
+            raise self.place.unreachable(error) from error
+        return (size, digest.hexdigest()) == expected
 
     def add_record(
-        self, cut: int, catalog: str, warehouse: str, rows: Mapping[str, Any], files: Sums
+        self,
+        cut: int,
+        catalog: str,
+        warehouse: str,
+        rows: Mapping[str, Any],
+        files: Sums,
+        missing: Iterable[str] = (),
+        left_out: Mapping[int, str] | None = None,
     ) -> Record:
         """The rows, then the record: from here on the backup is whole."""
         token = uuid.uuid4().hex
@@ -114,8 +167,20 @@ class Archive:
         name = f"rows/{token}.json.gz"
         self.place.put(name, data, replace=True)
         sums = hashlib.sha256(data).hexdigest()
-        record = Record(cut, now().isoformat(), catalog, warehouse, name, sums, files)
-        text = json.dumps(asdict(record)).encode()
+        lost = {str(each): path for each, path in (left_out or {}).items()}
+        record = Record(
+            cut,
+            now().isoformat(),
+            catalog,
+            warehouse,
+            name,
+            sums,
+            files,
+            missing=tuple(missing),
+            left_out=lost,
+        )
+        told = {key: value for key, value in asdict(record).items() if key not in _RARE or value}
+        text = json.dumps(told).encode()
         self.place.put(f"backups/{cut:012d}-{token}.json", text, replace=True)
         return record
 
@@ -126,20 +191,29 @@ class Archive:
         found: dict[str, list[dict[str, Any]]] = json.loads(gzip.decompress(data))
         return found
 
-    def copy_out(self, record: Record, warehouse: Warehouse) -> None:
-        """Copy all files of a backup into a warehouse, and compare their sums."""
+    def copy_out(self, record: Record, warehouse: Warehouse) -> list[str]:
+        """Copy the files of a backup into a warehouse; those that are not what was written do not stay,
+        and are returned."""
+        bad: list[str] = []
 
         def one(path: str) -> None:
-            place = f"{self.location}/files/{path}"
-            if (
-                copy(self.place, place, warehouse, f"{warehouse.location}/{path}")
-                != (record.files[path])
-            ):
-                raise damaged(place)
+            place, to = f"{self.location}/files/{path}", f"{warehouse.location}/{path}"
+            try:
+                if copy(self.place, place, warehouse, to) == record.files[path]:
+                    return
+                files, at = warehouse.filesystem(to)
+                files.delete_file(at)
+            except Unreadable:
+                pass
+            except OSError as error:
+                raise warehouse.unreachable(error) from error
+            bad.append(path)
 
         with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="restore") as pool:
             list(pool.map(one, record.files))
-        warehouse.make_durable(f"{warehouse.location}/{path}" for path in record.files)
+        left = record.files.keys() - {*bad}
+        warehouse.make_durable(f"{warehouse.location}/{path}" for path in left)
+        return bad
 
     def _read(self, location: str) -> bytes:
         try:
@@ -152,22 +226,40 @@ class Archive:
 def damaged(location: str) -> Unreachable:
     return Unreachable(
         f"the backup is damaged: {location} is not what was written there",
-        hint="restore another backup with --cut, or from another folder",
+        hint="`anabranch backup --verify` copies it again, if the warehouse still has it; "
+        "or restore another cut with --cut, or from another folder",
     )
 
 
+class Unreadable(Unreachable):
+    """A file that is gone, or of which the disk has lost a part."""
+
+
 def copy(source: Warehouse, at: str, target: Warehouse, to: str) -> tuple[int, str]:
-    """Copy one file; its size and checksum."""
+    """Copy one file; its size and checksum.
+
+    It takes its place whole and durable, or not at all: another backup may name the one that is there.
+    """
     digest, size = hashlib.sha256(), 0
     try:
         files, path = source.filesystem(at)
         other, place = target.filesystem(to)
-        _make_folder(other, place)
-        with files.open_input_stream(path) as read, other.open_output_stream(place) as write:
-            while chunk := read.read(CHUNK):
-                digest.update(chunk)
-                size += len(chunk)
-                write.write(chunk)
+        aside = place
+        with _opened(files, path, at) as read:
+            chunk = _next(read, at)
+            if other.type_name == "local":  # object stores show nothing before it is whole
+                other.create_dir(place.rpartition("/")[0], recursive=True)
+                aside = f"{place}.{uuid.uuid4().hex}"
+            with other.open_output_stream(aside) as write:
+                while chunk:
+                    digest.update(chunk)
+                    size += len(chunk)
+                    write.write(chunk)
+                    chunk = _next(read, at)
+        if aside != place:
+            if target.fsync:
+                sync_each([aside])
+            other.move(aside, place)
     except OSError as error:
         raise Unreachable(
             f"{at} cannot be copied to {to}: {error}", hint="check both places and their free space"
@@ -175,9 +267,25 @@ def copy(source: Warehouse, at: str, target: Warehouse, to: str) -> tuple[int, s
     return size, digest.hexdigest()
 
 
-def _make_folder(files: FileSystem, place: str) -> None:
-    if files.type_name == "local":
-        files.create_dir(place.rpartition("/")[0], recursive=True)
+def _opened(files: FileSystem, path: str, at: str) -> NativeFile:
+    with _reading(at):
+        return files.open_input_stream(path)
+
+
+def _next(stream: NativeFile, at: str) -> bytes:
+    with _reading(at):
+        return bytes(stream.read(CHUNK))
+
+
+@contextmanager
+def _reading(at: str) -> Iterator[None]:
+    """A place that cannot be reached at all has other errors than a file that is lost."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) or error.errno in (errno.ENOENT, errno.EIO):
+            raise Unreadable(f"{at} cannot be read: {error}") from error
+        raise
 
 
 def chosen(records: list[Record], cut: int | None, place: str) -> Record:
@@ -190,8 +298,16 @@ def chosen(records: list[Record], cut: int | None, place: str) -> Record:
         return records[-1]
     exact = [each for each in records if each.cut == cut]
     later = [each for each in records if each.cut > cut]
-    if exact or later:
-        return exact[-1] if exact else later[0]
+    found = [*reversed(exact), *later]
+    for each in found:
+        if str(cut) not in each.left_out:
+            return each
+    if found:
+        raise InvalidValue(
+            f"cut {cut} is not in the backup: {found[0].left_out[str(cut)]}, which it shows, could not "
+            "be read when the backup was made",
+            hint="choose another cut, or an older backup in another folder",
+        )
     raise InvalidValue(
         f"no backup in {place} knows cut {cut}", hint=f"the newest is of cut {records[-1].cut}"
     )

@@ -19,6 +19,7 @@ from anabranch.lake.marks import Marks
 from anabranch.lake.version import TableVersion, check_readable, reading_of, summary_of
 from anabranch.model import Delta, Reading
 
+MANY_STEPS = 1000  # beyond, comparing two states is cheaper than looking up every step between them
 DELTA = "anabranch.delta"  # snapshot summary: the net delta against the parent, as files
 
 
@@ -112,8 +113,7 @@ def net_rows(before: TableVersion, after: TableVersion) -> tuple[int, int]:
         if own is None or own.base != at.parent_snapshot_id:
             break
         inserted, deleted = inserted + own.plus_rows, deleted + own.minus_rows
-        parent = at.parent_snapshot_id
-        at = after.metadata.snapshot_by_id(parent) if parent is not None else None
+        at = after.find_snapshot(at.parent_snapshot_id)
     reached = at.snapshot_id if at is not None else None
     return (inserted, deleted) if reached == before.snapshot_id else (after.rows, before.rows)
 
@@ -124,13 +124,14 @@ def _steps(
     """The snapshots after `before` up to `after`, or None when `before` is no ancestor."""
     steps: list[Snapshot] = []
     seen: set[int] = set()
-    while after is not None and after.snapshot_id not in seen:
+    while after is not None and after.snapshot_id not in seen and len(steps) <= MANY_STEPS:
         if after.snapshot_id == before.snapshot_id:
             return steps[::-1]
+        if (after.sequence_number or 0) < (before.sequence_number or 0):
+            return None
         seen.add(after.snapshot_id)
         steps.append(after)
-        parent = after.parent_snapshot_id
-        after = version.metadata.snapshot_by_id(parent) if parent is not None else None
+        after = version.find_snapshot(after.parent_snapshot_id)
     return None
 
 
@@ -157,7 +158,7 @@ def _appended(version: TableVersion, step: Snapshot) -> list[ManifestEntry] | No
     """The files of a pure append by anyone; None when the snapshot did more than append."""
     if step.summary is None or step.summary.operation is not Operation.APPEND:
         return None
-    parent = version.metadata.snapshot_by_id(step.parent_snapshot_id or -1)
+    parent = version.find_snapshot(step.parent_snapshot_id)
     now, then = manifests(version.io, step), manifests(version.io, parent)
     if _deletes(now) != _deletes(then):
         return None

@@ -8,30 +8,30 @@ was published and is among the references, or it is over and its files are garba
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from pyarrow.fs import FileInfo
+from pyiceberg.io import FileIO
+from pyiceberg.table.snapshots import Snapshot
 
-from anabranch.catalog import cuts, deployments, read_leases, stages, tables
+from anabranch.catalog import cuts, read_leases, snapshots, stages, tables
+from anabranch.catalog.store import Connection
 from anabranch.errors import Fenced, FileMissing, Unreachable
-from anabranch.lake.changes import own_delta
+from anabranch.lake.changes import DELTA, NetDelta
 from anabranch.lake.lake import Lake
 from anabranch.lake.manifests import live_entries, manifests
-from anabranch.lake.places import MARKER
-from anabranch.lake.version import TableVersion
+from anabranch.lake.places import MARKER, is_our_root
+from anabranch.lake.publish import delete_metadata
+from anabranch.lake.version import TableVersion, summary_of
 from anabranch.names import TableName
 
 FOREIGN_GRACE = timedelta(days=3)  # other programs do not announce the files they are writing
 ATTEMPTS = 3
+METADATA = ".metadata.json"
 _STAGE_ID = re.compile(r"/(?:data/|metadata/(?:[^/]*-)?)([0-9a-f]{32})(?=[/.-])")
 _CHECKSUM = re.compile(r"/\.([^/]+)\.crc$")
-_OUR_ROOT = re.compile(r"(?:/[A-Za-z0-9_-]+){1,2}/[A-Za-z0-9_-]+-[0-9a-f]{8}")
-
-
-def is_our_root(warehouse: str, root: str) -> bool:
-    """Whether a table's folder was made by us."""
-    return root.startswith(warehouse + "/") and bool(_OUR_ROOT.fullmatch(root[len(warehouse) :]))
 
 
 def collect(
@@ -57,29 +57,29 @@ def _collect(
     listed = _listed(lake)
     with lake.store.reading() as c:
         live = {each.id for each in stages.all_stages(c)}
-        pointers = lake.pointers(c)
-        versions = [
-            (each.name, each.metadata_location)
-            for each in cuts.known_versions(c)
-            if each.metadata_location is not None
-        ]
-        kept = deployments.kept_locations(c)
+        named = Named.read(lake, c)
         if read_leases.all_files_held(c, tables.now(c)):
             return 0, 0  # a backup is at work: the next upkeep finds the rest
+    old = {
+        path: info
+        for path, info in listed.items()
+        if _is_old(path, info, live, grace, foreign_grace, now)
+    }
+    if not old:
+        return 0, 0  # no need to ask what refers to them
     broken: set[str] = set()
-    referenced = set(references(lake, pointers, versions, kept, broken))
+    referenced = set(references(lake, named, broken))
     garbage = [
         (path, info)
-        for path, info in listed.items()
-        if _subject(path) not in referenced
-        and not path.startswith(tuple(broken))
-        and _is_garbage(path, info, live, grace, foreign_grace, now)
+        for path, info in old.items()
+        if _subject(path) not in referenced and not path.startswith(tuple(broken))
     ]
     if garbage:
         lake.fence.check()
     deleted = size = 0
+    left = delete_metadata(lake, [path for path, _ in garbage if path.endswith(METADATA)])
     for path, info in garbage:
-        if warehouse.delete(path):
+        if left.get(path, False) if path.endswith(METADATA) else warehouse.delete(path):
             deleted += 1
             size += info.size or 0
     for root in {_root_of(warehouse.location, path) for path, _ in garbage} - {None}:
@@ -107,7 +107,7 @@ def _subject(path: str) -> str:
     return _CHECKSUM.sub(r"/\1", path)
 
 
-def _is_garbage(
+def _is_old(
     path: str,
     info: FileInfo,
     live: set[str],
@@ -115,7 +115,7 @@ def _is_garbage(
     foreign_grace: timedelta,
     now: datetime,
 ) -> bool:
-    """Whether nobody needs a file that nothing refers to; a young one may be a copy's or a writer's."""
+    """Whether a file may go if nothing refers to it; a young one may be a copy's or a writer's."""
     changed = info.mtime.astimezone(timezone.utc) if info.mtime is not None else now
     if ours := _STAGE_ID.search(path):
         return ours.group(1) not in live and (not grace or now - changed > grace)
@@ -129,50 +129,80 @@ def _root_of(warehouse: str, path: str) -> str | None:
     return root if root is not None and is_our_root(warehouse, root) else None
 
 
-def references(
-    lake: Lake,
-    pointers: dict[TableName, str],
-    versions: list[tuple[TableName, str]],
-    kept: set[str],
-    broken: set[str],
-) -> Iterator[str]:
-    """All files of current tables and of those that a roll-back may bring back, and those that other
-    recorded cuts show.
+@dataclass(frozen=True)
+class Named:
+    """What the catalog names, read in one transaction."""
 
-    What a broken table needs is unknown: its folder joins the `broken`, and all of it stays.
+    pointers: Mapping[TableName, str]
+    by_file: tuple[tuple[TableName, str], ...]  # versions that only their metadata files tell
+    snapshots: tuple[tuple[str, Snapshot], ...]  # by the folders of their tables
+
+    @classmethod
+    def read(cls, lake: Lake, c: Connection) -> Named:
+        pointers = lake.pointers(c)
+        by_file = tuple(
+            (each.name, each.metadata_location)
+            for each in cuts.known_versions(c)
+            if each.shape is None and each.metadata_location is not None
+            if pointers.get(each.name) != each.metadata_location
+        )
+        found = (Snapshot.model_validate(record) for _, record in snapshots.records(c))
+        return cls(pointers, by_file, tuple((_folder(each), each) for each in found))
+
+
+def _folder(snapshot: Snapshot) -> str:
+    return snapshot.manifest_list.rpartition("/metadata/")[0]
+
+
+def references(lake: Lake, named: Named, broken: set[str]) -> Iterator[str]:
+    """All files of current tables, and of the snapshots that cuts, stream tables and roll-backs need.
+
+    Metadata files that a table has left behind stay for a grace only.  What a broken table needs is
+    unknown: its folder joins the `broken`, and all of it stays.
     """
     seen: set[str] = set()
-    others = [(name, location) for name, location in versions if pointers.get(name) != location]
-    for name, location in (*pointers.items(), *others):
-        whole = location in kept or pointers.get(name) == location
+    for name, location in named.pointers.items():
         try:
             version = lake.version(name, location)
-            yield from _named_in(version)
-            for each in version.snapshot_ids if whole else [version.snapshot_id]:
-                if each is not None:
-                    yield from files_of(version, each, seen)
+            yield from named_in(version)
+            for each in version.metadata.snapshots:
+                yield from files_of(lake.warehouse.io, version.root, each, seen)
         except FileMissing:
             broken.add(location.rpartition("/metadata/")[0] + "/")
+    for name, location in named.by_file:
+        try:
+            version = lake.version(name, location)
+            yield from named_in(version)
+            if current := version.metadata.current_snapshot():
+                yield from files_of(lake.warehouse.io, version.root, current, seen)
+        except FileMissing:
+            broken.add(location.rpartition("/metadata/")[0] + "/")
+    for root, snapshot in named.snapshots:
+        try:
+            yield from files_of(lake.warehouse.io, root, snapshot, seen)
+        except FileMissing:
+            broken.add(root + "/")
 
 
-def _named_in(version: TableVersion) -> Iterator[str]:
+def named_in(version: TableVersion) -> Iterator[str]:
+    """The files that metadata names itself, and its own."""
     yield version.location
     metadata = version.metadata
     yield from (each.statistics_path for each in metadata.statistics)
     yield from (each.statistics_path for each in metadata.partition_statistics)
 
 
-def files_of(version: TableVersion, snapshot_id: int, seen: set[str]) -> Iterator[str]:
+def files_of(files: FileIO, root: str, snapshot: Snapshot, seen: set[str]) -> Iterator[str]:
     """The files of a snapshot, except those of manifests that were seen already."""
-    snapshot = version.snapshot(snapshot_id)
-    if snapshot is None or snapshot.manifest_list in seen:
+    if snapshot.manifest_list in seen:
         return
     seen.add(snapshot.manifest_list)
     yield snapshot.manifest_list
-    for manifest in manifests(version.io, snapshot):
+    for manifest in manifests(files, snapshot):
         if manifest.manifest_path not in seen:
             seen.add(manifest.manifest_path)
             yield manifest.manifest_path
-            yield from (each.data_file.file_path for each in live_entries(version.io, manifest))
-    if delta := own_delta(version, snapshot):
+            yield from (each.data_file.file_path for each in live_entries(files, manifest))
+    if text := summary_of(snapshot).get(DELTA):
+        delta = NetDelta.from_json(text, root)
         yield from (*delta.plus, *delta.minus)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,6 +39,7 @@ class Damage:
     path: str
     problem: str
     detail: str
+    current: bool = True  # False: only an older snapshot, or the changes since, cannot be read
 
 
 def damages(
@@ -54,30 +55,55 @@ def damages(
     return damages_of(lake, version, needed, deep=deep)
 
 
+def is_whole(lake: Lake, version: TableVersion, read: set[str]) -> bool:
+    """Whether every file of a version is what was written; `read` remembers data files that are."""
+    return not damages_of(lake, version) and not damages_of(lake, version, deep=True, read=read)
+
+
 def damages_of(
-    lake: Lake, version: TableVersion, needed: Collection[int] = (), *, deep: bool = False
+    lake: Lake,
+    version: TableVersion,
+    needed: Collection[int] = (),
+    *,
+    deep: bool = False,
+    read: set[str] | None = None,
 ) -> list[Damage]:
-    """The same of a version that could be read."""
+    """The same of a version whose metadata could be read; what is in `read` is not read again."""
     location = version.location
     found: list[Damage] = []
     files: dict[str, ManifestEntry] = {}
+    now: set[str] = set()
     for snapshot_id in dict.fromkeys([version.snapshot_id, *sorted(needed)]):
-        if snapshot_id is not None and snapshot_id not in version.snapshot_ids:
+        if snapshot_id is not None and version.find_snapshot(snapshot_id) is None:
             gone = f"snapshot {snapshot_id}, which a stream table stands on, is gone"
-            found.append(Damage(location, EXPIRED, gone))
+            found.append(Damage(location, EXPIRED, gone, current=False))
             continue
+        current = snapshot_id == version.snapshot_id
         try:
             state = version.state(snapshot_id)
         except FileMissing as error:
-            found.append(_of(error, location))
+            each = _of(error, location)
+            if each not in found:
+                found.append(replace(each, current=current))
             continue
         files |= {e.data_file.file_path: e for e in (*state.data, *state.marks.entries)}
+        now = {*files} if current else now
     sizes = {path: entry.data_file.file_size_in_bytes for path, entry in files.items()}
-    found += _sizes(lake, {**_deltas(version, needed), **sizes})
+    of_files = [*_sizes(lake, {**_deltas(version, needed), **sizes})]
     if deep:
-        broken = {each.path for each in found}
-        found += _read_all(version, [e for path, e in files.items() if path not in broken])
-    return found
+        broken = {each.path for each in of_files}
+        unread = [e for path, e in files.items() if path not in broken]
+        of_files += _read_all(version, unread, read if read is not None else set())
+    return [*found, *(replace(each, current=each.path in now) for each in of_files)]
+
+
+def damaged_files(version: TableVersion, paths: Collection[str]) -> list[Damage]:
+    """Those of some data files of a version, as it is, that are not what was written."""
+    state = version.state(version.snapshot_id)
+    found = [
+        each for each in (*state.data, *state.marks.entries) if each.data_file.file_path in paths
+    ]
+    return _read_all(version, found, set())
 
 
 def _of(error: FileMissing, location: str) -> Damage:
@@ -93,8 +119,7 @@ def _deltas(version: TableVersion, needed: Collection[int]) -> dict[str, int | N
         left.discard(at.snapshot_id)
         if delta := own_delta(version, at):
             found |= dict.fromkeys((*delta.plus, *delta.minus))
-        parent = at.parent_snapshot_id
-        at = version.metadata.snapshot_by_id(parent) if parent is not None else None
+        at = version.find_snapshot(at.parent_snapshot_id)
     return found if at is not None and not left - {at.snapshot_id} else {}
 
 
@@ -120,11 +145,18 @@ def _lengths(lake: Lake, paths: Sequence[str]) -> Iterator[int | None]:
         yield from (info.size if info.type == FileType.File else None for info in infos)
 
 
-def _read_all(version: TableVersion, entries: Sequence[ManifestEntry]) -> list[Damage]:
+def _read_all(
+    version: TableVersion, entries: Sequence[ManifestEntry], read: set[str]
+) -> list[Damage]:
     rows = {each.data_file.file_path: each.data_file.record_count for each in entries}
+    wanted = [each for each in entries if each.data_file.file_path not in read]
     with ThreadPoolExecutor(THREADS, thread_name_prefix="check") as pool:
-        found = pool.map(lambda each: _read(version, each, rows), entries)
-        return [damage for damage in found if damage is not None]
+        found = [*pool.map(lambda each: _read(version, each, rows), wanted)]
+    for entry, damage in zip(wanted, found, strict=True):
+        # what position deletes name depends on the other files of a snapshot: they are read again
+        if damage is None and entry.data_file.content == DataFileContent.DATA:
+            read.add(entry.data_file.file_path)
+    return [damage for damage in found if damage is not None]
 
 
 def _read(version: TableVersion, entry: ManifestEntry, rows: Mapping[str, int]) -> Damage | None:

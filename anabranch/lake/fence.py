@@ -14,7 +14,7 @@ import os
 import re
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -28,6 +28,7 @@ from anabranch.lake.places import MARKER, Warehouse, local_path
 CUT_DIGITS = 20
 AGAIN_SECONDS = 10.0  # how often a mark in an object store is looked at, and advanced
 ADOPT = "`anabranch adopt` makes it the owner of this warehouse, with an identity of its own"
+RECOVER = "`anabranch recover --from-warehouse` registers the tables that are found in it"
 _OUR_ROOT = re.compile(r"((?:/[^/]+)*?)((?:/[A-Za-z0-9_-]+){1,2}/[A-Za-z0-9_-]+-[0-9a-f]{8})")
 
 
@@ -44,7 +45,7 @@ class Mark:
 
     def text(self) -> bytes:
         """JSON whose last value, the cut, has a fixed width."""
-        known = {key: value for key, value in asdict(self).items() if value is not None}
+        known = {key: value for key, value in vars(self).items() if value is not None}
         del known["cut"]
         return f'{json.dumps(known)[:-1]}, "cut": {self.cut:>{CUT_DIGITS}}}}'.encode()
 
@@ -175,7 +176,9 @@ class Fence:
             if here.catalog_uuid == self._store.catalog_uuid and mark.catalog == catalog_uuid(c):
                 here.catalog_uuid = self._store.catalog_uuid = mark.catalog
             else:
-                raise _belongs_to_another(here.location, mark)
+                raise _belongs_to_another(
+                    here.location, mark, empty=not cuts.pointers(c, self._catalog_name)
+                )
         if mark is not None and mark.location is not None:
             if not same_place(mark.location, here.location):
                 raise _moved(here.location, mark.location)
@@ -259,10 +262,17 @@ def _plain(location: str) -> str:
     return re.sub(r"^s3[an]://", "s3://", location).rstrip("/")
 
 
-def _belongs_to_another(location: str, mark: Mark) -> Fenced:
+def _belongs_to_another(location: str, mark: Mark, *, empty: bool) -> Fenced:
     owner = f", {mark.address}" if mark.address else ""
+    said = f"warehouse {location} belongs to another catalog{owner}"
+    if empty:
+        return Fenced(
+            f"{said}, and this catalog is empty",
+            hint="use that catalog, or another folder; if its database was lost or emptied, restore "
+            f"a backup of it, or {RECOVER}",
+        )
     return Fenced(
-        f"warehouse {location} belongs to another catalog{owner}",
+        said,
         hint="use that catalog, or another folder; if its tables are this catalog's, and nobody "
         f"uses the other one any more, {ADOPT}",
     )

@@ -13,7 +13,15 @@ from pyiceberg.io.pyarrow import StatsAggregator
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
-from pyiceberg.types import BinaryType, DecimalType, PrimitiveType, StringType
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
 from anabranch.engine.tails import summed
@@ -222,7 +230,7 @@ def _column_bounds(
             found = found or StatsAggregator(kind, stats.physical_type, cut)
             found.update_min(_value(kind, stats, stats.min_raw, lambda stats=stats: stats.min))
             found.update_max(_value(kind, stats, stats.max_raw, lambda stats=stats: stats.max))
-        except (ValueError, TypeError, pa.ArrowNotImplementedError):
+        except (ValueError, TypeError, OverflowError, pa.ArrowNotImplementedError):
             known = False
     if not known or found is None:
         return None, None, missing
@@ -232,7 +240,16 @@ def _column_bounds(
 def _value(kind: PrimitiveType, stats: Any, raw: Any, decoded: Any) -> Any:
     if isinstance(kind, DecimalType) and stats.physical_type != "FIXED_LEN_BYTE_ARRAY":
         return unscaled_to_decimal(raw, kind.scale)
+    # Python has no dates outside of the years 1 to 9999; Spark and Iceberg do.
+    if isinstance(kind, DateType) and stats.physical_type == "INT32":
+        return raw
+    if isinstance(kind, (TimestampType, TimestamptzType)) and _is_in_micros(stats):
+        return raw
     return decoded()
+
+
+def _is_in_micros(stats: Any) -> bool:
+    return stats.physical_type == "INT64" and "microseconds" in str(stats.logical_type)
 
 
 def _split_offsets(footer: pq.FileMetaData) -> list[int]:

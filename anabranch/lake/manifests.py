@@ -7,11 +7,9 @@ PyIceberg writes no delete manifests; its manifest writer does when told that it
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
@@ -30,35 +28,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
+from anabranch.cache import Cache
 from anabranch.lake import checksums
 
-V = TypeVar("V")
 LIST, MANIFEST = "manifest list", "manifest"
 
 
-class Cache(Generic[V]):
-    """The values used last, by the path of an immutable file."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._values: OrderedDict[str, V] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, path: str, read: Callable[[], V]) -> V:
-        with self._lock:
-            if path in self._values:
-                self._values.move_to_end(path)
-                return self._values[path]
-        value = read()
-        with self._lock:
-            self._values[path] = value
-            while len(self._values) > self._size:
-                self._values.popitem(last=False)
-        return value
-
-
-_lists: Cache[tuple[ManifestFile, ...]] = Cache(512)
-_entries: Cache[tuple[ManifestEntry, ...]] = Cache(1024)
+_lists: Cache[tuple[ManifestFile, ...]] = Cache(512, "manifest lists")
+_entries: Cache[tuple[ManifestEntry, ...]] = Cache(1024, "manifests")
 
 
 def manifests(io: FileIO, snapshot: Snapshot | None) -> tuple[ManifestFile, ...]:

@@ -7,15 +7,18 @@ refresh has read can always be named, and be read again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy import Connection
 
-from anabranch.catalog import cuts, events, streams
+from anabranch.catalog import cuts, events, snapshots, streams
 from anabranch.catalog.cuts import Version
 from anabranch.catalog.streams import StreamTable
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, MissingRight, Unreachable
 from anabranch.lake.lake import Lake
+from anabranch.lake.recorded import LONG_WAY, facts
+from anabranch.lake.version import TableVersion
 
 OBSERVED = "observed"
 ATTEMPTS = 5
@@ -33,7 +36,10 @@ def observed(lake: Lake) -> Iterator[Connection]:
             if not cuts.moved_by_others(c, lake.catalog_name):
                 yield c
                 return
-        observe(lake)
+        try:
+            observe(lake)
+        except MissingRight:  # a reader sees the newest cut that others have recorded
+            break
     with lake.store.reading() as c:
         yield c
 
@@ -45,14 +51,29 @@ def observe(lake: Lake) -> int | None:
         moved = cuts.moved_by_others(c, lake.catalog_name)
         if not moved:
             return None
+        _refuse_if_emptied(c, lake, moved)
         cut_id = cuts.advance(c)
         record(c, lake, cut_id, moved)
         return cut_id
 
 
+def _refuse_if_emptied(c: Connection, lake: Lake, moved: Sequence[Version]) -> None:
+    """Nobody drops every table at once: the rows of Iceberg are lost, and no cut may say otherwise."""
+    gone = [each for each in moved if each.metadata_location is None]
+    if len(gone) > 1 and len(gone) == len(cuts.newest(c)) == len(moved):
+        raise Unreachable(
+            f"catalog {lake.store.shown} is damaged: its table iceberg_tables is empty, though "
+            f"{len(gone)} tables were there",
+            hint="anabranch recover --from-warehouse registers them again as they were; or restore "
+            "the catalog from a backup",
+        )
+
+
 def record(c: Connection, lake: Lake, cut_id: int, moved: Sequence[Version]) -> None:
     """Make commits of others a cut, and say so where they wrote to a stream table."""
-    cuts.add(c, cut_id, OBSERVED, [_with_snapshot(lake, each) for each in moved])
+    before = cuts.newest(c)
+    found = [_with_snapshot(c, lake, each, before.get(each.name)) for each in moved]
+    cuts.add(c, cut_id, OBSERVED, found)
     known = streams.all_streams(c)
     events.add(
         c,
@@ -64,15 +85,39 @@ def record(c: Connection, lake: Lake, cut_id: int, moved: Sequence[Version]) -> 
     )
 
 
-def _with_snapshot(lake: Lake, moved: Version) -> Version:
+def _with_snapshot(c: Connection, lake: Lake, moved: Version, before: str | None) -> Version:
     """A file that cannot be read now is no reason to hide that somebody committed it."""
     if moved.metadata_location is None:
         return moved
     try:
         version = lake.version(moved.name, moved.metadata_location)
+        found = facts(version.metadata, _last_steps(version))
     except (AnabranchError, ValueError):
         return moved
-    return Version(moved.name, moved.metadata_location, version.snapshot_id)
+    if before is not None:
+        with suppress(AnabranchError, ValueError):
+            _forget_expired(c, lake, lake.version(moved.name, before), version)
+    return found.version(c, version)
+
+
+def _last_steps(version: TableVersion) -> list[Snapshot]:
+    """The way to the current snapshot, as far as a stream table may want to follow it."""
+    way: list[Snapshot] = []
+    at = version.metadata.current_snapshot()
+    while at is not None and len(way) <= LONG_WAY:
+        way.append(at)
+        parent = at.parent_snapshot_id
+        at = version.metadata.snapshot_by_id(parent) if parent is not None else None
+    return way
+
+
+def _forget_expired(c: Connection, lake: Lake, before: TableVersion, now: TableVersion) -> None:
+    """Snapshots that another program took off the list have no files any more."""
+    table_uuid = str(now.metadata.table_uuid)
+    if str(before.metadata.table_uuid) == table_uuid:
+        gone = before.snapshot_ids - now.snapshot_ids
+        snapshots.forget(c, {(table_uuid, each) for each in gone})
+        lake.forget_snapshots(table_uuid, gone)
 
 
 def _said(moved: Version, cut_id: int, stream: StreamTable) -> str:

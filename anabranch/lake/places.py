@@ -22,11 +22,17 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from anabranch.errors import InvalidValue, Unreachable
 from anabranch.lake.durable import sync, sync_each
 from anabranch.names import TableName
+from anabranch.redaction import redacted
 
 MARKER = "anabranch.json"
 LONGEST = 1000  # Iceberg's catalog keeps locations in VARCHAR(1000)
+REMOTE = (  # what both PyIceberg and Spark reach
+    "s3://", "s3a://", "s3n://", "oss://", "gs://", "gcs://", "hdfs://", "viewfs://", "abfs://", "abfss://",
+    "wasb://", "wasbs://",
+)  # fmt: skip
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_OUR_ROOT = re.compile(r"(?:/[A-Za-z0-9_-]+){1,2}/[A-Za-z0-9_-]+-[0-9a-f]{8}")
 
 
 def location_of(path: str | Path) -> str:
@@ -34,7 +40,12 @@ def location_of(path: str | Path) -> str:
     given = str(path)
     if given.startswith("file:"):
         given = "/" + given[len("file:") :].lstrip("/")
-    elif _SCHEME.match(given):
+    elif scheme := _SCHEME.match(given):
+        if scheme[0].lower() not in REMOTE:
+            raise InvalidValue(
+                f"{redacted(given)!r} is not a place for files",
+                hint=f"give a folder, or an address that starts with {', '.join(REMOTE)}",
+            )
         return given.rstrip("/")
     if any(ord(letter) < 32 for letter in given):
         raise InvalidValue(f"{given!r} is not a usable path: it holds control characters")
@@ -65,6 +76,11 @@ def table_root(warehouse: str, name: TableName) -> str:
     """A folder of its own for every table ever made: no two share files, whatever their names."""
     parts = [_UNSAFE.sub("_", part)[:40] or "_" for part in name.parts]
     return "/".join([warehouse, *parts[:-1], f"{parts[-1]}-{uuid.uuid4().hex[:8]}"])
+
+
+def is_our_root(warehouse: str, root: str) -> bool:
+    """Whether a table's folder was made by us."""
+    return root.startswith(warehouse + "/") and bool(_OUR_ROOT.fullmatch(root[len(warehouse) :]))
 
 
 class Warehouse:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pyiceberg.table.snapshots import MetadataLogEntry
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import MetadataLogEntry, Snapshot
 from sqlalchemy import Connection, delete, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.exc import IntegrityError
 
-from anabranch.catalog import cuts, stages, tables
+from anabranch.catalog import cuts, read_leases, snapshots, stages, tables
 from anabranch.errors import (
     AnabranchError,
     InternalError,
@@ -23,13 +25,19 @@ from anabranch.errors import (
 )
 from anabranch.lake import steps
 from anabranch.lake.checksums import sealed
+from anabranch.lake.lake import Lake
 from anabranch.lake.observe import record
-from anabranch.lake.places import LONGEST
+from anabranch.lake.places import LONGEST, is_our_root
+from anabranch.lake.recorded import Facts, facts, with_few_snapshots
 from anabranch.lake.stage import Stage, Staged
 from anabranch.lake.version import TableVersion
 from anabranch.names import TableName
 
-PREVIOUS_METADATA = 100  # Iceberg's default length of the metadata log
+PREVIOUS_METADATA = (
+    10  # files that stay for readers of other engines that hold a pointer for a moment
+)
+THEIR_PREVIOUS_METADATA = 100  # of tables that other programs made: Iceberg's default
+SUPERSEDED = 10  # files beyond that are deleted together, so many at a time
 FIND_OUT_SECONDS = 60.0  # how long a catalog that was lost during a commit is waited for
 FIND_OUT_PAUSE = 0.5
 Rows = Callable[[Connection, int | None], None]
@@ -50,15 +58,17 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = F
     committing = False
     try:
         steps.at_step(steps.STAGED)
-        changes = {name: _logged(stage, each) for name, each in sorted(stage.changes.items())}
+        found = {name: _prepared(stage, each) for name, each in sorted(stage.changes.items())}
+        changes = {name: each.staged for name, each in found.items()}
         for staged in changes.values():
             if staged.version is not None and not staged.written:
                 _write_metadata(stage, staged.version)
         stage.make_durable()
         steps.at_step(steps.METADATA_WRITTEN)
         with stage.lake.store.writing() as c:
-            cut_id = _in_transaction(c, stage, changes, kind)
+            cut_id = _in_transaction(c, stage, found, kind)
             stage.lake.fence.check(c, cut_id)
+            _write_again(stage, changes.values())
             if rows is not None:
                 rows(c, cut_id)
             steps.at_step(steps.IN_TRANSACTION)
@@ -84,6 +94,8 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = F
     for staged in changes.values():
         if staged.version is not None:
             stage.lake.remember(staged.version)
+    with suppress(AnabranchError, OSError):  # published it is; upkeep finds the rest
+        delete_metadata(stage.lake, [path for each in found.values() for path in each.superseded])
     return cut_id
 
 
@@ -130,7 +142,8 @@ def rehearse(stage: Stage, kind: str, rows: Rows, look: Callable[[Connection], T
     found: list[T] = []
     try:
         with stage.lake.store.writing() as c:
-            rows(c, _in_transaction(c, stage, dict(stage.changes), kind))
+            changes = {name: Prepared(each) for name, each in stage.changes.items()}
+            rows(c, _in_transaction(c, stage, changes, kind))
             found.append(look(c))
             raise _Rehearsed
     except _Rehearsed:
@@ -150,7 +163,7 @@ def _made_twice() -> PublishConflict:
 
 
 def _in_transaction(
-    c: Connection, stage: Stage, changes: dict[TableName, Staged], kind: str
+    c: Connection, stage: Stage, changes: Mapping[TableName, Prepared], kind: str
 ) -> int | None:
     cut_id = cuts.advance(c) if changes else None
     if cut_id is None:
@@ -165,11 +178,9 @@ def _in_transaction(
         cut_id = cuts.advance(c)
     _check_expected(c, stage, catalog)
     own = []
-    for name, staged in changes.items():
-        _swap(c, catalog, name, staged)
-        version = staged.version
-        found = (version.location, version.snapshot_id) if version else (None, None)
-        own.append(cuts.Version(name, *found))
+    for name, prepared in changes.items():
+        _swap(c, catalog, name, prepared.staged)
+        own.append(prepared.recorded(c, name))
     if cut_id is not None:
         cuts.add(c, cut_id, kind, own, stage.id)
     return cut_id
@@ -248,24 +259,89 @@ def conflict(name: TableName) -> PublishConflict:
     return PublishConflict(f"table {name} was changed by another process", hint="run it again")
 
 
-def _logged(stage: Stage, staged: Staged) -> Staged:
-    """The version with the file before it in its metadata log."""
+@dataclass(frozen=True)
+class Prepared:
+    """A change ready to be published: what rows will tell of it, and which files it makes old."""
+
+    staged: Staged
+    facts: Facts | None = None
+    superseded: tuple[str, ...] = ()
+
+    def recorded(self, c: Connection, name: TableName) -> cuts.Version:
+        version = self.staged.version
+        if version is None:
+            return cuts.Version(name, None)
+        found = self.facts or facts(version.metadata, version.metadata.snapshots)
+        return found.version(c, version)
+
+
+def _prepared(stage: Stage, staged: Staged) -> Prepared:
+    """The version with few snapshots, and with the file before it in its metadata log."""
     version = staged.version
-    if version is None or staged.base is None or staged.written:
-        return staged
+    if version is None or staged.written:
+        return Prepared(staged)
+    metadata, before = version.metadata, _before(stage, staged)
+    known = {each.snapshot_id for each in before.snapshots} if before is not None else set[int]()
+    new: list[Snapshot] = [each for each in metadata.snapshots if each.snapshot_id not in known]
+    superseded: tuple[str, ...] = ()
+    if before is not None and staged.base is not None:
+        log = [*before.metadata_log, _log_entry(staged.base, before.last_updated_ms)]
+        ours = is_our_root(stage.lake.warehouse.location, version.root)
+        most = PREVIOUS_METADATA if ours else THEIR_PREVIOUS_METADATA
+        if len(log) >= most + SUPERSEDED:
+            superseded = tuple(each.metadata_file for each in log[:-most]) if ours else ()
+            log = log[-most:]
+        metadata = metadata.model_copy(update={"metadata_log": log})
+        if ours:
+            metadata, unlisted = with_few_snapshots(metadata)
+            new += [each for each in unlisted if each.snapshot_id in known]
+    written = replace(staged, version=replace(version, metadata=metadata))
+    return Prepared(written, facts(metadata, new), superseded)
+
+
+def _before(stage: Stage, staged: Staged) -> TableMetadata | None:
+    """The metadata that a version follows; None if the table is new, or was broken."""
+    version = staged.version
+    if version is None or staged.base is None:
+        return None
     try:
         before = stage.lake.version(version.name, staged.base).metadata
     except AnabranchError:  # broken, and made again without it
-        return staged
-    if before.table_uuid != version.metadata.table_uuid:  # dropped and made anew
-        return staged
-    entry = MetadataLogEntry.model_validate(
-        {"metadata-file": staged.base, "timestamp-ms": before.last_updated_ms}
-    )
-    log = [*before.metadata_log, entry][-PREVIOUS_METADATA:]
-    metadata = version.metadata.model_copy(update={"metadata_log": log})
-    logged = TableVersion(version.name, version.location, metadata, version.io)
-    return Staged(staged.base, logged)
+        return None
+    return before if before.table_uuid == version.metadata.table_uuid else None
+
+
+def _log_entry(location: str, moment: int) -> MetadataLogEntry:
+    return MetadataLogEntry.model_validate({"metadata-file": location, "timestamp-ms": moment})
+
+
+def delete_metadata(lake: Lake, locations: Collection[str]) -> dict[str, bool]:
+    """Delete metadata files that tell nothing which rows do not tell; whether each was there.
+
+    No publish runs meanwhile: one that brings an older version back finds its file, or writes it.
+    """
+    if not locations:
+        return {}
+    with lake.store.writing(durable=False) as c:
+        cuts.hold(c)
+        if read_leases.all_files_held(c, tables.now(c)):
+            return {}  # a backup is at work: upkeep finds them later
+        gone = {*locations} - snapshots.only_by_file(c, locations)
+        return {path: lake.warehouse.delete(path) for path in sorted(gone)}
+
+
+def _write_again(stage: Stage, changes: Iterable[Staged]) -> None:
+    """Files of older versions that come back, and of which only rows were left."""
+    again = [each.version for each in changes if each.written and each.version is not None]
+    missing = [
+        version
+        for version in again
+        if not stage.lake.warehouse.io.new_input(version.location).exists()
+    ]
+    for version in missing:
+        _write_metadata(stage, version)
+    if missing:
+        stage.lake.warehouse.make_durable(version.location for version in missing)
 
 
 def _write_metadata(stage: Stage, version: TableVersion) -> None:

@@ -6,8 +6,10 @@ indexes or views, nor that it was dropped: what was a stream table comes back as
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
+from anabranch.catalog import cuts
 from anabranch.errors import AnabranchError, Refused
 from anabranch.lake.adopt import adopt
 from anabranch.lake.damage import damages_of
@@ -36,9 +38,11 @@ def recover(lake: Lake) -> list[Recovered]:
             "the catalog knows tables: it is not emptied",
             hint="anabranch check finds what is wrong; recover is for an empty catalog",
         )
+    if rows := _as_recorded(lake):
+        return rows
     folders = table_folders(lake.warehouse)
     newest: dict[TableName, TableVersion] = {}
-    rows: list[Recovered] = []
+    rows = []
     for folder in folders:
         name = _name(lake, folder)
         version = _readable(lake, name, folder) if name is not None else None
@@ -53,11 +57,28 @@ def recover(lake: Lake) -> list[Recovered]:
                 rows.append(Recovered(None, older.root, older.location, _older(name)))
             newest[name] = version
     if newest:
-        adopt(lake)
+        adopt(lake, recovering=True)
         _register(lake, newest)
     said = "registered; a query, schedule or index that it had is not known"
     found = [Recovered(str(n), v.root, v.location, said) for n, v in sorted(newest.items())]
     return [*found, *rows]
+
+
+def _as_recorded(lake: Lake) -> list[Recovered]:
+    """If only the rows of Iceberg are lost: every table as the newest cut had it, queries included."""
+    with lake.store.reading() as c:
+        known = cuts.newest(c)
+    newest, rows = {}, []
+    for name, location in sorted(known.items()):
+        try:
+            newest[name] = lake.version(name, location)
+        except AnabranchError as error:
+            rows.append(Recovered(None, location, None, f"{name}: {error.message}"))
+    if newest:
+        adopt(lake, recovering=True)
+        _register(lake, newest)
+    said = "registered as the newest cut had it"
+    return [*(Recovered(str(n), v.root, v.location, said) for n, v in newest.items()), *rows]
 
 
 def _register(lake: Lake, newest: dict[TableName, TableVersion]) -> None:
@@ -77,14 +98,13 @@ def _name(lake: Lake, folder: str) -> TableName | None:
 
 
 def _readable(lake: Lake, name: TableName, folder: str) -> TableVersion | None:
+    """The newest by its time: after `adopt` a branch that was abandoned may have counted higher."""
+    found = []
     for location in metadata_files(lake.warehouse, folder):
-        try:
-            version = lake.version(name, location)
-        except AnabranchError:
-            continue
-        if not damages_of(lake, version):
-            return version
-    return None
+        with suppress(AnabranchError):
+            found.append(lake.version(name, location))
+    found.sort(key=_age, reverse=True)  # stable: of the same time the one that counts higher
+    return next((each for each in found if not damages_of(lake, each)), None)
 
 
 def _age(version: TableVersion) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,7 +74,8 @@ class Relocation:
     _names: dict[str, str] = field(default_factory=dict)  # where names tell checksums
     _tails: dict[str, int] = field(default_factory=dict)  # checksums of rewritten Parquet files
 
-    def run(self, files: Iterable[str]) -> None:
+    def run(self, files: Iterable[str], records: Iterable[Mapping[str, Any]] = ()) -> None:
+        """`records` are snapshots that no metadata file lists."""
         named = sorted(files)
         kinds = {path: self._kind(path) for path in named}
         metadata = [path for path in named if kinds[path] == "metadata"]
@@ -82,6 +83,9 @@ class Relocation:
         manifests = [path for path in named if kinds[path] == "manifest"]
         deletes = {each for path in manifests for each in self._deletes(path)}
         deletes |= {each for path in metadata for each in self._removed(path)}
+        for record in records:
+            root = record["manifest-list"].rpartition("/metadata/")[0]
+            deletes |= {*self._removed_by(record, self.move.relative(root) or "")}
         for path in sorted(deletes.intersection(named)):
             self._rewrite(path, self._moved_deletes)
         for path in manifests:
@@ -90,6 +94,16 @@ class Relocation:
             self._rewrite(path, self._moved_list)
         for path in metadata:
             self._rewrite(path, lambda data, at=path: self._moved_metadata(data, at))  # type: ignore[misc]
+
+    def value(self, value: Any) -> Any:
+        """A value of the catalog's rows; parts of table metadata name files by their new names."""
+        if isinstance(value, dict) and ("manifest-list" in value or "table-uuid" in value):
+            return self._with_paths(value)
+        if isinstance(value, dict):
+            return {key: self.value(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.value(each) for each in value]
+        return self.move.value(value)
 
     def _rewrite(self, path: str, change: Callable[[bytes], bytes | None]) -> None:
         try:
@@ -138,9 +152,12 @@ class Relocation:
             return
         root = self.move.relative(metadata.get("location", "")) or ""
         for snapshot in metadata.get("snapshots") or []:
-            if text := (snapshot.get("summary") or {}).get(DELTA):
-                for name in json.loads(text)["minus"]:
-                    yield self.move.relative(name) or f"{root}/{name}"
+            yield from self._removed_by(snapshot, root)
+
+    def _removed_by(self, snapshot: Mapping[str, Any], root: str) -> Iterable[str]:
+        if text := (snapshot.get("summary") or {}).get(DELTA):
+            for name in json.loads(text)["minus"]:
+                yield self.move.relative(name) or f"{root}/{name}"
 
     def _moved_deletes(self, data: bytes) -> bytes | None:
         """Position deletes with the paths of the new place; all else as it was."""

@@ -11,8 +11,8 @@ from pyiceberg.table.update import SetSnapshotRefUpdate, update_table_metadata
 from sqlalchemy import Connection, select
 
 from anabranch.catalog import cuts, tables
-from anabranch.errors import AnabranchError, Refused
-from anabranch.lake.damage import damages_of
+from anabranch.errors import AnabranchError, FileDamaged, FileMissing, Refused
+from anabranch.lake.damage import is_whole
 from anabranch.lake.lake import Lake
 from anabranch.lake.places import Warehouse
 from anabranch.lake.version import TableVersion
@@ -22,17 +22,32 @@ _METADATA = re.compile(r"(.+)/metadata/(?:v|0*)(\d+)[^/]*\.metadata\.json$")
 
 
 def older_snapshot(lake: Lake, version: TableVersion) -> int | None:
-    """The newest snapshot with all its files; None if the current one has them."""
-    if not damages_of(lake, version):
+    """The newest snapshot that can be read; None if the current one can.
+
+    Each file is read, whatever found the damage: a roll-back that ends at other damaged files would
+    lose rows for nothing.
+    """
+    read: set[str] = set()
+    if is_whole(lake, version, read):
         return None
     by_age = sorted(version.metadata.snapshots, key=lambda each: -each.sequence_number)  # type: ignore[operator]
     for each in by_age:
         metadata = with_main_at(version.metadata, each.snapshot_id)
-        if not damages_of(lake, replace(version, metadata=metadata)):
+        if is_whole(lake, replace(version, metadata=metadata), read):
             return each.snapshot_id
-    raise Refused(
-        f"no version of {version.name} can be read", hint="restore its files from a backup"
-    )
+    raise Refused(f"no version of {version.name} can be read", hint=_what_is_left(version))
+
+
+def _what_is_left(version: TableVersion) -> str:
+    try:
+        version.state(version.snapshot_id)
+    except FileMissing:
+        return _restore_or_drop(version.name)
+    return f"restore its files from a backup, or DELETE FROM {version.name} and load its rows again"
+
+
+def _restore_or_drop(name: TableName) -> str:
+    return f"restore its files from a backup, or DROP TABLE {name} and load it again"
 
 
 def with_main_at(metadata: TableMetadata, snapshot_id: int) -> TableMetadata:
@@ -45,16 +60,28 @@ def with_main_at(metadata: TableMetadata, snapshot_id: int) -> TableMetadata:
 
 def older_metadata(lake: Lake, c: Connection, name: TableName, location: str) -> str:
     """The metadata file before one that cannot be read, that can."""
+    read: set[str] = set()
     for candidate in _candidates(lake, c, name, location):
         try:
-            version = lake.version(name, candidate)
+            version = _from_file(lake, name, candidate)
         except AnabranchError:
             continue
-        if not damages_of(lake, version):
+        if is_whole(lake, version, read):
             return candidate
     raise Refused(
-        f"no older metadata file of {name} can be read", hint="restore its files from a backup"
+        f"no older metadata file of {name} leads to rows that can be read",
+        hint=_restore_or_drop(name),
     )
+
+
+def _from_file(lake: Lake, name: TableName, location: str) -> TableVersion:
+    """From the file, not from memory; of a file that is gone the catalog may know what it said."""
+    try:
+        return lake.reread(name, location)
+    except FileDamaged:
+        raise
+    except FileMissing:
+        return lake.version(name, location)
 
 
 def _candidates(lake: Lake, c: Connection, name: TableName, location: str) -> list[str]:

@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef
+from pyiceberg.table.snapshots import Snapshot
 
-from anabranch.catalog import cuts
+from anabranch.catalog import cuts, deployments, snapshots
 from anabranch.catalog import rows as catalog_rows
-from anabranch.catalog.rewind import Row, Rows, Sources, Told, rewind
+from anabranch.catalog.rewind import (
+    Key,
+    Row,
+    Rows,
+    Sources,
+    Told,
+    cuts_with,
+    rewind,
+    without_bases,
+)
+from anabranch.catalog.snapshots import Shown
 from anabranch.catalog.store import Store
-from anabranch.errors import Refused, Unsupported
-from anabranch.lake.adopt import broken_snapshots, relocate
-from anabranch.lake.archive import Archive, Record, chosen
+from anabranch.catalog.tables import TABLE_TYPE
+from anabranch.errors import FileMissing, Refused, Unsupported
+from anabranch.lake.adopt import broken_snapshots, relocate, replace_file
+from anabranch.lake.archive import Archive, Record, chosen, damaged
+from anabranch.lake.checksums import sealed
+from anabranch.lake.holdings import Holdings, folder, older
 from anabranch.lake.lake import Lake
 from anabranch.lake.publish import publish
+from anabranch.lake.recorded import metadata_of, without
 from anabranch.lake.relocate import Move
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import summary_of
 from anabranch.names import TableName
 
+log = logging.getLogger("anabranch")
+
 
 def restore(archive: Archive, store: Store, warehouse: str, cut: int | None) -> dict[str, Any]:
-    """Fill an empty catalog and an empty warehouse; every file is compared with its checksum."""
+    """Fill an empty catalog and an empty warehouse; every file is compared with its checksum.
+
+    Older cuts that need a file which the backup has not, or no longer as it was, are left out.
+    """
     record = chosen(archive.records(), cut, archive.location)
     rows = archive.rows(record)
     if unknown := catalog_rows.unknown_parts(rows):
@@ -34,21 +55,116 @@ def restore(archive: Archive, store: Store, warehouse: str, cut: int | None) -> 
         )
     lake = Lake(store, warehouse)
     _check_empty(lake)
-    archive.copy_out(record, lake.warehouse)
+    bad = archive.copy_out(record, lake.warehouse)
     move = Move(record.warehouse, lake.warehouse.location)
+    moved: Rows = rows
     if move.old != move.new:
-        relocate(lake, move)
-    moved: Rows = move.value(rows)
+        kept = (row["record"] for row in rows.get("ab_snapshots", ()))
+        moved = relocate(lake, move, kept).value(rows)
+    lost: dict[Key, str] = {}
+    if bad or record.missing:
+        lost = _lost(lake, moved)
+        _unlist(lake, moved)
     if cut is not None:
-        moved = rewind(moved, cut, lambda shown: _told(lake, shown))
+        records = _records(moved)
+        moved = rewind(moved, cut, lambda shown: _told(lake, shown, records))
+    left_out = cuts_with(moved, lost)
+    _check_shown(archive, lake, moved, {*bad}, left_out)
+    moved = without_bases(moved, lost)
+    _write_missing(lake, moved)
     with store.writing() as c:
         if not catalog_rows.is_empty(c):
             raise _not_empty(store.shown)
         catalog_rows.load(c, moved)
+        if lost:
+            cuts.forget_some(c, left_out)
+            snapshots.forget(c, {(key, at) for key, at in lost if at is not None})
+            snapshots.forget_shapes(c)
+            deployments.forget_undos(c)
         lake.fence.write(cuts.current(c), replace=True)
     _show(lake, moved)
     broken_snapshots(lake, lake.pointers())  # refused if a file of the newest rows is missing
-    return _report(archive, record, lake)
+    if left_out:
+        few = ", ".join(str(each) for each in sorted(left_out)[:5])
+        log.warning(
+            "not restored: %s older cuts (%s%s), because the backup has no sound copy of %s",
+            len(left_out),
+            few,
+            ", …" if len(left_out) > 5 else "",
+            _in_archive(archive, lake, left_out[min(left_out)]),
+        )
+    report = _report(archive, record, lake)
+    damaged_files = [f"{archive.location}/files/{path}" for path in sorted(bad)]
+    return {**report, "cuts_left_out": sorted(left_out), "damaged": damaged_files}
+
+
+def _lost(lake: Lake, rows: Rows) -> dict[Key, str]:
+    """Snapshots in rows of which a file is not there, and which."""
+    holdings = Holdings(lake.warehouse.io)
+    found: dict[Key, Snapshot | None] = {}
+    for key, snapshot in older(lake, rows, holdings):
+        found[key] = snapshot
+        holdings.add(snapshot, folder(snapshot) if snapshot is not None else "")
+    holdings.settle(_absent(lake, holdings.named))
+    return holdings.losses(found)
+
+
+def _absent(lake: Lake, named: Iterable[str]) -> set[str]:
+    """Files that should lie in the warehouse, and do not."""
+    there = lake.warehouse.listing(lake.warehouse.location)
+    top = lake.warehouse.location + "/"
+    return {path for path in named if path.startswith(top) and path not in there}
+
+
+def _unlist(lake: Lake, rows: Rows) -> None:
+    """Metadata files, which nobody has read yet, list the snapshots that are whole, and the current."""
+    there = lake.warehouse.listing(lake.warehouse.location)
+    written = []
+    for name, location in _pointers(lake, rows).items():
+        if location not in there:
+            continue
+        metadata = lake.reread(name, location).metadata
+        holdings = Holdings(lake.warehouse.io)
+        for each in metadata.snapshots:
+            holdings.add(each, metadata.location.rstrip("/"))
+        holdings.settle(_absent(lake, holdings.named))
+        gone = {each.snapshot_id for each in metadata.snapshots if holdings.lost(each)}
+        gone -= {metadata.current_snapshot_id or 0}
+        if gone:
+            kept = {key: ref for key, ref in metadata.refs.items() if ref.snapshot_id not in gone}
+            left = without(metadata, gone)[0].model_copy(update={"refs": kept})
+            replace_file(lake, location, sealed(left, location))
+            written.append(location)
+    lake.warehouse.make_durable(written)
+
+
+def _pointers(lake: Lake, rows: Rows) -> dict[TableName, str]:
+    return {
+        TableName((*row["table_namespace"].split("."),), row["table_name"]): row[
+            "metadata_location"
+        ]
+        for row in rows["iceberg_tables"]
+        if row["catalog_name"] == lake.catalog_name
+        and (row.get("iceberg_type") or TABLE_TYPE) == TABLE_TYPE
+    }
+
+
+def _check_shown(
+    archive: Archive, lake: Lake, rows: Rows, bad: set[str], left_out: Mapping[int, str]
+) -> None:
+    """What the restored cut itself shows must be whole; nothing is in the catalog yet."""
+    (meta,) = rows["ab_meta"]
+    top = lake.warehouse.location + "/"
+    path = left_out.get(meta["cut"])
+    for location in _pointers(lake, rows).values():
+        if location.removeprefix(top) in bad:
+            path = location
+    if path is not None:
+        raise damaged(_in_archive(archive, lake, path))
+
+
+def _in_archive(archive: Archive, lake: Lake, path: str) -> str:
+    return f"{archive.location}/files/{path.removeprefix(lake.warehouse.location + '/')}"
 
 
 def _check_empty(lake: Lake) -> None:
@@ -67,21 +183,60 @@ def _not_empty(place: str) -> Refused:
     )
 
 
-def _told(lake: Lake, shown: Mapping[str, Row]) -> Told:
+def _records(rows: Rows) -> dict[tuple[str | None, int | None], Mapping[str, Any]]:
+    """The snapshots in rows, by table and id; a backup of an older Anabranch has none."""
+    found = rows.get("ab_snapshots", ())
+    return {(row["table_uuid"], row["snapshot_id"]): row["record"] for row in found}
+
+
+def _told(
+    lake: Lake,
+    shown: Mapping[str, Row],
+    records: Mapping[tuple[str | None, int | None], Mapping[str, Any]],
+) -> Told:
     """What the snapshots of tables say about what they were computed from."""
+
+    def summary(row: Row, name: str, snapshot_id: int) -> Mapping[str, str]:
+        record = records.get((row.get("table_uuid"), snapshot_id))
+        if record is not None:
+            told: Mapping[str, str] = record.get("summary") or {}
+            return told
+        try:
+            version = lake.version(TableName.parse(name), row["metadata_location"])
+        except FileMissing:
+            return {}
+        found = version.metadata.snapshot_by_id(snapshot_id)
+        return summary_of(found) if found is not None else {}
 
     def told(name: str, snapshot_id: int | None) -> tuple[Sources, str] | None:
         row = shown.get(name)
         if row is None or snapshot_id is None:
             return None
-        version = lake.version(TableName.parse(name), row["metadata_location"])
-        found = version.metadata.snapshot_by_id(snapshot_id)
-        summary = summary_of(found) if found is not None else {}
-        if "anabranch.sources" not in summary:
+        said = summary(row, name, snapshot_id)
+        if "anabranch.sources" not in said:
             return None
-        return json.loads(summary["anabranch.sources"]), summary.get("anabranch.fingerprint", "")
+        return json.loads(said["anabranch.sources"]), said.get("anabranch.fingerprint", "")
 
     return told
+
+
+def _write_missing(lake: Lake, rows: Rows) -> None:
+    """Metadata files that tables will point to, and of which the backup has only rows."""
+    records = _records(rows)
+    shapes = {row["id"]: row["record"] for row in rows.get("ab_shapes", ())}
+    pointers = {row["metadata_location"] for row in rows["iceberg_tables"]}
+    written = []
+    for row in rows["ab_versions"]:
+        location, shape = row["metadata_location"], shapes.get(row.get("shape"))
+        if location not in pointers or shape is None:
+            continue
+        if not lake.warehouse.io.new_input(location).exists():
+            snapshot = records.get((row["table_uuid"], row["snapshot_id"]))
+            metadata = metadata_of(Shown(row["table_uuid"], shape, snapshot))
+            with lake.warehouse.io.new_output(location).create(overwrite=True) as stream:
+                stream.write(sealed(metadata, location))
+            written.append(location)
+    lake.warehouse.make_durable(written)
 
 
 def _show(lake: Lake, rows: Rows) -> None:

@@ -15,14 +15,14 @@ from pyiceberg.manifest import DataFile, ManifestEntry
 from pyiceberg.schema import Schema
 from pyiceberg.types import DateType, IntegerType, LongType, NestedField
 
+from anabranch.cache import Cache
 from anabranch.lake.footers import THREADS, Range, ranges
-from anabranch.lake.manifests import Cache
 from anabranch.model import Box, Spans, joined
 
 INTEGER, DATE = "integer", "date"
 MOST_FILES = 64  # of a change; more of them are not opened
 _FIRST_DAY = date(1970, 1, 1).toordinal()
-_footers: Cache[Mapping[int, Sequence[Range | None]]] = Cache(1024)
+_footers: Cache[Mapping[int, Sequence[Range | None]]] = Cache(1024, "footers")
 
 
 def kind_of(field: NestedField) -> str | None:

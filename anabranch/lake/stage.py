@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 
@@ -23,9 +23,17 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from anabranch.catalog import events, stages
+from anabranch.catalog import cuts, events, stages
 from anabranch.catalog.store import Connection
-from anabranch.errors import AlreadyExists, AnabranchError, InternalError, InvalidValue, RowsLost
+from anabranch.errors import (
+    AlreadyExists,
+    AnabranchError,
+    FileMissing,
+    InternalError,
+    InvalidValue,
+    PublishConflict,
+    RowsLost,
+)
 from anabranch.lake.comments import Comments, commented
 from anabranch.lake.commit import committed
 from anabranch.lake.lake import Lake, no_such_table
@@ -55,6 +63,33 @@ class Staged:
     written: bool = False  # the version is an older one, or another table's: its file is there
 
 
+def check_kept(c: Connection, cut_id: int | None) -> None:
+    """Work must not begin upon a cut that upkeep has forgotten since it was looked at: what the cut
+    showed may expire, and nothing would keep it."""
+    if cut_id:
+        cuts.hold(c)  # upkeep must not forget the cut between the question and the answer
+        if not cuts.is_recorded(c, cut_id):
+            raise PublishConflict(f"cut {cut_id} was forgotten meanwhile", hint="run it again")
+
+
+@contextmanager
+def or_conflict(lake: Lake, cut_id: int | None, stage_id: str | None = None) -> Iterator[None]:
+    """A file is missing because this process was given up for dead, and what it worked on collected:
+    that is a lost race, and no lost file."""
+    try:
+        yield
+    except FileMissing as error:
+        with lake.store.reading() as c:
+            collected = stage_id is not None and not stages.is_there(c, stage_id)
+            forgotten = bool(cut_id) and not cuts.is_recorded(c, cut_id or 0)
+        if collected or forgotten:
+            raise PublishConflict(
+                "this work took so long without a sign of life that it was given up for dead",
+                hint="run it again",
+            ) from error
+        raise
+
+
 class Stage:
     """Changes to tables, invisible until published.
 
@@ -76,6 +111,7 @@ class Stage:
         self.open = True
         lake.fence.claim()
         with lake.store.writing(durable=False) as c:
+            check_kept(c, cut_id)
             stages.add(c, replace(stages.mine(self.id), cut_id=cut_id))
             self.base = dict(pointers if pointers is not None else lake.pointers(c))
         self._lock = threading.RLock()
@@ -228,6 +264,7 @@ class Stage:
             self.expected.clear()
             self.base = dict(pointers)
         with self.lake.store.writing(durable=False) as c:
+            check_kept(c, cut_id)
             stages.reads(c, self.id, cut_id)
 
     def rebase(self, name: TableName, location: str) -> None:
@@ -238,7 +275,10 @@ class Stage:
             self.base[name] = location
 
     def adopt(self, name: TableName, location: str) -> TableVersion:
-        """The table becomes what a metadata file says that some cut shows, whatever its name there."""
+        """The table becomes a version that some cut shows, whatever its name there.
+
+        Its metadata file may be gone: the publish then writes it again.
+        """
         version = self.lake.version(name, location)
         with self._lock:
             before = self.changes.get(name)
@@ -310,7 +350,7 @@ class Stage:
             fresh = base is None or not _same_table(self, name, base, metadata)
             number = 0 if fresh else _number(base or "") + 1
             place = f"{metadata.location.rstrip('/')}/metadata/{number:05d}-{self.id}.metadata.json"
-            version = TableVersion(name, place, metadata, self.lake.warehouse.io)
+            version = self.lake.made(name, place, metadata)
             self.changes[name] = Staged(base, version)
             return version
 

@@ -79,6 +79,7 @@ _CURES = {
     "struct": "give the struct a field, or leave the column out",
     "time": "store the text or the number of seconds instead",
 }
+DEEPEST = 50  # levels of a nested type: the libraries that write schemas fail at about twice that
 _TOKEN = re.compile(
     r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\")|([\w$.]+)|(.))", re.DOTALL
 )
@@ -184,12 +185,18 @@ class _Parser:
     column: str
     ids: Iterator[int]
     at: int = 0
+    depth: int = 0
 
     def type(self) -> IcebergType:
         name = self.word().lower()
         if name in ("array", "map", "struct"):
             self.expect("<")
-            return {"array": self.array, "map": self.map, "struct": self.struct}[name]()
+            self.depth += 1
+            if self.depth > DEEPEST:
+                raise Unsupported(f"{self.where()}the type has more than {DEEPEST} levels")
+            found = {"array": self.array, "map": self.map, "struct": self.struct}[name]()
+            self.depth -= 1
+            return found
         numbers = self.numbers()
         if name in ("decimal", "dec", "numeric"):
             return self.decimal(numbers)

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pyiceberg.manifest import ManifestEntry
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update import RemoveSnapshotsUpdate, update_table_metadata
 
-from anabranch.catalog import cuts, deployments, read_leases, stages, streams, tables
+from anabranch.catalog import cuts, deployments, read_leases, snapshots, stages, streams, tables
+from anabranch.catalog.retention import Retention
 from anabranch.catalog.store import Connection
 from anabranch.errors import AnabranchError, FileMissing, PublishConflict
 from anabranch.lake.changes import DELTA, NetDelta
-from anabranch.lake.collect import FOREIGN_GRACE, collect, is_our_root
+from anabranch.lake.collect import FOREIGN_GRACE, collect
 from anabranch.lake.lake import Lake
 from anabranch.lake.manifests import manifests
+from anabranch.lake.places import is_our_root
 from anabranch.lake.publish import Rows, publish
+from anabranch.lake.recorded import LONG_WAY, facts, without
 from anabranch.lake.snapshots import MANY_MANIFESTS, FileChange, with_snapshot
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import ROWS, STAGE, TableVersion, tails_of
 from anabranch.model import Reading
 from anabranch.names import TableName
+from anabranch.retry import attempts
 
-RETENTION = timedelta(days=1)
-LONG_WAY = 50  # snapshots kept between a needed one and the newest, for their cheap deltas
-SMALL_FILE = 16 << 20
+RETENTION = Retention()
+# Files of a like size are written together: each row is rewritten once on its way up from each step.
+SMALL_FILES = (1 << 16, 1 << 20, 16 << 20)
 MANY_SMALL_FILES = 20
 MANY_MARK_FILES = 20
 MUCH_MARKED = 0.2
-ATTEMPTS = 3
+# Takes tables for the time of a change: those that are free, and what to check in the publish.
+Held = AbstractContextManager[tuple[Collection[TableName], Rows | None]]
+Hold = Callable[[Collection[TableName]], Held]
 
 
 @dataclass(frozen=True)
@@ -60,35 +65,129 @@ class Compaction:
 def maintain(
     lake: Lake,
     *,
-    retention: timedelta = RETENTION,
+    retention: Retention | timedelta = RETENTION,
     needed: Mapping[TableName, Iterable[int]] | None = None,
     grace: timedelta = timedelta(0),
     foreign_grace: timedelta = FOREIGN_GRACE,
     now: datetime | None = None,
-    without: Collection[TableName] = (),
-    check: Rows | None = None,
+    hold: Hold | None = None,
+    collecting: bool = True,
 ) -> Report:
-    """Cuts younger than `retention`, and those that somebody holds, stay readable; `needed` snapshots
-    stay as long as named.
+    """Cuts stay readable as `retention` says, and those that somebody holds; `needed` snapshots stay
+    as long as named.
 
-    Without `needed`, those that stream tables stand on are taken from the catalog.  Tables that
-    somebody else writes are left as they are (`without`), and `check` runs with the publish.  No file
-    younger than `grace` is deleted.
+    Without `needed`, those that stream tables stand on are taken from the catalog.  Tables whose
+    metadata is to change are held meanwhile (`hold`).  No file younger than `grace` is deleted.
     """
+    kept = Retention(total=retention) if isinstance(retention, timedelta) else retention
     now = now or tables.now()
     lake.fence.claim()
     lake.fence.check()
+    fill_in(lake)
+    forgotten, ended, gone = _forget(lake, kept, needed, now)
+    unlisted = len(gone - _listed(lake, gone))
+    expired, merged, cut_id = _expire_patiently(lake, needed, hold or _unheld)
+    deleted, size = collect(lake, grace, foreign_grace, now) if collecting else (0, 0)
+    return Report(forgotten, unlisted + expired, merged, ended, deleted, size, cut_id)
+
+
+def _forget(
+    lake: Lake,
+    retention: Retention,
+    needed: Mapping[TableName, Iterable[int]] | None,
+    now: datetime,
+) -> tuple[int, int, set[tuple[str, int]]]:
+    """Forget cuts, and the rows of snapshots that nothing needs any more, in one transaction."""
     with lake.store.writing() as c:
         cuts.hold(c)  # whoever takes a read lease waits, or is seen here
         living, dead = _stages(c, now)
         for each in dead:  # should such a stage live after all, its publish will now fail
             stages.remove(c, each.id)
         held = {*read_leases.held_cuts(c, now), *(each.cut_id or 0 for each in living)}
-        forgotten = cuts.forget(c, cuts.first_since(c, now - retention), held)
+        recorded = cuts.moments(c)
+        # what a roll-back needs is held as long as its age allows, but for thinning
+        old = Retention(retention.total, retention.total, retention.total)
+        past = old.expired(recorded, now, held)
+        held |= (deployments.undo_cuts(c) | streams.stands(c)) - past
+        forgotten = cuts.forget_some(c, retention.expired(recorded, now, held))
         deployments.forget_undos(c)
-    expired, merged, cut_id = _expire_patiently(lake, needed, without, check)
-    deleted, size = collect(lake, grace, foreign_grace, now)
-    return Report(forgotten, expired, merged, len(dead), deleted, size, cut_id)
+        gone = unneeded(c, needed)
+        snapshots.forget(c, gone)
+        snapshots.forget_shapes(c)
+    return forgotten, len(dead), gone
+
+
+def unneeded(
+    c: Connection, needed: Mapping[TableName, Iterable[int]] | None = None
+) -> set[tuple[str, int]]:
+    """Snapshots, by table, that no cut, frontier or roll-back needs, nor a short way to the newest."""
+    parents = snapshots.parents(c)
+    versions = cuts.known_versions(c)
+    wanted = {each for ids in _wanted(c, needed).values() for each in ids}
+    shown = {(each.table_uuid, each.snapshot_id) for each in versions}
+    kept = {key for key in parents if key in shown or key[1] in wanted}
+    newest = cuts.newest(c)
+    for each in versions:
+        if each.table_uuid is not None and newest.get(each.name) == each.metadata_location:
+            kept |= _way(parents, each.table_uuid, each.snapshot_id, kept)
+    return parents.keys() - kept
+
+
+def _way(
+    parents: Mapping[tuple[str, int], int | None],
+    table_uuid: str,
+    newest: int | None,
+    needed: Collection[tuple[str, int]],
+) -> set[tuple[str, int]]:
+    """The snapshots from the newest back to the last of those needed, if that is not far."""
+    way: list[tuple[str, int]] = []
+    kept: set[tuple[str, int]] = set()
+    at = newest
+    while at is not None and (table_uuid, at) in parents and len(way) <= LONG_WAY:
+        way.append((table_uuid, at))
+        if way[-1] in needed:
+            kept.update(way)
+        at = parents[table_uuid, at]
+    return kept
+
+
+def _wanted(
+    c: Connection, needed: Mapping[TableName, Iterable[int]] | None
+) -> dict[TableName, set[int]]:
+    """The snapshots that stream tables stand on, or would after a roll-back."""
+    asked = streams.needed_snapshots(c) if needed is None else needed
+    wanted = {name: set(ids) for name, ids in asked.items()}
+    for source, snapshot_id in deployments.needed_snapshots(c):
+        wanted.setdefault(TableName.parse(source), set()).add(snapshot_id)
+    return wanted
+
+
+def _listed(lake: Lake, gone: Collection[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Those of some snapshots that their tables still list."""
+    found = set()
+    for name, location in lake.pointers().items() if gone else ():
+        with suppress(AnabranchError):
+            version = lake.version(name, location)
+            found |= {(str(version.metadata.table_uuid), each) for each in version.snapshot_ids}
+    return found.intersection(gone)
+
+
+def fill_in(lake: Lake, most: int = 10_000) -> int:
+    """Versions of an older catalog are told by metadata files alone: let rows tell the same."""
+    with lake.store.reading() as c:
+        versions = [each for each in cuts.known_versions(c) if each.shape is None][:most]
+    done = 0
+    for each in versions:
+        with suppress(AnabranchError, ValueError):  # it can be read by nobody, now or later
+            version = lake.version(each.name, each.metadata_location or "")
+            metadata = version.metadata
+            current = metadata.current_snapshot()
+            found = facts(metadata, [current] if current is not None else [])
+            with lake.store.writing() as c:
+                shape, uuid = found.add(c), found.table_uuid
+                snapshots.fill_in(c, version.location, uuid, shape, version.snapshot_id)
+            done += 1
+    return done
 
 
 def _stages(c: Connection, now: datetime) -> tuple[list[stages.StageRow], list[stages.StageRow]]:
@@ -99,66 +198,99 @@ def _stages(c: Connection, now: datetime) -> tuple[list[stages.StageRow], list[s
 
 
 def _expire_patiently(
-    lake: Lake,
-    needed: Mapping[TableName, Iterable[int]] | None,
-    without: Collection[TableName],
-    check: Rows | None,
+    lake: Lake, needed: Mapping[TableName, Iterable[int]] | None, hold: Hold
 ) -> tuple[int, int, int | None]:
-    for _ in range(ATTEMPTS):
-        try:
-            return _expire(lake, needed, without, check)
-        except PublishConflict:
-            continue  # someone published meanwhile: look again
+    with suppress(PublishConflict):  # it is not urgent: the next upkeep does it
+        for attempt in attempts():
+            with attempt:
+                return _expire(lake, needed, hold)
     return 0, 0, None
 
 
+@contextmanager
+def _unheld(names: Collection[TableName]) -> Iterator[tuple[Collection[TableName], Rows | None]]:
+    yield names, None
+
+
 def _expire(
-    lake: Lake,
-    needed: Mapping[TableName, Iterable[int]] | None,
-    without: Collection[TableName],
-    check: Rows | None,
+    lake: Lake, needed: Mapping[TableName, Iterable[int]] | None, hold: Hold
 ) -> tuple[int, int, int | None]:
+    """Tables list no snapshot that nothing needs, and have few manifests."""
     with lake.store.reading() as c:
         pointers = lake.pointers(c)
-        versions = cuts.known_versions(c)
-        asked = streams.needed_snapshots(c) if needed is None else needed
-        wanted = {name: set(ids) for name, ids in asked.items()}
-        for source, snapshot_id in deployments.needed_snapshots(c):
-            wanted.setdefault(TableName.parse(source), set()).add(snapshot_id)
-    for each in versions:
-        if each.metadata_location != pointers.get(each.name):
-            with suppress(FileMissing):  # it can be read by nobody
-                shown = lake.version(each.name, each.metadata_location or "")
-                wanted.setdefault(each.name, set()).add(shown.snapshot_id or 0)
+        wanted = _needed_now(c, needed)
     expired = merged = 0
-    with Stage(lake, pointers) as stage:
-        for name in pointers.keys() - {*without}:
-            if not _whole(stage, name):
-                continue  # `check` says what is wrong with it
-            version = stage.version(name)
-            if not is_our_root(lake.warehouse.location, version.root):
-                continue  # made by another program, which also keeps it tidy
-            gone = expendable(version, wanted.get(name, set()))
-            many = len(manifests(version.io, version.metadata.current_snapshot()))
+    found = {
+        name: _untidy(lake, name, pointers[name], wanted.get(name, set())) for name in pointers
+    }
+    untidy = {name: each for name, each in found.items() if each is not None}
+    if not untidy:
+        return 0, 0, None
+    removed: dict[TableName, set[int]] = {}
+    with hold(untidy.keys()) as (names, check), Stage(lake, pointers) as stage:
+
+        def unchanged(c: Connection, cut_id: int | None) -> None:
+            """Whoever came to need a snapshot since it was looked for stops the publish."""
+            if check is not None:
+                check(c, cut_id)
+            _refuse_needed(removed, _needed_now(c, needed))
+
+        for name in names:
+            gone, many = untidy[name]
             if gone:
-                stage.replace_metadata(name, _without(version.metadata, gone))
+                stage.replace_metadata(name, without(stage.version(name).metadata, gone)[0])
+                removed[name] = gone
                 expired += len(gone)
             if many > MANY_MANIFESTS:
                 stage.replace_metadata(name, _with_fewer_manifests(stage, stage.version(name)))
                 merged += many
-        return expired, merged, publish(stage, "maintain", check) if stage.changes else None
+        return expired, merged, publish(stage, "maintain", unchanged) if stage.changes else None
 
 
-def _whole(stage: Stage, name: TableName) -> bool:
-    """Whether metadata and manifests of a table can be read."""
+def _needed_now(
+    c: Connection, needed: Mapping[TableName, Iterable[int]] | None
+) -> dict[TableName, set[int]]:
+    """Whatever keeps snapshots from expiring: what stream tables stand on, what a roll-back may bring
+    back, and what recorded cuts show, those among them that are held by read leases and stages."""
+    found = _wanted(c, needed)
+    for each in cuts.known_versions(c):
+        if each.snapshot_id is not None:
+            found.setdefault(each.name, set()).add(each.snapshot_id)
+    return found
+
+
+def _refuse_needed(
+    removed: Mapping[TableName, Collection[int]], needed: Mapping[TableName, Collection[int]]
+) -> None:
+    for name, gone in removed.items():
+        if not set(gone).isdisjoint(needed.get(name, ())):
+            raise PublishConflict(f"{name} is needed as it was by now", hint="run it again")
+
+
+def _untidy(
+    lake: Lake, name: TableName, location: str, wanted: set[int]
+) -> tuple[set[int], int] | None:
+    """The listed snapshots of a table that nothing needs, and its many manifests."""
     try:
-        version = stage.version(name)
+        version = lake.version(name, location)
+        if not is_our_root(lake.warehouse.location, version.root):
+            return None  # made by another program, which also keeps it tidy
+        many = len(manifests(version.io, version.metadata.current_snapshot()))
+        if not _whole(version):
+            return None  # `check` says what is wrong with it
+    except FileMissing:
+        return None
+    gone = expendable(version, wanted)
+    return (gone, many) if gone or many > MANY_MANIFESTS else None
+
+
+def _whole(version: TableVersion) -> bool:
+    """Whether the manifests of a table can be read."""
+    try:
         version.state(version.snapshot_id)
     except FileMissing:
         return False
-    except (
-        AnabranchError
-    ):  # such as files that only another program reads: they are in nobody's way
+    except AnabranchError:  # such as files that only another program reads: in nobody's way
         return True
     return True
 
@@ -180,11 +312,6 @@ def expendable(version: TableVersion, needed: set[int]) -> set[int]:
     return set(parents) - keep
 
 
-def _without(metadata: TableMetadata, gone: set[int]) -> TableMetadata:
-    update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(gone)})
-    return update_table_metadata(metadata, (update,))
-
-
 def _with_fewer_manifests(stage: Stage, version: TableVersion) -> TableMetadata:
     summary = {
         STAGE: stage.id,
@@ -198,11 +325,11 @@ def _with_fewer_manifests(stage: Stage, version: TableVersion) -> TableMetadata:
 def compaction(version: TableVersion) -> Compaction | None:
     """What to compact and why; None when the table is in good shape."""
     state = version.state(version.snapshot_id)
-    small = [each for each in state.data if each.data_file.file_size_in_bytes < SMALL_FILE]
+    small = _small(state.data)
     stored = sum(each.data_file.record_count for each in state.data)
     reasons = []
     chosen: dict[str, ManifestEntry] = {}
-    if len(small) >= MANY_SMALL_FILES:
+    if small:
         reasons.append(f"{len(small)} small files")
         chosen.update((each.data_file.file_path, each) for each in small)
     marks = len(state.marks.entries)
@@ -223,3 +350,15 @@ def compaction(version: TableVersion) -> Compaction | None:
         tails=tails_of((*files, *skip.entries)),
     )
     return Compaction(reading, frozenset(chosen), " and ".join(reasons))
+
+
+def _small(data: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+    """The files of the largest size of which there are many, with all that are smaller."""
+    small: list[ManifestEntry] = []
+    below = 0
+    for bound in SMALL_FILES:
+        like = [each for each in data if below <= each.data_file.file_size_in_bytes < bound]
+        if len(like) >= MANY_SMALL_FILES:
+            small = [each for each in data if each.data_file.file_size_in_bytes < bound]
+        below = bound
+    return small

@@ -1,10 +1,10 @@
-"""A table at one metadata file: its columns, snapshots, files and changes."""
+"""A table at one version: its columns, snapshots, files and changes."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
@@ -20,10 +20,11 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField
 
+from anabranch.cache import Cache
 from anabranch.errors import BaseExpired, Unsupported
 from anabranch.lake.comments import comments_of
 from anabranch.lake.footers import tail_of
-from anabranch.lake.manifests import Cache, is_live, live_entries, manifests
+from anabranch.lake.manifests import is_live, live_entries, manifests
 from anabranch.lake.marks import Marks
 from anabranch.lake.prune import pruned
 from anabranch.lake.spans import kind_of, lie_together, reaching, share
@@ -47,12 +48,16 @@ class FileState:
 
 @dataclass(frozen=True, eq=False)
 class TableVersion:
-    """Immutable, like the metadata file it stands for."""
+    """Immutable, like the metadata file it stands for.
+
+    `older` finds snapshots by table and id that the metadata does not list any more.
+    """
 
     name: TableName
     location: str
     metadata: TableMetadata = field(repr=False)
     io: FileIO = field(repr=False)
+    older: Callable[[str, int], Snapshot | None] = field(repr=False, default=lambda *_: None)
 
     @property
     def root(self) -> str:
@@ -165,13 +170,20 @@ class TableVersion:
         """A snapshot by id; None stands for the empty table."""
         if snapshot_id is None:
             return None
-        found = self.metadata.snapshot_by_id(snapshot_id)
+        found = self.find_snapshot(snapshot_id)
         if found is None:
             raise BaseExpired(
                 f"snapshot {snapshot_id} of {self.name} is gone",
                 hint="REFRESH STREAM TABLE … FULL recomputes; snapshot_retention keeps more of them",
             )
         return found
+
+    def find_snapshot(self, snapshot_id: int | None) -> Snapshot | None:
+        """A snapshot that is listed, or kept for a cut or a stream table."""
+        if snapshot_id is None:
+            return None
+        found = self.metadata.snapshot_by_id(snapshot_id)
+        return found or self.older(str(self.metadata.table_uuid), snapshot_id)
 
     def state(self, snapshot_id: int | None) -> FileState:
         snapshot = self.snapshot(snapshot_id)
@@ -254,7 +266,7 @@ class TableVersion:
         return FileState(tuple(data), Marks(marks))
 
 
-_states: Cache[FileState] = Cache(256)
+_states: Cache[FileState] = Cache(256, "file states")
 
 
 def check_readable(version: TableVersion, entries: Sequence[ManifestEntry]) -> None:

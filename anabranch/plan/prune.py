@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
 
+from anabranch.cache import cached
 from anabranch.plan.exprs import Expr, column
 from anabranch.plan.nodes import (
     Aggregate,
@@ -30,7 +30,7 @@ def prune(plan: Node) -> Node:
     return _exactly(_prune(plan, frozenset(plan.columns)), plan.columns)
 
 
-@lru_cache(maxsize=10_000)
+@cached(5_000)
 def _prune(node: Node, needed: frozenset[str]) -> Node:
     """The node with the needed columns and perhaps some others."""
     match node:

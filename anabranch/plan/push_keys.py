@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from sqlglot import exp
 
+from anabranch.cache import cached
 from anabranch.plan.exprs import Expr, column, conjuncts
 from anabranch.plan.nodes import (
     Aggregate,
@@ -30,7 +30,7 @@ from anabranch.plan.nodes import (
 )
 
 
-@lru_cache(maxsize=10_000)
+@cached(5_000)
 def semi(node: Node, keys: Node, on: On) -> Node:
     """The rows of `node` whose values are among the keys, filtered as low down as it goes."""
     match node:

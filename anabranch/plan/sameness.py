@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from functools import lru_cache
+
+from anabranch.cache import cached
 
 
 class Sameness(Enum):
@@ -40,7 +41,7 @@ _COLLATION = re.compile(r"\bcollate\s+([\w.]+)")
 _CLAUSES = re.compile(r"\bnot null\b|\bcomment\s+'(?:[^'\\]|\\.)*'")
 
 
-@lru_cache(maxsize=4096)
+@cached(4096)
 def sameness(type_text: str) -> Sameness:
     """What equality means for a type, given as Spark's text: `array<string collate UTF8_LCASE>`."""
     text = _NAME.sub(" ", _CLAUSES.sub(" ", type_text.lower()))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 
+from anabranch.cache import cached
 from anabranch.names import TableName
 from anabranch.plan.nodes import Again, Node, Recursive, Scan, Top, Version, Windows
 
@@ -55,7 +55,7 @@ def tables(node: Node) -> frozenset[TableName]:
     return frozenset(part.table for part in walk(node) if isinstance(part, Scan))
 
 
-@lru_cache(maxsize=10_000)
+@cached(5_000)
 def open_recursions(node: Node) -> frozenset[str]:
     """The recursions that a part names and does not hold: it means something only inside their step."""
     if isinstance(node, Again):

@@ -5,28 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from anabranch.errors import AnabranchError, did_you_mean
+from anabranch.errors import AnabranchError, Unsupported, did_you_mean
 from anabranch.names import shown
 from anabranch.project.problems import Problem
 from anabranch.project.records import Index, Placed, UnitTest, fold
+from anabranch.refresh.options import read_options, written_options
 from anabranch.schedules import Schedule
-from anabranch.settings import TABLE
+from anabranch.settings import Settings
 from anabranch.sql.outline import Outline
 from anabranch.sql.statement_records import CreateStreamTable, Rows
 
 if TYPE_CHECKING:
     from anabranch.project.compile import Compiled, CompiledObject
-
-BOUNDS = {  # of the cycle that a stream table is in
-    name: TABLE[name]
-    for name in ("max_fixpoint_iterations", "max_fixpoint_rows", "max_fixpoint_time")
-}
-OPTIONS: dict[str, tuple[str, ...]] = {
-    "initialize": ("true", "false"),
-    "diamond_consistency": ("atomic", "none"),
-    "diamond_schedule_policy": ("fastest", "slowest"),
-    **dict.fromkeys(BOUNDS, ()),
-}
 
 
 def object_problems(found: CompiledObject, compiled: Compiled) -> Iterator[Problem]:
@@ -54,17 +44,15 @@ def stream_problems(
     except AnabranchError as error:
         yield at.problem(error.message, error.hint, statement.schedule or "")
     for name, value in statement.options.items():
-        if name not in OPTIONS:
-            hint = did_you_mean(name, OPTIONS) or f"known: {', '.join(OPTIONS)}"
-            yield at.problem(f'there is no option "{name}"', hint, name)
-        elif name in BOUNDS:
-            try:
-                BOUNDS[name].read(value)
-            except AnabranchError as error:
-                yield at.problem(f"option {name}: {error.message}", error.hint, name)
-        elif value.lower() not in OPTIONS[name]:
-            hint = f"use {' or '.join(OPTIONS[name])}"
-            yield at.problem(f"option {name} cannot be {value!r}", hint, name)
+        try:
+            read_options(written_options({name: value}), Settings())
+        except AnabranchError as error:
+            message = (
+                error.message
+                if isinstance(error, Unsupported)
+                else f"option {name}: {error.message}"
+            )
+            yield at.problem(message, error.hint, name)
 
 
 def cluster_problems(name: str | None, at: Placed, compiled: Compiled) -> Iterator[Problem]:

@@ -11,8 +11,8 @@ from anabranch.catalog.events import FALLBACK, Event
 from anabranch.catalog.history import COMPLETED, Refresh, began
 from anabranch.catalog.streams import MIXED_CUTS, Input, StreamTable
 from anabranch.delta.maintenance import ByRows
-from anabranch.engine.errors import Blame, blame, plan_failed, said
-from anabranch.errors import DataError, FileMissing
+from anabranch.engine.errors import Blame, as_written_failed, blame, plan_failed, said
+from anabranch.errors import FileMissing, PlanFailed
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
 from anabranch.model import Action, Columns, RefreshMode
@@ -26,6 +26,7 @@ from anabranch.refresh.afresh import (
     rebuilt_event,
     refuse_to_break_readers,
 )
+from anabranch.refresh.as_written import Trial
 from anabranch.refresh.choose import ASKED, Choice, Situation, choose
 from anabranch.refresh.columns import exactly, fitted, same_columns
 from anabranch.refresh.cost import Work
@@ -148,7 +149,7 @@ def decided(
         now = replace(now, redefined=why)
         return now, choose(now)
     except Exception as error:
-        if blame(error) is not Blame.PLAN:
+        if blame(error) is Blame.WORLD:
             raise
         if stream.refresh_mode is RefreshMode.DIFFERENTIAL:
             raise plan_failed(stream.name, error) from error
@@ -243,11 +244,8 @@ def run(
 ) -> tuple[TableVersion, Choice]:
     """The table after the chosen job, and the choice that held in the end.
 
-    Rows that came and went since the last refresh, and pairs of old and new rows that a join delta
-    meets on its way, were never in the result.  If one of them breaks the query, AUTO recomputes and
-    DIFFERENTIAL tries again without rows that came and went.  Where rows only came, everything that
-    is looked at is in the result, and the error is real.  If our plan of the change fails, or what
-    it starts from cannot be read, AUTO recomputes too; DIFFERENTIAL says whose fault it is.
+    If our plan of the change fails, or what it starts from cannot be read, AUTO recomputes;
+    DIFFERENTIAL says whose fault it is.
     """
     if choice.action is Action.NO_DATA:
         return tx.world.version(stream.name), choice
@@ -256,7 +254,8 @@ def run(
             done = from_changes(runtime, tx, stream, definition, sources, choice, stands_at)
             return done, choice
         except Exception as error:
-            if stream.refresh_mode is not RefreshMode.AUTO or not recomputable(error, sources):
+            recomputable = isinstance(error, (PlanFailed, FileMissing))
+            if stream.refresh_mode is not RefreshMode.AUTO or not recomputable:
                 raise
             reason = f"the changes cannot be computed: {said(error)}"
             choice = Choice(Action.FULL, reason, full_ms, fallback=True)
@@ -272,27 +271,26 @@ def from_changes(
     choice: Choice,
     stands_at: tuple[int, ...],
 ) -> TableVersion:
-    """The incremental job; a plan of ours that fails is said to be one."""
+    """The incremental job; if it fails, the query as it was written tells whose fault that is.
+
+    Rows that came and went since the last refresh, and pairs of old and new rows that a join delta
+    meets on its way, were never in the result: what breaks on them is our plan.  DIFFERENTIAL, which
+    cannot recompute, tries it without rows that came and went.
+    """
     told = summary(definition, sources, choice, stands_at)
+    trial = Trial(runtime, tx, stream, definition, sources)
     try:
+        return incremental_job(runtime, tx, stream, definition, sources, told)
+    except Exception as error:
+        failed = error
+    strict = stream.refresh_mode is not RefreshMode.AUTO
+    if strict and blame(failed) is Blame.OPEN and not sources.insert_only:
         try:
-            return incremental_job(runtime, tx, stream, definition, sources, told)
-        except DataError:
-            if sources.insert_only or stream.refresh_mode is RefreshMode.AUTO:
-                raise
             net = by_states(sources)
             return incremental_job(runtime, tx, stream, definition, net, told)
-    except Exception as error:
-        if blame(error) is Blame.PLAN:
-            raise plan_failed(stream.name, error) from error
-        raise
-
-
-def recomputable(error: Exception, sources: Sources) -> bool:
-    """Whether recomputing may do what the changes could not."""
-    if blame(error) is Blame.DATA:
-        return not sources.insert_only
-    return blame(error) is Blame.PLAN or isinstance(error, FileMissing)
+        except Exception as error:
+            failed = error
+    raise trial.judge(failed, of_changes=True) from failed
 
 
 def in_full_job(
@@ -304,7 +302,8 @@ def in_full_job(
     choice: Choice,
     stands_at: tuple[int, ...],
 ) -> tuple[TableVersion, Choice]:
-    """All rows; if our plan of the query fails, by the query as it was written.
+    """All rows; if our plan of the query fails, by the query as it was written, which also tells
+    whether the data is at fault.
 
     DIFFERENTIAL needs the plan, and says that it failed, unless somebody asked for the rows.
     """
@@ -314,12 +313,14 @@ def in_full_job(
         done = full_job(runtime, tx, stream, definition, sources, told, compare=compare)
         return done, choice
     except Exception as error:
-        if blame(error) is not Blame.PLAN:
+        if definition.kept is None:  # that was the query as it was written
+            raise as_written_failed(stream.name, error) from error
+        if blame(error) is Blame.WORLD:
             raise
-        failure = plan_failed(stream.name, error)
         strict = stream.refresh_mode is RefreshMode.DIFFERENTIAL and not asked(choice)
-        if strict or definition.kept is None or is_beyond_spark(definition.query):
-            raise failure from error
+        if strict or is_beyond_spark(definition.query):
+            trial = Trial(runtime, tx, stream, definition, sources)
+            raise trial.judge(error, of_changes=False) from error
         if choice.reason != ASKED:
             told_why = (
                 f"by the query as it was written, because our plan of it failed: {said(error)}"
@@ -328,7 +329,11 @@ def in_full_job(
         choice = replace(choice, fallback=True)
     told = summary(definition, sources, choice, stands_at)
     as_written = replace(definition, kept=None, hidden=plain_hidden(definition))
-    return full_job(runtime, tx, stream, as_written, sources, told, compare=False), choice
+    try:
+        done = full_job(runtime, tx, stream, as_written, sources, told, compare=False)
+    except Exception as error:
+        raise as_written_failed(stream.name, error) from error
+    return done, choice
 
 
 def asked(choice: Choice) -> bool:
@@ -407,22 +412,18 @@ def frontiers_read(
 ) -> list[Mapping[TableName, int | None]]:
     """Sources stand for themselves, stream tables for what they stand on.
 
-    A boundary is a source, unless it is refreshed here too: its new snapshot is in no cut yet, but it
-    stands at the cut that all others are read at.
+    A boundary is a source, unless it is refreshed here too, or was before by the same pass: the cut
+    that all others are read at does not show its new snapshot, but it stands at that cut.
     """
     found: list[Mapping[TableName, int | None]] = []
     for name, version in sources.versions.items():
         if name in done:
             found.append(done[name].frontier)
-        elif is_source(seen, name):
+        elif seen.is_source(name, version.location):
             found.append({name: version.snapshot_id})
         else:
             found.append(seen.frontiers.get(name, {}))
     return found
-
-
-def is_source(seen: Look, name: TableName) -> bool:
-    return name not in seen.streams or name in seen.boundaries
 
 
 def cuts_read(
@@ -430,22 +431,24 @@ def cuts_read(
 ) -> tuple[int, ...]:
     """The cuts of all that is read: one, but for tables that opted out.  0: a cut not known.
 
-    None where a boundary is read that the same publish puts in place without refreshing it: no cut
-    shows it so far, and the next look finds where the table stands.
+    None where a boundary is read that the same publish puts in place without refreshing it, or that
+    was refreshed past the look: no one cut shows it beside the rest so far, and the next look finds
+    where the table stands.
     """
     found: set[int] = set()
     in_both = False  # what did not move since the look is part of either cut
-    for name in sources.versions:
+    apart = tx.world.cut_id != seen.cut_id
+    for name, version in sources.versions.items():
         if name in seen.boundaries and name in tx.stage.changes and name not in done:
             return ()
         if name in done:
             found.update(done[name].cuts)
-        elif not is_source(seen, name):
+        elif not seen.is_source(name, version.location):
             found.update(seen.streams[name].cuts or (0,))
-        elif tx.world.pointers.get(name) != seen.pointers.get(name):
+        elif name in seen.refreshed and not apart:
+            return ()
+        elif name in seen.refreshed or tx.world.pointers.get(name) != seen.pointers.get(name):
             found.add(tx.world.cut_id or 0)
-        elif name in seen.boundaries:  # read as the look shows it
-            found.add(seen.cut_id)
         else:
             in_both = True
     if not found or (in_both and found.isdisjoint({seen.cut_id, tx.world.cut_id})):

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from anabranch.catalog.groups import Reads
 from anabranch.catalog.indexes import Index, all_indexes
 from anabranch.catalog.streams import needed_snapshots
-from anabranch.errors import AnabranchError, Refused
-from anabranch.lake import damage
+from anabranch.errors import AnabranchError, FileMissing, Kind, Refused
+from anabranch.graph.order import closure
 from anabranch.lake.damage import Damage, damages
 from anabranch.lake.repair import older_metadata, older_snapshot, table_folders, with_main_at
 from anabranch.names import TableName, shown
@@ -26,7 +27,10 @@ from anabranch.runtime import Runtime, Transaction
 CATALOG, SOURCE, STREAM, INDEX = "catalog", "source table", "stream table", "index"
 EMPTY = "EMPTY"  # the catalog knows no table of a warehouse that has some
 NO_TABLE = "NO_TABLE"  # a stream table or index without its table
-DIFFERS = "DIFFERS"  # a stream table that is not what its query gives
+LEFT_ALONE = "left alone without {}: the rows of a source table are nowhere else"
+NOT_MENDED = "the repair ended, and the problem is still there"
+DIFFERS = "DIFFERS"  # a stream table, or its hidden state, that is not what its query gives
+CANNOT_COMPARE = "CANNOT_COMPARE"  # a stream table whose query cannot be run
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,11 @@ class Finding:
     cure: str
     repaired: bool = False
     error: str | None = None  # why it could not be repaired
+    current: bool = True  # False: the table itself can be read, but not all that its readers need
 
     def row(self) -> dict[str, Any]:
-        return {**vars(self), "table": None if self.table is None else str(self.table)}
+        shown = {name: value for name, value in vars(self).items() if name != "current"}
+        return {**shown, "table": None if self.table is None else str(self.table)}
 
 
 @dataclass
@@ -53,6 +59,7 @@ class Check:
     seen: Look = field(init=False)
     indexes: Mapping[TableName, Index] = field(init=False)  # by the table that holds the copy
     needed: Mapping[TableName, set[int]] = field(init=False)
+    damaged: Mapping[TableName, Sequence[Damage]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.look()
@@ -63,12 +70,15 @@ class Check:
             found = [index for each in all_indexes(c).values() for index in each]
             self.needed = needed_snapshots(c)
         self.indexes = {index.copy: index for index in found}
+        self.damaged = {}
 
     def findings(self) -> list[Finding]:
         """Everything that is wrong, sources first."""
+        looked = {n: self._table(n, at) for n, at in sorted(self.seen.pointers.items())}
+        self.damaged = {name: damages for name, damages in looked.items() if damages}
         found = [*self._catalog()]
-        for name, location in sorted(self.seen.pointers.items()):
-            found += self._table(name, location)
+        for name in self.damaged:
+            found += [self._finding(name, each) for each in self.damaged[name]]
         broken = {each.table for each in found}
         if self.deep:
             found += [
@@ -92,26 +102,67 @@ class Check:
             if copy not in pointers and self.indexes[copy].table in pointers:
                 yield self._finding(copy, Damage("", NO_TABLE, "its sorted copy is gone"))
 
-    def _table(self, name: TableName, location: str) -> list[Finding]:
+    def _table(self, name: TableName, location: str) -> list[Damage]:
         needed = self.needed.get(name, set()) if name not in self.indexes else set()
-        found = damages(self.runtime.lake, name, location, needed, deep=self.deep)
-        return [self._finding(name, each) for each in found]
+        return damages(self.runtime.lake, name, location, needed, deep=self.deep)
 
     def _against_query(self, name: TableName) -> Finding | None:
         if not self.seen.streams[name].populated:
             return None
         try:
-            why = verify(self.runtime, name)["why"]
+            why = verify(self.runtime, name, state=True)["why"]
         except Refused:  # its query changed since: the next refresh computes it again
             return None
         except AnabranchError as error:
-            why = error.message
+            return self._incomparable(name, error)
         return self._finding(name, Damage("", DIFFERS, why)) if why else None
+
+    def _incomparable(self, name: TableName, error: AnabranchError) -> Finding:
+        """A query that cannot be run says nothing about the rows of its table."""
+        read = sorted(closure([name], self._compared(name)) - {name})
+        blamed = [each for each in read if self._is_gone(each) or each in self.damaged]
+        why = ", ".join(self._state(each) for each in blamed) or error.message
+        found = self._finding(name, Damage("", CANNOT_COMPARE, f"cannot be compared: {why}"))
+        if blamed or isinstance(error, FileMissing):
+            return found
+        if error.kind in (Kind.USER, Kind.SCHEMA):
+            return replace(found, cure=f"mend the rows that it reads, or {_another_query(name)}")
+        return replace(found, cure=error.hint or "check again")
+
+    def waits_for(self, name: TableName, problem: str) -> list[TableName]:
+        """The sources without which a stream table cannot be computed, or compared."""
+        reads = self._compared(name)
+        if problem != CANNOT_COMPARE:  # an upstream that stays as it is needs nothing itself
+            reads = self.seen.reads
+            stale = {*self.seen.stale(self.seen.order([name])), *self.damaged, name}
+            stale |= {each for each in reads if each not in self.seen.pointers}
+            reads = {each: reads[each] for each in reads if each in stale}
+        return [
+            each
+            for each in sorted(closure([name], reads))
+            if self._is_gone(each) or (self.kind(each) == SOURCE and self._is_unreadable(each))
+        ]
+
+    def _compared(self, name: TableName) -> Reads:
+        """What a comparison reads: down to the sources, and boundaries as they are."""
+        kept = self.seen.boundaries - {name}
+        return {each: reads for each, reads in self.seen.reads.items() if each not in kept}
+
+    def _is_gone(self, name: TableName) -> bool:
+        seen = self.seen
+        return not (name in seen.pointers or name in seen.views or name in seen.streams)
+
+    def _is_unreadable(self, name: TableName) -> bool:
+        return any(each.current for each in self.damaged.get(name, ()))
+
+    def _state(self, name: TableName) -> str:
+        return f"{name} is " + ("not there any more" if self._is_gone(name) else "damaged")
 
     def _finding(self, name: TableName, each: Damage) -> Finding:
         kind = self.kind(name)
+        cure = self._cure(name, kind, each)
         return Finding(
-            name, kind, each.problem, each.path or None, each.detail, self._cure(name, kind, each)
+            name, kind, each.problem, each.path or None, each.detail, cure, current=each.current
         )
 
     def kind(self, name: TableName) -> str:
@@ -121,17 +172,26 @@ class Check:
 
     def _cure(self, name: TableName, kind: str, each: Damage) -> str:
         if kind == STREAM:
+            waits = self.waits_for(name, each.problem)
+            if gone := ", ".join(str(each) for each in waits if self._is_gone(each)):
+                return f"create {gone} again, or {_another_query(name)}"
+            if waits:
+                return f"mend {', '.join(map(str, waits))} first, then --repair"
             return f"--repair, or REFRESH STREAM TABLE {name} FULL"
         if kind == INDEX:
             index = self.indexes[name]
             return (
                 f"--repair, or DROP INDEX {shown(index.name)} ON {index.table} and create it again"
             )
-        if each.problem == damage.EXPIRED:
+        if not each.current:
             return "--repair, or REFRESH ALL STREAM TABLES FULL: its readers are recomputed"
         if each.path == self.seen.pointers.get(name):
             return "restore the file from a backup, or --repair --previous-metadata"
         return "restore the file from a backup, or --repair --roll-back-sources"
+
+
+def _another_query(name: TableName) -> str:
+    return f"ALTER STREAM TABLE {name} AS another query, or DROP STREAM TABLE {name}"
 
 
 def check(
@@ -153,11 +213,14 @@ def check(
         return [each.row() for each in found]
     errors = Repair(walk, roll_back_sources, previous_metadata).run(found)
     walk.look()
-    left = {(each.table, each.problem, each.path) for each in walk.findings()}
+    left = {(each.table, each.problem, each.path): each for each in walk.findings()}
+    known = {(each.table, each.problem, each.path) for each in found}
+    # what could not be compared before may prove to differ
+    found += [each for key, each in left.items() if key not in known]
     rows = []
     for each in found:
         still = (each.table, each.problem, each.path) in left
-        why = errors.get(each.table) if still else None
+        why = (errors.get(each.table) or errors.get(None) or NOT_MENDED) if still else None
         rows.append(replace(each, repaired=not still, error=why).row())
     return rows
 
@@ -172,9 +235,11 @@ class Repair:
     errors: dict[TableName | None, str] = field(default_factory=dict)
 
     def run(self, found: Sequence[Finding]) -> dict[TableName | None, str]:
-        for name in self._named(found, SOURCE):
+        if any(each.kind == CATALOG for each in found):
+            self.errors[None] = "--repair mends tables, not the catalog"
+        for name in self._named([each for each in found if each.current], SOURCE):
             self._try(name, lambda name=name: self._source(name))  # type: ignore[misc]
-        rebuilt = self._named(found, STREAM)
+        rebuilt = self._named([each for each in found if not self._waits(each)], STREAM)
         if rebuilt:
             self._try_each(rebuilt, lambda names: refresh(self.runtime, names, full=True))
         if rebuilt or self._named(found, SOURCE):
@@ -182,6 +247,16 @@ class Repair:
         for name in self._named(found, INDEX):
             self._try(name, lambda name=name: self._index(name))  # type: ignore[misc]
         return self.errors
+
+    def _waits(self, each: Finding) -> bool:
+        """Whether a table cannot be compared yet, and to compute it again would not help."""
+        if each.table is None or each.problem != CANNOT_COMPARE:
+            return False
+        waits = self.walk.waits_for(each.table, each.problem)
+        left = [n for n in waits if n in self.errors or n not in self.walk.seen.pointers]
+        if left:
+            self.errors[each.table] = f"it waits for {', '.join(map(str, left))}"
+        return bool(left)
 
     @property
     def runtime(self) -> Runtime:
@@ -196,6 +271,8 @@ class Repair:
             act()
         except AnabranchError as error:
             self.errors[name] = error.message
+            if isinstance(error, Refused) and error.hint:
+                self.errors[name] += f": {error.hint}"
             return False
         return True
 
@@ -207,19 +284,22 @@ class Repair:
             self._try(name, lambda name=name: act([name]))  # type: ignore[misc]
 
     def _source(self, name: TableName) -> None:
-        lake, location = self.runtime.lake, self.walk.seen.pointers[name]
+        lake = self.runtime.lake
 
         def act(tx: Transaction) -> None:
+            location = tx.world.pointers.get(name)
+            if location is None:
+                return  # dropped meanwhile
             try:
-                version = tx.world.version(name)
-            except AnabranchError:
+                version = lake.reread(name, location)  # the file, not what is remembered of it
+            except FileMissing:
                 if not self.previous_metadata:
-                    raise
+                    raise Refused(LEFT_ALONE.format("--previous-metadata")) from None
                 with self.runtime.store.reading() as c:
                     tx.stage.adopt(name, older_metadata(lake, c, name, location))
                 return
             if not self.roll_back_sources:
-                return
+                raise Refused(LEFT_ALONE.format("--roll-back-sources"))
             chosen = older_snapshot(lake, version)
             if chosen is not None:
                 tx.stage.replace_metadata(name, with_main_at(version.metadata, chosen))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from anabranch.catalog import cuts, events, streams
+from anabranch.catalog import cuts, events, history, streams
 from anabranch.catalog.bounds import BOUNDS
 from anabranch.catalog.events import Event
 from anabranch.catalog.groups import Reads
@@ -44,7 +44,7 @@ from anabranch.refresh.fit import fit_columns, fit_readers
 from anabranch.refresh.lines import Occasion, note_cuts, write_lines
 from anabranch.refresh.look import Look, look, look_now
 from anabranch.refresh.members import stage_part
-from anabranch.refresh.run import refuse_suspended, resolve
+from anabranch.refresh.run import refuse_suspended, resolve, suspended
 from anabranch.refresh.unit import asked_for
 from anabranch.refresh.writing import Backfill, Names, write_tables
 from anabranch.runtime import Runtime, Transaction, check_new_name
@@ -116,6 +116,7 @@ def create(
                 "cluster": declared.cluster,
                 **declared.bounds,
             },
+            initialize=declared.initialize,
         )
     elif not if_not_exists:
         raise AlreadyExists(
@@ -162,7 +163,7 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
         wanted = [each.name for each in declared if each.initialize]
         if not wanted:
             return made
-        return fill(runtime, tx, seen.declaring(made, reads), wanted, CREATE)
+        return {*made, *fill(runtime, tx, seen.declaring(made, reads), wanted, CREATE)}
 
     write_tables(runtime, "create stream table", act)
 
@@ -227,12 +228,25 @@ def fill(
     backfill: Backfill | None = None,
     keep: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Names:
-    """Refresh tables in the same stage, with their groups and all they read that is out of date.
+    """Refresh tables in the same stage, with their groups and all they read that is out of date, as
+    far as boundaries, which are sources for whoever reads them.
 
     Returns all tables of those groups.  `keep` sees each outcome; `backfill` is of a table whose rows
     were staged before, and are only brought up to date.
     """
-    unit, made = asked_for(seen, wanted), seen.stored
+    occasion, made = Occasion(initiated_by), seen.stored
+    waiting = waiting_for_boundaries(seen, wanted)
+    for name, why in waiting.items():
+        if seen.streams[name].populated:  # it would show rows of another query than its own
+            hint = f"fill what it waits for first; nothing of {name} was changed"
+            raise Refused(f"{name} {why}", hint=hint)
+    tx.later(
+        lambda c, cut_id: history.add(
+            c, [occasion.skipped(name, why) for name, why in waiting.items()]
+        )
+    )
+    wanted = [name for name in wanted if name not in waiting]
+    unit = asked_for(seen, wanted, seen.boundaries.difference(wanted))
     known, seen = seen, seen.noting([name for name in unit.members if name not in made])
     order = unit.members
     stale = set(seen.stale(order)).union(wanted)
@@ -247,33 +261,54 @@ def fill(
     for outcome in done:
         keep(outcome)
     read = {outcome.table: outcome.reads for outcome in done}
-    whole = asked_for(replace(seen, reads={**seen.reads, **read}), wanted)
+    whole = asked_for(
+        replace(seen, reads={**seen.reads, **read}), wanted, seen.boundaries.difference(wanted)
+    )
     tx.used.groups_after |= {group.members for group in whole.groups}
     for name in order:
         if name not in read:  # a group is published whole: those that stay must be where they were
             tx.stage.expect(name, tx.world.pointers.get(name))
 
     def rows(c: Connection, cut_id: int | None) -> None:
-        write_lines(c, cut_id, done, Occasion(initiated_by), seen.groups)
+        write_lines(c, cut_id, done, occasion, seen.groups)
         note_cuts(c, known, seen)
 
     tx.later(rows)
     return order
 
 
+def waiting_for_boundaries(seen: Look, wanted: Sequence[TableName]) -> dict[TableName, str]:
+    """Those of the tables that cannot be filled, because a boundary above them is not fit to be read,
+    and why; their groups wait as well."""
+    unit = asked_for(seen, wanted, seen.boundaries.difference(wanted))
+    late: dict[TableName, str] = {}
+    for group in unit.groups:
+        reads = [up for name in group.members for up in seen.reads.get(name, ())]
+        above = next((late[up] for up in reads if up in late), None)
+        if above is None and (unfit := seen.unfit_above(group.members, unit.members)):
+            above = f"waits for {unfit[0]}: {unfit[1]}"
+        if above is not None:
+            late |= dict.fromkeys(group.members, above)
+    return {name: late[name] for name in wanted if name in late}
+
+
 def unfilled(error: AnabranchError, initiated_by: str) -> AnabranchError:
     """What was declared is not there: there is nothing to resume."""
     if isinstance(error, NotConverged):
-        error.message += f"; nothing was {'created' if initiated_by == CREATE else 'changed'}"
+        created = initiated_by == CREATE
+        error.message += f"; nothing was {'created' if created else 'changed'}"
         error.args = (error.message,)
-        error.hint = error.cure
+        error.hint = error.cure_at_creation if created else error.cure
     return error
 
 
-def alter(runtime: Runtime, name: TableName, changes: Mapping[str, Any]) -> None:
+def alter(
+    runtime: Runtime, name: TableName, changes: Mapping[str, Any], *, initialize: bool = False
+) -> None:
     """Set schedule, mode, query or options.
 
-    A new query refills the table and brings those that read it along, in the same publish.
+    A new query refills the table and brings those that read it along, in the same publish.  A table
+    that was never filled stays so, unless it is to be initialized.
     """
     refuse_in_transaction(runtime, "altered")
     name = resolve(runtime, name)
@@ -302,7 +337,9 @@ def alter(runtime: Runtime, name: TableName, changes: Mapping[str, Any]) -> None
         if "query" not in changes:
             return written
         said += definition_notices(name, stream.refresh_mode, definition)
-        return requery(runtime, tx, seen, stream, definition, said, backfills)
+        return requery(
+            runtime, tx, seen, stream, definition, said, backfills, initialize=initialize
+        )
 
     write_tables(runtime, "alter stream table", act)
 
@@ -327,6 +364,8 @@ def requery(
     definition: Definition,
     said: Sequence[Event],
     backfills: list[Backfill],
+    *,
+    initialize: bool,
 ) -> Names:
     """Another query: other columns perhaps, other sources, and all rows from scratch.
 
@@ -344,12 +383,12 @@ def requery(
 
     tx.later(rows)
     after = {**seen.reads, name: reads}
-    readers = closure([name], dependants(after)) - {name}
+    circle = circle_of(after, name)
+    readers = moving_readers(seen, name, after, circle or ())
     tx.used.add(_unfilled_as_seen(seen, {name, *readers}))
-    if not stream.populated:
+    if not stream.populated and not initialize:
         return [name]
     changed = replace(stream, options=options)
-    circle = circle_of(after, name)
     wanted = [name]
     wanted += [each for each in seen.order() if each in readers and seen.streams[each].populated]
     queries = {each: seen.streams[each].query for each in seen.order() if each in readers}
@@ -366,7 +405,20 @@ def requery(
         if outcome.table == name and circle is None and (found := Backfill.of(tx, outcome)):
             backfills.append(found)
 
-    return fill(runtime, tx, declared, wanted, ALTER, backfill, keep)
+    return {name, *fill(runtime, tx, declared, wanted, ALTER, backfill, keep)}
+
+
+def moving_readers(
+    seen: Look,
+    name: TableName,
+    reads: Mapping[TableName, Collection[TableName]],
+    circle: Collection[TableName],
+) -> set[TableName]:
+    """All who read a table, directly or through others, but not past one that is suspended: it stays
+    as it is until it is resumed, unless it is of one circle with the table."""
+    resting = {each for each in seen.streams if suspended(seen, each)}.difference(circle, [name])
+    back = {up: readers - resting for up, readers in dependants(reads).items()}
+    return closure([name], back) - {name}
 
 
 def _unfilled_as_seen(seen: Look, names: Collection[TableName]) -> ReadSet:
@@ -435,7 +487,7 @@ def drop(
         for each in sorted({name, *readers}):
             if tx.stage.exists(each):  # another program may have dropped it
                 tx.stage.drop(each)
-            tx.later(partial(_forget, each))
+            tx.later(partial(forget, each))
         tx.used.add(ReadSet(tokens_of(seen.streams, [name, *readers])))
         tx.later(lambda c, cut_id: check_unread(c, [name, *readers]))
         return [name, *readers]
@@ -461,6 +513,7 @@ def _still_read(
     return Refused(f"{name} is read by {listed}", hint=hint)
 
 
-def _forget(name: TableName, c: Connection, cut_id: int | None) -> None:
+def forget(name: TableName, c: Connection, cut_id: int | None) -> None:
+    """Take a stream table out of the catalog."""
     streams.remove(c, name)
     leave_groups(c, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from anabranch.catalog import cuts, events, refresh_groups
@@ -88,9 +88,10 @@ def alter_refresh_group(
 
 
 def declared(seen: Look, name: str) -> RefreshGroup:
-    if name not in seen.declared:
+    found = refresh_groups.find(name, seen.declared)
+    if found is None:
         raise UnknownName(f"there is no refresh group {name}", name=name, known=seen.declared)
-    return seen.declared[name]
+    return seen.declared[found]
 
 
 def other_members(
@@ -121,10 +122,7 @@ def other_members(
 def add(c: Connection, group: RefreshGroup) -> None:
     """Checked again where nobody can come between."""
     others = refresh_groups.all_groups(c)
-    if group.name in others:
-        raise AlreadyExists(
-            f"refresh group {group.name} exists already", hint="choose another name"
-        )
+    refuse_name(group, others)
     refuse_conflicts(group, others)
     refresh_groups.add(c, group)
 
@@ -149,6 +147,12 @@ def known(seen: Look, members: Sequence[TableName]) -> tuple[TableName, ...]:
 def stream(seen: Look, name: TableName) -> TableName:
     """A stream table's name as it is kept."""
     found = name.find_in(seen.streams)
+    if found is None and (other := name.find_in({*seen.pointers, *seen.views})) is not None:
+        what = "a view" if other in seen.views else "a source table"
+        raise InvalidValue(
+            f"{other} is {what}, and a refresh group holds stream tables",
+            hint="leave it out: what the members read is read at one cut anyway",
+        )
     if found is None:
         raise UnknownName(
             f"there is no stream table {name}",
@@ -159,12 +163,14 @@ def stream(seen: Look, name: TableName) -> TableName:
 
 
 def check(seen: Look, group: RefreshGroup) -> None:
-    if group.name in seen.declared:
-        raise AlreadyExists(
-            f"refresh group {group.name} exists already", hint="choose another name"
-        )
+    refuse_name(group, seen.declared)
     refuse_conflicts(group, seen.declared)
     refuse_circles(seen, group)
+
+
+def refuse_name(group: RefreshGroup, others: Iterable[str]) -> None:
+    if (there := refresh_groups.find(group.name, others)) is not None:
+        raise AlreadyExists(f"refresh group {there} exists already", hint="choose another name")
 
 
 def refuse_conflicts(group: RefreshGroup, others: Mapping[str, RefreshGroup]) -> None:
@@ -197,7 +203,10 @@ def drop_refresh_group(runtime: Runtime, name: str, *, if_exists: bool = False) 
     with runtime.store.writing() as c:
         cuts.hold(c)
         names = list(refresh_groups.all_groups(c))
-        if not refresh_groups.remove(c, name) and not if_exists:
+        found = refresh_groups.find(name, names)
+        if found is not None:
+            refresh_groups.remove(c, found)
+        elif not if_exists:
             raise UnknownName(f"there is no refresh group {name}", name=name, known=names)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from anabranch.cache import Cache
 from anabranch.catalog.events import COLLATION, RECURSION, Event
 from anabranch.delta.closure import by_seeds, starts_afresh
 from anabranch.delta.maintenance import ByRows, Maintenance, maintenance
+from anabranch.engine.errors import Blame, blame, said
 from anabranch.engine.identity import HASHES, hashable
 from anabranch.engine.query import types_of, view_names
 from anabranch.engine.types import collated, result_columns
@@ -61,8 +63,8 @@ class Definition:
         return {"always": True} if always else {}
 
 
-REMEMBERED = 1_000
-_cache: dict[object, Definition] = {}  # by all that defining looks at
+# By all that defining looks at; a query of the current time is another one each time.
+_cache: Cache[Definition] = Cache(1_000, "definitions")
 
 
 def define(world: World, query: str, moment: Moment | None = None) -> Definition:
@@ -80,11 +82,7 @@ def define(world: World, query: str, moment: Moment | None = None) -> Definition
         query = pinned(query, moment)
         views = {name: pinned(text, moment) for name, text in views.items()}
     key = (query, tuple(columns.items()), tuple(views.items()))
-    found = _cache.get(key)
-    if found is None:
-        found = _cache[key] = _define(world, query, columns, views)
-        if len(_cache) > REMEMBERED:  # a query of the current time is another one each time
-            _cache.pop(next(iter(_cache)), None)
+    found = _cache.get(key, lambda: _define(world, query, columns, views))
     return replace(found, moment=moment) if moment else found
 
 
@@ -95,10 +93,30 @@ def understood(
     try:
         return define(world, query, moment)
     except UserError as error:
+        if missing := _missing(world, query):
+            raise SchemaError(
+                f"{name} reads {', '.join(map(str, missing))}, which is not there any more",
+                hint="make it again with the columns it had, or restore it from a backup; ALTER STREAM "
+                f"TABLE {name} AS … gives another query, and DROP STREAM TABLE {name} removes it",
+            ) from error
         raise SchemaError(
             f"{name}: its query no longer fits its sources: {error.message}",
             hint=error.hint or f"ALTER STREAM TABLE {name} AS … gives it another query",
         ) from error
+
+
+def _missing(world: World, query: str) -> list[TableName]:
+    """Tables and views that a query names, directly or through views, and that are not there."""
+    gone, seen, waiting = set(), set(), list(tables_of(query))
+    while waiting:
+        name = waiting.pop()
+        found = world.find(name)
+        if found is None:
+            gone.add(name)
+        elif found in world.views and found not in seen:
+            seen.add(found)
+            waiting.extend(tables_of(world.views[found]))
+    return sorted(gone)
 
 
 def reach(world: World, query: str) -> tuple[frozenset[TableName], frozenset[TableName]]:
@@ -138,14 +156,13 @@ def _define(
         text = to_sql(probe, name_of, "spark")
         return types_of(world.spark.session, text, {names[name]: columns[name] for name in columns})
 
-    lowered = lower(query, columns, views, types, output=output)
+    lowered, kept = planned(query, columns, views, types, output)
     if output is None:
         output = output_columns(_columns(lowered, types))
     told = collated(schema) if schema is not None else ()
     if told and lowered.plan is not None:
         found = obstacle("COLLATION", 1, 1, what=", ".join(map(shown, told)))
-        lowered = replace(lowered, plan=None, obstacles=(found,))
-    kept = maintenance(lowered.plan) if lowered.plan is not None else None
+        lowered, kept = replace(lowered, plan=None, obstacles=(found,)), None
     hidden = _hidden(kept, output)
     meaning = lowered.plan or texts(query, columns, views)
     return Definition(
@@ -160,6 +177,26 @@ def _define(
         fingerprint=fingerprint(meaning, output, hidden, columns),
         collated=told,
     )
+
+
+def planned(
+    query: str,
+    columns: Mapping[TableName, Columns],
+    views: Mapping[TableName, str],
+    types: TypesOf,
+    output: Columns | None,
+) -> tuple[Lowered, Maintenance | None]:
+    """The plan of a query, and how it is kept.  A query that Spark has read, and that breaks our own
+    planning, is recomputed: `output` are its columns."""
+    try:
+        lowered = lower(query, columns, views, types, output=output)
+        return lowered, maintenance(lowered.plan) if lowered.plan is not None else None
+    except Exception as error:
+        if output is None or isinstance(error, UserError) or blame(error) is Blame.WORLD:
+            raise
+        found = obstacle("NOT_PLANNED", 1, 1, what=said(error))
+        names = tuple(each.name for each in output)
+        return Lowered(None, names, frozenset(columns), (found,)), None
 
 
 def _hidden(kept: Maintenance | None, output: Columns) -> Columns:

@@ -1,24 +1,19 @@
 """What becomes of a table whose refresh failed: when it is tried again, and when it is given up.
 
-Every class of error says in `errors` when it is tried again (`Retry`); here is how:
-- LATER: after about 1 s, 2 s, 4 s, ... up to a minute, each a little earlier by chance so that tables
-  do not come in step.  After `max_consecutive_errors` the table is suspended.
-- ON_CHANGE: when the table's query, anything it reads, or the version of Anabranch has changed.
-- AT_ONCE: whoever asked for the refresh has tried it many times already; from there on as LATER.
+Every class of error says in `errors` when it is tried again, and `retry` how; here it is written down.
 All of it is in the catalog, so that a restart remembers.
 """
 
 from __future__ import annotations
 
 import hashlib
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import lru_cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from anabranch.cache import cached
 from anabranch.catalog import cuts, events, streams, tables
 from anabranch.catalog.events import Event
 from anabranch.catalog.groups import homes
@@ -27,12 +22,10 @@ from anabranch.catalog.streams import MONOTONE, StreamTable
 from anabranch.errors import AnabranchError, Refused
 from anabranch.model import Status
 from anabranch.names import TableName
+from anabranch.retry import LONGEST_DELAY, delay
 
 if TYPE_CHECKING:
     from anabranch.refresh.look import Look
-
-FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
-JITTER = 0.2
 
 
 @dataclass(frozen=True)
@@ -52,12 +45,6 @@ class Failure:
         return self.members or (self.table,)
 
 
-def delay(errors: int, chance: float | None = None) -> float:
-    """Seconds to wait after so many failures in a row."""
-    spread = random.uniform(-JITTER, 0) if chance is None else chance
-    return float(min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(errors - 1, 10)) * (1 + spread))
-
-
 def mark(seen: Look, name: TableName) -> str:
     """What the outcome of a refresh depends on: the query, the state of all it reads and the version
     of Anabranch, which plans it; in a cycle those of all members."""
@@ -70,7 +57,7 @@ def mark(seen: Look, name: TableName) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-@lru_cache(maxsize=1)
+@cached(1)
 def version() -> str:
     try:
         return metadata.version("anabranch")

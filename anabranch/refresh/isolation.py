@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from anabranch.catalog import events
 from anabranch.catalog.groups import Group
+from anabranch.errors import PublishConflict
 from anabranch.names import TableName
 from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.members import Reading
@@ -49,9 +50,16 @@ class Isolated:
         limit = min((each for each in limits if each), default=0)
         return self._until(limit, group) if limit else None
 
-    def _apart(self, _: TableName) -> Transaction:
+    def _apart(self, name: TableName) -> Transaction:
         now = look_now(self.runtime)
-        sources = {name: at for name, at in now.pointers.items() if name not in now.streams}
+        here = [member for group in self.groups for member in group.members]
+        if unfit := now.unfit_above([name], here):
+            raise PublishConflict(f"{name} waits for {unfit[0]}: {unfit[1]}")
+        sources = {
+            each: at
+            for each, at in now.pointers.items()
+            if each not in now.streams or (each in now.boundaries and each not in here)
+        }
         return self.tx.reading(sources, now.cut_id)
 
     def _until(self, limit_ms: int, group: Group) -> Reading:

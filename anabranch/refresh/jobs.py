@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import StreamTable
 from anabranch.delta.closure import as_now, root_recursion
 from anabranch.delta.maintenance import ByRows, Combine, Replace
@@ -62,9 +63,10 @@ def full_job(
         and not hidden
         and small(runtime, stored)
     )
-    with Inputs(session) as inputs, runtime.spark.tuned(max(sources.rows, 1)):
-        rounds = runtime.settings.max_fixpoint_iterations
-        scans = Scans(session, sources, inputs, hints=False, rounds=rounds, afresh=True)
+    bounds = bounds_of([stream], runtime.settings)
+    tuned = runtime.spark.tuned(max(sources.rows, 1), levels=bounds.rounds)
+    with Inputs(session) as inputs, tuned:
+        scans = Scans(session, sources, inputs, name, bounds, hints=False, afresh=True)
         kept = definition.kept
         rows = scans.run(kept.full) if kept is not None else tx.world.sql(definition.query)
         if compare:
@@ -101,13 +103,14 @@ def incremental_job(
     )
     rescans = rescan_needed(definition, sources)
     size = sources.delta_rows + (stored.rows if rewrite else 0)
+    bounds = bounds_of([stream], runtime.settings)
+    adaptive = True if rescans else None
     with (
         Inputs(session) as inputs,
-        runtime.spark.tuned(size, adaptive=True if rescans else None),
+        runtime.spark.tuned(size, adaptive=adaptive, levels=bounds.rounds),
     ):
         few = sources.delta_rows <= BROADCAST_ROWS
-        rounds = runtime.settings.max_fixpoint_iterations
-        scans = Scans(session, sources, inputs, hints=few, rounds=rounds)
+        scans = Scans(session, sources, inputs, name, bounds, hints=few)
         job = Job(scans, definition, stored, rewrite, few)
         rows = job.rows()
         if rows is None:

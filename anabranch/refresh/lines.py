@@ -131,6 +131,8 @@ def write_outcome(c: Connection, outcome: Outcome, epoch: int | None) -> None:
     streams.set_frontiers(c, {name: outcome.frontier})
     streams.set_dependencies(c, {name: outcome.reads})
     values: Mapping[str, Any] = {} if epoch is None else {"epoch": epoch}
+    at = outcome.stands_at
+    held = {} if at is None else cuts.commit_times(c, at, outcome.frontier)
     streams.change(
         c,
         name,
@@ -140,7 +142,8 @@ def write_outcome(c: Connection, outcome: Outcome, epoch: int | None) -> None:
         computed_from=outcome.computed_from,
         options=outcome.options,
         last_refresh_at=tables.now(c),
-        cut_id=outcome.stands_at,
+        cut_id=at,
+        data_at=max(held.values(), default=None),
         **FORGIVEN,
         **values,
     )

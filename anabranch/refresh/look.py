@@ -43,6 +43,9 @@ class Look:
     cut_id: int = 0
     stored: Mapping[TableName, StreamTable | None] = field(default_factory=dict)  # see `declaring`
     had_read: Mapping[TableName, Mapping[TableName, Input]] = field(default_factory=dict)
+    refreshed: frozenset[TableName] = (
+        frozenset()
+    )  # published upon this look: its cut shows them older
     moment: datetime = field(default_factory=tables.now, compare=False)  # of the catalog's clock
 
     def declaring(self, made: Mapping[TableName, StreamTable], reads: Reads) -> Look:
@@ -149,6 +152,18 @@ class Look:
     def needed(self, names: Iterable[TableName]) -> list[TableName]:
         """What must stand at this cut before the tables can; those that opted out need nothing."""
         return self.above(names, self.opted_out)
+
+    def is_source(self, name: TableName, location: str | None) -> bool:
+        """Whether a table that reads this version stands on it, not on what is below.
+
+        A boundary is a source, unless it was refreshed upon this look: the cut does not show it as it
+        is now, but it stands at the cut as all others do.
+        """
+        if name not in self.streams:
+            return True
+        here = name in self.refreshed and self.streams[name].cuts == (self.cut_id,)
+        along = here and location == self.pointers.get(name)
+        return name in self.boundaries and not along
 
     def mark(self, source: TableName) -> str | None:
         """What stands for the present state of a source: equal marks mean nothing changed."""

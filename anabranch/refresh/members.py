@@ -10,10 +10,19 @@ from dataclasses import dataclass, field, replace
 from anabranch.catalog.read_set import ReadSet
 from anabranch.catalog.streams import computed_from
 from anabranch.clusters import on_cluster
-from anabranch.engine.errors import is_lost
-from anabranch.errors import AnabranchError, FileMissing, InternalError, PublishConflict, SparkLost
+from anabranch.engine.errors import Blame, blame, is_lost, plan_failed
+from anabranch.errors import (
+    AnabranchError,
+    FileMissing,
+    InternalError,
+    PlanFailed,
+    PublishConflict,
+    SparkLost,
+    UserError,
+)
 from anabranch.graph.components import Component
 from anabranch.graph.order import reads_among
+from anabranch.lake.stage import or_conflict
 from anabranch.names import TableName
 from anabranch.refresh.afresh import lost
 from anabranch.refresh.apply import Outcome, refresh_table
@@ -60,7 +69,7 @@ class Staging:
         except PublishConflict:
             raise
         except Exception as error:
-            named = with_name(error, part.members[0])
+            named = with_name(our_fault(error, part.members[0]), part.members[0])
             failed = tuple(part.members) if part.cyclic else ()  # they fail as one
             self.failure = self.failure or Failure(part.members[0], named, _ms(start), failed)
             return False
@@ -80,6 +89,7 @@ class Staging:
         with (
             self.runtime.workers.slots,
             on_cluster(self.runtime, tx, first) as (runtime, here),
+            or_conflict(self.runtime.lake, tx.world.cut_id, tx.stage.id),
         ):
             if self.full.intersection(part.members):
                 return self._staged(runtime, here, part, ASKED)
@@ -104,6 +114,17 @@ def views_read(tx: Transaction, reads: Iterable[TableName]) -> ReadSet:
     """Views have no pointer to compare: one that is replaced meanwhile is noticed by its text."""
     known = tx.world.views
     return ReadSet(views={name: known[name] for name in reads if name in known})
+
+
+def our_fault(error: Exception, table: TableName) -> Exception:
+    """A plan of ours that failed fails again in the same way: that is said, and it is not retried."""
+    if isinstance(error, UserError) or blame(error) is not Blame.PLAN:
+        return error
+    if isinstance(error, PlanFailed):
+        return error
+    found = plan_failed(table, error)
+    found.__cause__ = error
+    return found
 
 
 def with_name(error: Exception, table: TableName) -> AnabranchError:

@@ -6,14 +6,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anabranch.catalog.bounds import BOUNDS
-from anabranch.errors import InvalidValue, UnknownName
+from anabranch.errors import InvalidValue, UnknownName, Unsupported, did_you_mean
 from anabranch.graph.policies import DEFAULT
 from anabranch.model import RefreshMode
 from anabranch.schedules import Schedule
 from anabranch.settings import Settings
 from anabranch.values import BOOLEAN
 
+CLAUSES = {"schedule": "SCHEDULE", "refresh_mode": "REFRESH MODE", "cluster": "IN CLUSTER"}
 AT_CREATION = frozenset({"initialize"})  # an option of the statement, not of the table
+
+
+def written_options(given: Mapping[str, str]) -> dict[str, Any]:
+    """The options of WITH (…) and SET (…), in a statement or a file; some have clauses of their own."""
+    for name in given:
+        if name in CLAUSES:
+            raise Unsupported(f'"{name}" is not an option', hint=f"write {CLAUSES[name]} …")
+        if name not in READERS:
+            known = [each for each in READERS if each not in CLAUSES]
+            hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
+            raise Unsupported(f'there is no option "{name}"', hint=hint)
+    return dict(given)
 
 
 def read_options(
@@ -62,7 +75,11 @@ def _policy(value: str | None, name: str, settings: Settings) -> str:
     """A table that says nothing follows the setting at run time."""
     if value is None or str(value).lower() == DEFAULT:
         return DEFAULT
-    return str(settings.with_(name, value)[name])
+    try:
+        return str(settings.with_(name, value)[name])
+    except InvalidValue as error:
+        error.hint = f"{error.hint or ''}, or {DEFAULT}".removeprefix(", or ")
+        raise
 
 
 def _bound(value: object, name: str, settings: Settings) -> Any:

@@ -7,11 +7,13 @@ stored rows, where the stream table is nothing but the recursion; else it is com
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from anabranch.catalog.bounds import past
 from anabranch.delta.closure import as_member, as_now, is_before
 from anabranch.delta.fixpoint import REMOVED, Counts, NotSettled, Span, Spans, follow, from_empty
 from anabranch.delta.member import Member, among_rows, without
@@ -21,7 +23,7 @@ from anabranch.engine.rounds import counted
 from anabranch.engine.scan import union
 from anabranch.errors import DataError, NotConverged
 from anabranch.model import FixpointBounds
-from anabranch.names import TableName
+from anabranch.names import TableName, quote
 from anabranch.plan.exprs import column
 from anabranch.plan.monotone import not_monotone
 from anabranch.plan.nodes import (
@@ -68,13 +70,15 @@ class Recursions:
     session: SparkSession
     inputs: Inputs
     view: View
-    limit: int
+    bounds: FixpointBounds  # rounds and rows of each recursion, and the time of all of them
+    table: TableName  # whose query it is
     changed: Changed = frozenset()
     losing: Changed = frozenset()
     stored: dict[Recursive, DataFrame] = field(default_factory=dict)  # as they were before
     views: dict[str, str] = field(default_factory=dict)  # of the relations that plans are bound to
     done: dict[Recursive, Closure] = field(default_factory=dict)
     bound_parts: dict[Node, Node] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
 
     def bound(self, node: Node) -> Node:
         """The plan with a relation for every recursion that keeps rows once."""
@@ -124,16 +128,32 @@ class Recursions:
                 before = self.computed(node, changed)
             return self.followed(node, before, changed)
         except NotSettled as error:
-            raise _endless(error) from error
+            raise self.endless(error) from error
+
+    def endless(self, error: NotSettled) -> NotConverged:
+        """How far it got, and at which bound it stopped."""
+        total = sum(sum(each.values()) for each in error.rounds)
+        bound = error.bound.value
+        mend = f"bound the values that grow, or raise {bound}"
+        cure = f"{mend}: ALTER STREAM TABLE {self.table} SET ({bound} = …)"
+        return NotConverged(
+            f"{self.table}: WITH RECURSIVE … UNION: no fixed point after {len(error.rounds)} rounds, "
+            f"which {'took away' if error.down else 'added'} {total:,} rows"
+            f"{past(error.bound, self.bounds)}",
+            hint=f"{cure}; then refresh",
+            cure=cure,
+            cure_at_creation=f"{mend}: CREATE STREAM TABLE … WITH ({bound} = …)",
+        )
 
     def computed(self, node: Recursive, before: Changed) -> DataFrame:
         """From nothing; over the tables of `before` as they were before the change."""
         bench = FrameBench(self, node, None, before)
-        from_empty(bench, [bench.member], FixpointBounds(self.limit), _nothing)
+        from_empty(bench, [bench.member], self.bounds, _nothing, started=self.started)
         return bench.rows()
 
     def followed(self, node: Recursive, before: DataFrame, changed: Changed) -> Closure:
         bench = FrameBench(self, node, before)
+        before = bench.base = bench.typed(before)
         member = bench.member
         gains = not self.losing & changed and not list(not_monotone(member.plan, changed))
         try:
@@ -143,14 +163,15 @@ class Recursions:
                 changed,
                 only_gains=gains,
                 give_up=0 if gains else max(FEW, TOO_MANY * before.count()),
-                bounds=FixpointBounds(self.limit),
+                bounds=self.bounds,
                 watch=_nothing,
+                started=self.started,
             )
         except DataError:
             # Pairs of old and new rows that were never in a result may break a query.
             if gains:
                 raise
-            from_empty(bench, [member], FixpointBounds(self.limit), _nothing)
+            from_empty(bench, [member], self.bounds, _nothing, started=self.started)
         return Closure(bench.rows(), before, bench.change(before))
 
 
@@ -181,6 +202,15 @@ class FrameBench:
     def nothing(self) -> DataFrame:
         """No rows, of the types of the recursion."""
         return self.run(at(self.node.seed, Version.AFTER), {}, {}).limit(0)
+
+    def typed(self, rows: DataFrame) -> DataFrame:
+        """Stored rows with the types of the recursion: Iceberg has no SMALLINT, and keeps an INT."""
+        wanted = self.nothing.schema
+        if [each.dataType for each in rows.schema] == [each.dataType for each in wanted]:
+            return rows
+        return rows.select(
+            *(rows[quote(each.name)].cast(each.dataType).alias(each.name) for each in wanted)
+        )
 
     # -- what the rounds ask for -------------------------------------------------------------------
 
@@ -314,14 +344,3 @@ def _all(frames: Sequence[DataFrame], nothing: DataFrame) -> DataFrame:
 
 def _nothing(_: Counts) -> None:
     """Nobody watches the rounds."""
-
-
-def _endless(error: NotSettled) -> NotConverged:
-    added = sum(sum(each.values()) for each in error.rounds)
-    members: tuple[TableName, ...] = ()
-    return NotConverged(
-        f"WITH RECURSIVE … UNION: no fixed point after {len(error.rounds)} rounds, which added "
-        f"{added:,} rows",
-        members=members,
-        hint="bound the values that grow, or raise max_fixpoint_iterations",
-    )

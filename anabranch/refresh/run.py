@@ -66,7 +66,9 @@ def refresh(
                 results += found.lines or record(runtime, waiting_lines(occasion, found))
                 failures += [found.failure] if found.failure else []
     if failures:
-        raise failures[0].error
+        error = failures[0].error
+        error.table = str(failures[0].table)
+        raise error
     place = {name: at for at, name in enumerate(seen.order())}
     results.sort(key=lambda line: place.get(line.table, 0))
     return [shown(line) for line in results]

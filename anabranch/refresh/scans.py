@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from anabranch.cache import cached
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import delta_frame, frame
-from anabranch.model import Box, Reading
+from anabranch.model import Box, FixpointBounds, Reading
 from anabranch.names import TableName
 from anabranch.plan.narrow import NONE, Limits, inside
 from anabranch.plan.nodes import Given, Node, Scan, Version
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 # was before by the next refresh.  Files never change: what Spark found out about them is kept, up to
 # so many of them.
 MOST_FILES = 1_000
-delta_once = lru_cache(maxsize=64)(delta_frame)
-frame_once = lru_cache(maxsize=64)(frame)
+delta_once = cached(64)(delta_frame)
+frame_once = cached(64)(frame)
 
 
 @dataclass
@@ -36,8 +37,9 @@ class Scans:
     session: SparkSession
     sources: Sources
     inputs: Inputs
+    table: TableName  # whose query it is
+    bounds: FixpointBounds  # of its recursions
     hints: bool
-    rounds: int = 100  # that a recursion may take
     afresh: bool = False  # plans look at the sources as they are now, and not at what changed
     names: dict[object, str] = field(default_factory=dict)
     parts: dict[Node, str] = field(default_factory=dict)  # computed once, though used more often
@@ -67,7 +69,8 @@ class Scans:
             self.session,
             self.inputs,
             self.view,
-            self.rounds,
+            self.bounds,
+            self.table,
             changed=frozenset(deltas),
             losing=frozenset(name for name, delta in deltas.items() if delta.minus),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -16,7 +16,7 @@ from anabranch.catalog.history import Refresh
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.errors import InternalError, PublishConflict
-from anabranch.graph.order import closure
+from anabranch.lake.stage import or_conflict
 from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh import failures
@@ -26,7 +26,8 @@ from anabranch.refresh.isolation import Isolated
 from anabranch.refresh.lines import Occasion, note_cuts, write_lines
 from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.members import Staging, with_name
-from anabranch.runtime import ATTEMPTS, Runtime, Transaction
+from anabranch.retry import attempts
+from anabranch.runtime import Runtime, Transaction
 from anabranch.world import World
 
 
@@ -122,11 +123,12 @@ class Pass:
     ) -> tuple[Refresh, ...]:
         """Nothing changed: a line of history each, if there is to `say`, in one statement.
 
-        Tables that are not `due` only note the cut at which they stand.
+        Tables that are not `due` only note the cut at which they stand; some may be dropped by now.
         """
+        seen = self.look()
+        names = [name for name in names if name in seen.streams]
         if not names:
             return ()
-        seen = self.look()
         noted = seen.noting(names)
         lines = tuple(self.occasion.no_data(name, noted) for name in names if say and due)
         if not due and noted is seen:
@@ -152,16 +154,18 @@ class Pass:
 
     def _refresh(self, unit: Unit) -> Result:
         start = time.perf_counter()
-        for attempt in range(ATTEMPTS):
+        for attempt in attempts():
             try:
-                found = self._at_cut(unit)
+                with or_conflict(self.runtime.lake, self.look().cut_id):
+                    found = self._at_cut(unit)
                 return replace(found, duration_ms=round((time.perf_counter() - start) * 1000))
             except PublishConflict as conflict:
                 # The delta was computed against a state that is gone: compute it anew, never move it.
                 if not self.patient:
                     return Result(unit, Verdict.SKIPPED, conflict.message)
-                if attempt == ATTEMPTS - 1:
+                if attempt.last:
                     return self.failed(unit, Failure(unit.members[-1], conflict, 0), self.look())
+                attempt.pause()
                 self.look_again()
                 # A view may have changed what is read, and so who belongs together.
                 unit = replace(asked_for(self.seen, unit.members), trial=unit.trial)
@@ -285,8 +289,9 @@ class Pass:
         return Result(unit, Verdict.FAILED, failure.error.message, None, lines, failure)
 
 
-def asked_for(seen: Look, names: Iterable[TableName]) -> Unit:
-    """The groups of the tables and of everything they read: no group is ever split."""
+def asked_for(seen: Look, names: Iterable[TableName], until: Collection[TableName] = ()) -> Unit:
+    """The groups of the tables and of everything they read, but for tables in `until` and what those
+    read; no group is ever split."""
     groups = seen.groups
     home = {name: group for group in groups for name in group.members}
     wanted: set[Group] = set()
@@ -295,8 +300,8 @@ def asked_for(seen: Look, names: Iterable[TableName]) -> Unit:
         group = waiting.pop()
         if group not in wanted:
             wanted.add(group)
-            above = closure(group.members, seen.reads)
-            waiting += {home[name] for name in above if name in home}
+            above = {up for name in group.members for up in seen.reads.get(name, ())}
+            waiting += {home[name] for name in above if name in home and name not in until}
     return Unit(tuple(group for group in groups if group in wanted))
 
 
@@ -353,4 +358,5 @@ def after(seen: Look, tx: Transaction, done: Mapping[TableName, Outcome]) -> Loo
         reads={**seen.reads, **{name: each.reads for name, each in done.items()}},
         inputs={**seen.inputs, **{name: each.inputs for name, each in done.items()}},
         frontiers={**seen.frontiers, **{name: each.frontier for name, each in done.items()}},
+        refreshed=seen.refreshed.union(done),
     )

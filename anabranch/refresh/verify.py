@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from anabranch.catalog import cuts
+from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import MIXED_CUTS, StreamTable
-from anabranch.engine.compare import as_stored, bag_difference
+from anabranch.delta.maintenance import ByRows, Combine
+from anabranch.engine.compare import Surplus, as_stored, bag_difference
+from anabranch.engine.merge import add_all
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import frame
 from anabranch.errors import Refused, UnknownName, UserError
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 SHOWN = 20  # differing rows that are named
 DIFFERS = "its rows are not those of its query at its frontier"
+STATE_DIFFERS = "its hidden state is not what its query gives at its frontier"
 LEAVE_OPEN = frozenset(
     {
         "APPROXIMATE_AGGREGATE",
@@ -50,8 +54,12 @@ LEAVE_OPEN = frozenset(
 )
 
 
-def verify(runtime: Runtime, name: TableName) -> dict[str, Any]:
-    """Missing rows are in the query's result only, unexpected ones in the table only."""
+def verify(runtime: Runtime, name: TableName, *, state: bool = False) -> dict[str, Any]:
+    """Missing rows are in the query's result only, unexpected ones in the table only.
+
+    With `state`, rows that are right are also compared with the hidden columns they are kept by:
+    state that is wrong makes wrong rows of the next change.
+    """
     seen = look_now(runtime)
     world = World(runtime.lake, runtime.spark, seen.pointers, seen.views)
     found = name.find_in(seen.streams)
@@ -65,26 +73,32 @@ def verify(runtime: Runtime, name: TableName) -> dict[str, Any]:
         raise Refused(f"{name} has not been filled yet", hint=f"REFRESH STREAM TABLE {name}")
     frontier = seen.frontiers.get(name, {})  # a query may read no table at all
     direct = read_directly(seen, stream, frontier)
-    for each in recomputed(seen, name, direct):
-        check_current(world, seen, seen.streams[each])
+    asked = [seen.streams[each] for each in recomputed(seen, name, direct)]
+    for each in asked:
+        check_current(world, seen, each)
+    levels = max(bounds_of([each], runtime.settings).rounds for each in asked)
     torn = misplaced(runtime, stream, frontier)
     stored = world.table(name)
     with (
         Inputs(runtime.spark.session) as inputs,
         closing(Anew(runtime, world, seen)) as anew,
-        runtime.spark.tuned(10_000_000),
+        runtime.spark.tuned(10_000_000, levels=levels),
     ):
-        expected = Recomputation(world, seen, inputs, anew, frontier, direct).stream(stream)
+        recomputation = Recomputation(world, seen, inputs, anew, frontier, direct)
+        expected = recomputation.stream(stream)
         columns = world.version(name).columns
         definition = defined(world, stream, circle_of(seen.reads, name))
         missing, unexpected = bag_difference(
             expected, stored, columns, SHOWN, computed=is_computed(definition.plan)
         )
-    differs = bool(missing.total or unexpected.total)
-    why = torn or (_differs(definition) if differs else None)
+        differs = bool(missing.total or unexpected.total)
+        why = torn or (_differs(definition) if differs else None)
+        if state and why is None:
+            missing, unexpected = state_difference(recomputation, definition, stream)
+            why = STATE_DIFFERS if missing.total or unexpected.total else None
     return {
         "table": str(name),
-        "equal": not missing.total and not unexpected.total and torn is None,
+        "equal": why is None,
         "missing": missing.rows,
         "unexpected": unexpected.rows,
         "missing_rows": missing.total,
@@ -105,6 +119,28 @@ def _differs(definition: Definition) -> str:
     """Where a query leaves open what it shows, two right answers may differ."""
     open_ = [each for each in definition.obstacles if each.code in LEAVE_OPEN]
     return f"{DIFFERS}; but its query leaves open what they are: {open_[0]}" if open_ else DIFFERS
+
+
+def state_difference(
+    recomputation: Recomputation, definition: Definition, stream: StreamTable
+) -> tuple[Surplus, Surplus]:
+    """Stored rows with their hidden columns against the plan that fills them.
+
+    A hash is one of the stored row itself, so it is compared with that: sums of floating-point
+    numbers may end in other digits each time.
+    """
+    version, kept = recomputation.world.version(stream.name), definition.kept
+    if kept is None or not version.hidden or not version.hidden_complete:
+        return Surplus(0, []), Surplus(0, [])
+    columns = (*version.columns, *version.hidden)
+    stored = frame(recomputation.world.spark.session, version.reading(), columns)
+    if isinstance(kept, ByRows):
+        expected = add_all(stored, version.columns, hashed=True)
+    else:
+        expected = recomputation.planned(kept.full, definition, stream)
+    states = kept.state if isinstance(kept, Combine) else ()
+    sums = {each.name for each in states if each.combine == "sum"}
+    return bag_difference(expected, stored, columns, SHOWN, sums=sums)
 
 
 def read_directly(
@@ -197,13 +233,19 @@ class Recomputation:
         plan = definition.plan
         if plan is None or not (settles_ties(plan) or is_beyond_spark(stream.query)):
             return self.query(definition.query, definition.moment)
+        return self.planned(plan, definition, stream)
+
+    def planned(self, plan: Node, definition: Definition, stream: StreamTable) -> DataFrame:
+        """The rows of a plan, which may have columns that the query does not show."""
         names = {name: self.bound(name) for name in definition.sources}
 
         def name_of(leaf: Scan | Given) -> str:
             assert isinstance(leaf, Scan)
             return names[leaf.table]
 
-        recursions = Recursions(self.world.spark.session, self.inputs, name_of, self.anew.limit)
+        bounds = bounds_of([stream], self.anew.runtime.settings)
+        session = self.world.spark.session
+        recursions = Recursions(session, self.inputs, name_of, bounds, stream.name)
         text = to_sql(recursions.bound(plan), recursions.named(name_of), "spark", hints=False)
         return run_sql(self.world.spark.session, text, labels=self.inputs.labels)
 

@@ -21,7 +21,8 @@ from anabranch.names import TableName
 from anabranch.refresh.apply import Outcome
 from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.unit import world_of
-from anabranch.runtime import ATTEMPTS, Runtime, Transaction
+from anabranch.retry import ATTEMPTS, attempts
+from anabranch.runtime import Runtime, Transaction
 
 Names = Collection[TableName]
 Act = Callable[[Transaction, Look], Names]  # stages the work, and says which tables it writes
@@ -31,22 +32,21 @@ def write_tables(runtime: Runtime, kind: str, act: Act) -> int | None:
     """Stage, hold the lease of what is written, publish; the new cut, None if no table changed."""
     work: Work | None = None
     try:
-        for attempt in range(ATTEMPTS):
-            work = work or Work.begin(runtime, act)
-            with runtime.leases.hold(work.names, runtime.settings.lease_time, wait=True) as lease:
-                assert isinstance(lease, Lease)
-                if work.tx.moved() and not work.again() <= {*lease.tables}:
-                    continue  # more tables belong to it by now
-                work.tx.used.hold(lease)
-                try:
+        for attempt in attempts():
+            with attempt:
+                work = work or Work.begin(runtime, act)
+                seconds = runtime.settings.lease_time
+                with runtime.leases.hold(work.names, seconds, wait=True) as lease:
+                    assert isinstance(lease, Lease)
+                    if work.tx.moved() and not work.again() <= {*lease.tables}:
+                        continue  # more tables belong to it by now
+                    work.tx.used.hold(lease)
                     cut_id = work.tx.publish(kind)
-                except PublishConflict:
-                    if attempt == ATTEMPTS - 1:
-                        raise
-                    work = None  # its files are gone
-                    continue
-                runtime.progress("published", {"cut_id": cut_id})
-                return cut_id
+                    runtime.progress("published", {"cut_id": cut_id})
+                    return cut_id
+            if work is not None:  # a lost race: its files are gone
+                work.tx.abandon()
+                work = None
     except BaseException:
         if work is not None:
             work.tx.abandon()

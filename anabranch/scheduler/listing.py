@@ -10,6 +10,7 @@ from typing import Any
 from anabranch.catalog import cuts, history, leases, tables
 from anabranch.catalog.groups import Group
 from anabranch.catalog.store import Store
+from anabranch.catalog.streams import StreamTable
 from anabranch.graph.notices import diamonds_into
 from anabranch.graph.policies import Isolation, SchedulePolicy
 from anabranch.names import TableName
@@ -94,17 +95,24 @@ class Overview:
         """Seconds from the newest commit that the data hold to the newest that the sources hold."""
         if not lagging(self.seen, group):
             return 0.0
-        stands = [self.seen.streams[name].cut_id for name in group.members]
-        known = [each for each in stands if each is not None]
-        if len(known) < len(stands):
+        lags = [self.lag_of(self.seen.streams[name]) for name in group.members]
+        known = [each for each in lags if each is not None]
+        return max(known) if len(known) == len(lags) else None
+
+    def lag_of(self, stream: StreamTable) -> float | None:
+        held, read = self.held(stream), self.seen.frontiers.get(stream.name, {})
+        new = [self.committed[each] for each in read if each in self.committed]
+        if held is None or not new:
             return None
-        sources = {each for name in group.members for each in self.seen.frontiers.get(name, {})}
-        then = self.then.get(min(known), {})
-        held = [then[each] for each in sources if each in then]
-        new = [self.committed[each] for each in sources if each in self.committed]
-        if not held or not new:
-            return None
-        return max(0.0, (max(new) - max(held)).total_seconds())
+        return max(0.0, (max(new) - held).total_seconds())
+
+    def held(self, stream: StreamTable) -> datetime | None:
+        """The newest commit that the data of a table hold; None while it mixes cuts."""
+        if stream.cut_id is None or stream.data_at is not None:
+            return stream.data_at if stream.cut_id is not None else None
+        then = self.then.get(stream.cut_id, {})  # refreshed by an older version
+        read = self.seen.frontiers.get(stream.name, {})
+        return max((then[each] for each in read if each in then), default=None)
 
 
 def lagging(seen: Look, group: Group) -> bool:
@@ -131,11 +139,11 @@ def overview(store: Store, settings: Settings) -> Overview:
 
 
 def _stands(seen: Look, agenda: Agenda) -> set[int]:
-    """The cuts at which tables stand that are behind: they are needed to tell how far."""
+    """The cuts at which tables stand that are behind and do not tell how far."""
     late = set(seen.lagging(seen.order()))
     groups = [group for group in agenda.groups if late.intersection(group.members)]
-    stands = {seen.streams[name].cut_id for group in groups for name in group.members}
-    return {each for each in stands if each is not None}
+    stands = [seen.streams[name] for group in groups for name in group.members]
+    return {each.cut_id for each in stands if each.cut_id is not None and each.data_at is None}
 
 
 def groups(store: Store, settings: Settings) -> Rows:

@@ -12,6 +12,7 @@ from anabranch.catalog import cuts
 from anabranch.errors import SparkLost, SystemFault
 from anabranch.runtime import Runtime
 from anabranch.scheduler.tick import Scheduler, never
+from anabranch.scheduler.upkeep import Upkeep
 
 POLL_SECONDS = 0.1  # how soon a new cut is noticed: asking costs one small SELECT
 LONGEST_PAUSE = 30.0  # between attempts while the catalog cannot be reached
@@ -30,8 +31,24 @@ def run(
 ) -> int:
     """Tick until `stop` is set, or so many times; return the number of ticks.
 
-    A world that fails for a while, such as a catalog that is restarted, is waited for.
+    A world that fails for a while, such as a catalog that is restarted, is waited for.  Upkeep runs
+    beside the ticks.
     """
+    upkeep = Upkeep(runtime)
+    upkeep.start()
+    try:
+        return _ticks(runtime, stop, ticks, abandoned, watch)
+    finally:
+        upkeep.stop()
+
+
+def _ticks(
+    runtime: Runtime,
+    stop: threading.Event,
+    ticks: int | None,
+    abandoned: Callable[[], bool],
+    watch: Watcher | None,
+) -> int:
     scheduler = Scheduler(runtime)
     done, faults = 0, 0
     while not stop.is_set() and (ticks is None or done < ticks):

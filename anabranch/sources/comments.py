@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from anabranch.catalog import streams
+from anabranch.catalog.store import Connection
 from anabranch.errors import Refused
 from anabranch.lake.comments import Comments
 from anabranch.names import TableName
@@ -20,7 +22,21 @@ def comment_on(runtime: Runtime, name: TableName, comments: Comments) -> TableNa
                 hint="comment on the tables it reads, or in the file of a project",
             )
         refuse_copy(runtime, found)
-        tx.stage.comment(found, comments)
+        say(tx, found, comments)
         return found
 
     return runtime.write("comment", act)
+
+
+def say(tx: Transaction, name: TableName, comments: Comments) -> None:
+    """Other comments of a table.  Its rows stay, so nobody who stands on them is out of date."""
+    before = tx.stage.version(name)
+    if tx.stage.comment(name, comments) is before:
+        return
+
+    def carry(c: Connection, cut_id: int | None) -> None:
+        after = tx.stage.version(name)
+        if after.snapshot_id == before.snapshot_id:
+            streams.carry_inputs(c, name, before.location, after.location)
+
+    tx.later(carry)

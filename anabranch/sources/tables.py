@@ -4,21 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
 from anabranch.catalog import streams
 from anabranch.catalog import views as view_rows
-from anabranch.catalog.read_set import readers_of
+from anabranch.catalog.read_set import ReadSet, readers_of, tokens_of
 from anabranch.catalog.store import Connection
 from anabranch.engine.types import columns_of
 from anabranch.errors import Refused, UnknownName
 from anabranch.lake.comments import Comments
-from anabranch.lake.schemas import SchemaChange
+from anabranch.lake.schemas import RenameColumn, SchemaChange
 from anabranch.model import Column, Columns
 from anabranch.names import TableName
 from anabranch.refresh.circles import circles, path
+from anabranch.refresh.declare import check_unread, forget, refuse_in_transaction
 from anabranch.refresh.definition import reach
+from anabranch.refresh.look import Look
+from anabranch.refresh.writing import Names, write_tables
 from anabranch.runtime import Runtime, Transaction, check_new_name
-from anabranch.sources.indexes import refuse_copy
+from anabranch.sources.dependants import (
+    Dependants,
+    meanings,
+    readers,
+    refused,
+    taken,
+    with_their_readers,
+)
+from anabranch.sources.indexes import guard, indexes_of, refuse_copy, set_indexes
 from anabranch.sources.write import append_frame
 
 NO_COMMENTS: Mapping[str, str] = {}
@@ -73,15 +86,90 @@ def drop_table(runtime: Runtime, name: TableName, *, if_exists: bool = False) ->
     runtime.write("drop table", act)
 
 
-def alter_table(runtime: Runtime, name: TableName, changes: Sequence[SchemaChange]) -> None:
-    def act(tx: Transaction) -> None:
-        found = tx.world.resolve(name)
-        if found in tx.world.views:
-            raise Refused(f"{found} is a view", hint="CREATE OR REPLACE VIEW changes it")
-        check_source(runtime, found)
-        tx.stage.alter(found, changes)
+def alter_table(
+    runtime: Runtime, name: TableName, changes: Sequence[SchemaChange], *, cascade: bool = False
+) -> Dependants:
+    """Change the columns; what is dropped with them, which is nothing without `cascade`.
 
-    runtime.write("alter table", act)
+    A column that a stream table, view or index depends on is not dropped or renamed.  With `cascade`
+    they are dropped, and all that reads them, in the same publish.
+    """
+    if not cascade:
+        runtime.write("alter table", lambda tx: _alter(runtime, tx, name, changes, cascade=False))
+        return Dependants()
+    refuse_in_transaction(runtime, "dropped")
+    found = Dependants()
+
+    def act(tx: Transaction, seen: Look) -> Names:
+        nonlocal found
+        found = _alter(runtime, tx, name, changes, cascade=True)
+        tx.used.add(ReadSet(tokens_of(seen.streams, found.streams)))
+        return found.streams
+
+    write_tables(runtime, "alter table", act)
+    return found
+
+
+def _alter(
+    runtime: Runtime,
+    tx: Transaction,
+    name: TableName,
+    changes: Sequence[SchemaChange],
+    *,
+    cascade: bool,
+) -> Dependants:
+    table = tx.world.resolve(name)
+    if table in tx.world.views:
+        raise Refused(f"{table} is a view", hint="CREATE OR REPLACE VIEW changes it")
+    check_source(runtime, table)
+    columns = taken(changes)
+    with runtime.store.reading() as c:
+        reads = streams.dependencies(c)
+        queries = {each.name: each.query for each in streams.all_streams(c).values()}
+    reading = readers(tx.world, queries, table) if columns else {}
+    before = meanings(tx.world, reading)
+    indexes = indexes_of(runtime, tx, table)
+    tx.stage.alter(table, changes)
+    if not columns:
+        return Dependants()
+    tx.used.readers[table] = readers_of(table, reads)
+    after = meanings(tx.world, reading)
+    changed = {each for each in reading if before[each] and before[each] != after[each]}
+    over = tuple(
+        index
+        for index in indexes
+        if {each.lower() for each in index.columns} & {each.lower() for each in columns}
+    )
+    renames = any(isinstance(each, RenameColumn) for each in columns.values())
+    if (changed or over) and (renames or not cascade):
+        direct = Dependants(
+            tuple(sorted(changed & set(queries))), tuple(sorted(changed - set(queries))), over
+        )
+        raise refused(table, list(columns), direct, renames=renames)
+    going = with_their_readers(tx.world, queries, reads, changed)
+    _drop_all(tx, going)
+    if over:
+        guard(runtime, tx, table)
+        set_indexes(tx, table, [index for index in indexes if index not in over])
+    return replace(going, indexes=over)
+
+
+def _drop_all(tx: Transaction, going: Dependants) -> None:
+    """Views first: what is left must not lead to tables that are gone."""
+    expect_views(tx, going.views)
+    tx.world.views = {v: text for v, text in tx.world.views.items() if v not in going.views}
+    for view in going.views:
+        tx.later(partial(_forget_view, view))
+    for stream in going.streams:
+        if tx.stage.exists(stream):
+            tx.stage.drop(stream)
+        tx.later(partial(forget, stream))
+    if going.streams:
+        tx.later(lambda c, cut_id: check_unread(c, going.streams))
+
+
+def _forget_view(view: TableName, c: Connection, cut_id: int | None) -> None:
+    view_rows.remove(c, view)
 
 
 def create_view(
@@ -167,7 +255,7 @@ def drop_view(runtime: Runtime, name: TableName, *, if_exists: bool = False) -> 
         refuse_if_read(runtime, tx, found)
         expect_views(tx, [found])
         tx.world.views = {view: text for view, text in tx.world.views.items() if view != found}
-        tx.later(lambda c, cut_id: (view_rows.remove(c, found), None)[1])
+        tx.later(partial(_forget_view, found))
 
     runtime.write("drop view", act)
 

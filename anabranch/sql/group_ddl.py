@@ -59,7 +59,8 @@ def alter_refresh_group(cursor: Cursor) -> Statement:
         elif cursor.accept("SET", "ISOLATION"):
             options["isolation"] = _isolation(cursor)
         elif cursor.accept("SET", "SNAPSHOT", "TIMEOUT"):
-            options["snapshot_timeout_ms"] = cursor.next().text
+            sign = "-" if cursor.accept("-") else ""
+            options["snapshot_timeout_ms"] = sign + cursor.next().text
         elif cursor.at("SET", "("):
             cursor.accept("SET")
             options |= _known(read_options(cursor))

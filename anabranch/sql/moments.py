@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from anabranch.cache import cached
 from anabranch.sql.source_text import SourceText
 
 
@@ -84,7 +84,7 @@ def pinned(text: str, moment: Moment) -> str:
     return text
 
 
-@lru_cache(maxsize=1000)
+@cached(1000)
 def _calls(text: str) -> tuple[tuple[int, int, str], ...]:
     lower = text.lower()
     if not any(name in lower for name in LITERALS):

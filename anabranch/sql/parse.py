@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
+from anabranch.cache import cached
 from anabranch.errors import SqlSyntaxError, Unsupported, UserError, did_you_mean
 from anabranch.plan.exprs import SparkText
 from anabranch.sql.tokens import Place, Sort, Token, place, syntax_error, tokenize
@@ -80,7 +80,7 @@ def parse_query(text: str | Passage) -> exp.Query:
         return _parse_query(passage)  # says it again, at its place in the whole text
 
 
-@lru_cache(maxsize=16)  # a query is checked, then searched for tables: one parse does for both
+@cached(16)  # a query is checked, then searched for tables: one parse does for both
 def _shared_tree(text: str) -> exp.Query:
     return _parse_query(Passage.of(text))
 
@@ -190,6 +190,11 @@ def _syntax_error(passage: Passage, tokens: list[Token], error: ParseError) -> S
     # at the end of the text sqlglot points at the last token, which is innocent
     if behind >= tokens[-1].end and not description.startswith(_BLAME):
         found = tokens[-1]
+    if expected and expected.startswith("a type") and found.sort is Sort.WORD:
+        void = found.says("VOID")  # Spark has the type, for a NULL without one
+        hint = "VOID holds nothing but NULL: cast to the type that you want" if void else None
+        said = f"{found.text.upper()} is not a type that can be cast to"
+        return passage.error(found.start, said, hint)
     message = f"unexpected {found.shown}"
     if expected:  # "AS after CAST" already says where
         message = f"expected {expected}" + (

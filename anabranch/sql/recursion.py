@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from sqlglot import exp
 
 from anabranch.delta.closure import not_kept
 from anabranch.delta.recursive import not_linear
+from anabranch.errors import UserError
 from anabranch.plan.exprs import Tree, cast, column
 from anabranch.plan.nodes import Again, Item, Node, Project, Recursive, UnionAll
 from anabranch.plan.walk import open_recursions
@@ -46,16 +48,21 @@ def _recursion(lowering: Lowering, cte: Cte) -> Relation:
     known = lowering.types(seed, [column(each) for each in columns])
     own = Relation(Again(name, columns), outputs)
     inside = replace(place, ctes={**place.ctes, tree.alias.lower(): own})
-    lowering.stand_in(name, seed)
-    parts = []
-    for each in steps:
-        node = _named(lowering.query(each, inside).node, columns)
-        found = None if distinct else not_linear(node)
-        if found is not None:
-            word = type(found).__name__.lower()
-            raise Stop(source.obstacle("RECURSION", each, what=f"it goes through a {word}"))
-        types = lowering.types(node, [column(each) for each in columns])
-        parts.append(_typed(node, types, known))
+    while True:
+        lowering.stand_in(name, seed)
+        nodes = [_named(lowering.query(each, inside).node, columns) for each in steps]
+        for each, node in zip(steps, nodes, strict=True):
+            found = None if distinct else not_linear(node)
+            if found is not None:
+                word = type(found).__name__.lower()
+                raise Stop(source.obstacle("RECURSION", each, what=f"it goes through a {word}"))
+        types = [lowering.types(node, [column(each) for each in columns]) for node in nodes]
+        # Spark judges UNION ALL itself
+        wider = _wider(tree, outputs, types, known) if distinct else known
+        if wider == known:
+            break
+        seed, known = _typed(seed, known, wider), wider  # what steps make of it may be wider, too
+    parts = [_typed(node, mine, known) for node, mine in zip(nodes, types, strict=True)]
     made = Recursive(name, seed, _united(parts), distinct)
     why = not_kept(made) if distinct else None
     if why is not None:
@@ -115,6 +122,55 @@ def _united(parts: list[Node]) -> Node:
 def _named(node: Node, names: tuple[str, ...]) -> Node:
     pairs = zip(names, node.columns, strict=True)
     return Project(node, tuple(Item(name, column(inner)) for name, inner in pairs))
+
+
+INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}  # and how many digits they have
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+
+
+def _wider(
+    tree: exp.CTE, outputs: Sequence[Output], types: Sequence[Sequence[str]], known: Sequence[str]
+) -> Sequence[str]:
+    """The types of a recursion that holds every row of its steps, as they are.
+
+    A cast that changes values would change the query.
+    """
+    found = list(known)
+    for own in types:
+        for at, (output, mine) in enumerate(zip(outputs, own, strict=True)):
+            if fits(found[at], mine):
+                found[at] = mine
+            elif not fits(mine, found[at]):
+                raise UserError(
+                    f"WITH RECURSIVE {tree.alias}: column {output.name} is of type {found[at]} in one "
+                    f"branch, and {mine} in another",
+                    hint=f"CAST one of them, such as CAST(… AS {found[at].upper()})",
+                )
+    return found
+
+
+def fits(mine: str, goal: str) -> bool:
+    """Whether every value of a type is one of the other.
+
+    >>> fits("int", "bigint"), fits("int", "decimal(12,2)"), fits("bigint", "int"), fits("int", "void")
+    (True, True, False, False)
+    """
+    if mine in (goal, "void") or (goal == "string" and mine.startswith(("char", "varchar"))):
+        return True
+    if mine in INTEGERS and goal in INTEGERS:
+        return INTEGERS[mine] <= INTEGERS[goal]
+    if goal == "double" and mine in ("float", "tinyint", "smallint", "int"):
+        return True
+    before = (INTEGERS[mine], 0) if mine in INTEGERS else _digits(mine)
+    after = _digits(goal)
+    if before is None or after is None:
+        return False
+    return after[1] >= before[1] and after[0] - after[1] >= before[0] - before[1]
+
+
+def _digits(type_: str) -> tuple[int, int] | None:
+    found = _DECIMAL.fullmatch(type_)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def _typed(node: Node, own: Sequence[str], wanted: Sequence[str]) -> Node:

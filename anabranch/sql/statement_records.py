@@ -98,6 +98,7 @@ TableChange = AddColumn | DropColumn | RenameColumn | WidenColumn
 class AlterTable(Statement):
     name: TableName
     changes: tuple[TableChange, ...]
+    cascade: bool = False  # drop what depends on a dropped column
 
 
 @dataclass(frozen=True)

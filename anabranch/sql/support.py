@@ -158,6 +158,11 @@ CODES: dict[str, Code] = {
         "it cannot be told which GROUP BY expression is meant",
         "write the expression exactly as in GROUP BY",
     ),
+    "NOT_PLANNED": Code(
+        "query",
+        "Anabranch fails to plan its changes, which is a fault of Anabranch, not of the query",
+        "please report it with the query; it is recomputed in full meanwhile",
+    ),
     "UNSUPPORTED_SYNTAX": Code("syntax", "this form is not incremental", _WHOLE),
 }
 

@@ -172,8 +172,11 @@ def alter_table(cursor: Cursor) -> Statement:
     for verb, read in verbs.items():
         if cursor.accept(verb):
             changes = read(cursor, name)
+            cascade = verb == "DROP" and cursor.accept("CASCADE")
+            if verb == "DROP" and not cascade:
+                cursor.accept("RESTRICT")
             cursor.expect_end()
-            return AlterTable(name, changes)
+            return AlterTable(name, changes, cascade)
     raise Unsupported(
         f"ALTER TABLE … {cursor.token.text.upper()} is not supported",
         hint="possible: ADD COLUMN, DROP COLUMN, RENAME COLUMN a TO b, ALTER COLUMN a TYPE t",

@@ -12,7 +12,22 @@ import pytest
 from tests.contract.world import World
 from tests.postgres import postgres_url
 
+TWICE_IF_EXTENDED = (  # they take longest
+    "test_changes.py",
+    "test_deployments.py",
+    "test_processes.py",
+    "test_upkeep.py",
+)
+
 __all__ = ["postgres_url"]  # a fixture, found by its name
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`make test` runs the longest on PostgreSQL alone; tests/standin has SQLite below."""
+    for item in items:
+        on = getattr(item, "callspec", None)
+        if item.path.name in TWICE_IF_EXTENDED and on and on.params.get("catalog_url") == "sqlite":
+            item.add_marker("extended")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

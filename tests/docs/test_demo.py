@@ -20,6 +20,7 @@ STARTS_SPARK = (" explain ", " sql '")
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("all_of_it", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.extended
 def test_the_demo_and_what_it_recommends(tmp_path: Path, all_of_it: bool) -> None:
     environment = {**os.environ, "PYTHONUTF8": "1", "PYTHONPATH": str(ROOT)}
     environment.pop("ANABRANCH_HOME", None)

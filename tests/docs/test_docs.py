@@ -75,6 +75,7 @@ def test_python_in_the_pages_is_python() -> None:
             compile(block, str(page), "exec")
 
 
+@pytest.mark.extended
 def test_the_readme_example_runs_and_others_can_read_its_tables(tmp_path: Path) -> None:
     (block,) = python_blocks(ROOT / "README.md")
     said = _run(block, tmp_path)

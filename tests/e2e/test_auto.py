@@ -29,6 +29,7 @@ def refreshed(ab: Anabranch, name: str = "big.t") -> dict[str, Any]:
     return ab.history(name)[0]
 
 
+@pytest.mark.extended
 def test_the_way_follows_the_change_and_says_so(
     big: Anabranch, caplog: pytest.LogCaptureFixture
 ) -> None:

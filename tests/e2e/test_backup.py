@@ -6,6 +6,7 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import anabranch
@@ -14,6 +15,7 @@ from anabranch.names import TableName
 from tests.e2e.world import bag
 
 
+@pytest.mark.extended
 def test_marked_rows_stay_deleted_elsewhere(tmp_path: Path, spark: Spark) -> None:
     given = {"spark": spark.session, "small_table_rows": 0}
     with anabranch.connect(tmp_path / "home", **given) as ab:

@@ -136,6 +136,7 @@ def test_convergence_within_the_limit(ab: Anabranch) -> None:
     )
 
 
+@pytest.mark.extended
 def test_no_convergence_is_an_error_of_all_members(ab: Anabranch, outside: Outside) -> None:
     """Values grow up to a bound that lies in a table; then it is taken away."""
     ab.sql("CREATE TABLE g.bound (top INT)")
@@ -167,6 +168,7 @@ def test_no_convergence_is_an_error_of_all_members(ab: Anabranch, outside: Outsi
     assert {row_of(ab, name)["status"] for name in hops} == {"ACTIVE"}
 
 
+@pytest.mark.extended
 def test_nothing_is_created_without_a_fixed_point(ab: Anabranch, outside: Outside) -> None:
     edges(ab, (1, 1))
     query = "SELECT src AS n FROM g.edges UNION SELECT n + 1 FROM g.up"
@@ -178,6 +180,7 @@ def test_nothing_is_created_without_a_fixed_point(ab: Anabranch, outside: Outsid
     assert ab.status() == []
 
 
+@pytest.mark.extended
 def test_bounds_are_kept_with_the_cycle(ab: Anabranch) -> None:
     """What was said when it was created holds in a process that says something else."""
     edges(ab, *((node, node + 1) for node in range(4)))
@@ -227,6 +230,7 @@ ASKING = {
 }
 
 
+@pytest.mark.extended
 def test_a_strict_cycle_follows_every_delete_from_changes(ab: Anabranch) -> None:
     """All that leaned on the row that went is gone, and nothing was computed from empty for it."""
     ab.sql("CREATE TABLE g.seed (id INT)")
@@ -301,6 +305,7 @@ def test_breaking_the_cycle_clears_scc_id(ab: Anabranch) -> None:
     assert ab.scc_status() == [] and ab.status() == []
 
 
+@pytest.mark.extended
 def test_a_tick_refreshes_a_component_as_often_as_its_most_frequent_member(ab: Anabranch) -> None:
     """One of two is due: both are refreshed.  What a tick cannot settle is tried again once mended."""
     edges(ab, (1, 2))
@@ -364,6 +369,7 @@ def test_cycles_are_refused_unless_they_are_allowed(ab: Anabranch, outside: Outs
         pytest.param(False, 5, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.extended
 def test_random_edges_come_and_go(
     ab: Anabranch, monkeypatch: pytest.MonkeyPatch, large: bool, steps: int
 ) -> None:
@@ -418,6 +424,7 @@ def test_rows_that_only_support_each_other_go(ab: Anabranch, outside: Outside) -
     assert sum("/closure-" in path for path in new) == 1, "batches that are not needed are gone"
 
 
+@pytest.mark.extended
 def test_a_change_that_leaves_counts_alone_iterates(ab: Anabranch) -> None:
     ab.sql("CREATE TABLE g.seed (val INT)")
     ab.sql("INSERT INTO g.seed VALUES (1), (7), (8), (9)")
@@ -435,6 +442,7 @@ def test_a_change_that_leaves_counts_alone_iterates(ab: Anabranch) -> None:
     assert bag(ab.table("g.a")) == bag(ab.table("g.b")) == rows()
 
 
+@pytest.mark.extended
 def test_a_reader_during_the_rounds_sees_the_old_cut(ab: Anabranch) -> None:
     edges(ab, (1, 2), (2, 3), (3, 4))
     ab.create_stream_tables(REACH, schedule=None)
@@ -454,6 +462,7 @@ def test_a_reader_during_the_rounds_sees_the_old_cut(ab: Anabranch) -> None:
     assert all(bag(ab.table(name)) != old[name] for name in REACH)
 
 
+@pytest.mark.extended
 def test_a_failure_in_a_middle_round_leaves_nothing(
     ab: Anabranch, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -481,6 +490,7 @@ def test_a_failure_in_a_middle_round_leaves_nothing(
 # -- a component among other tables ------------------------------------------------------------------
 
 
+@pytest.mark.extended
 def test_a_diamond_above_and_below_a_component_is_one_cut(ab: Anabranch) -> None:
     """edges -> low, high -> (a <-> b) -> some, others -> met; with EXCEPT and count from outside."""
     edges(ab, (1, 2), (2, 13), (13, 14))
@@ -562,6 +572,7 @@ def test_a_script_creates_a_cycle(ab: Anabranch, outside: Outside) -> None:
         )
 
 
+@pytest.mark.extended
 def test_a_cte_may_be_called_like_a_member(ab: Anabranch) -> None:
     """Inside its scope the name means the CTE, elsewhere (also in its own body) the member."""
     ab.sql("CREATE TABLE seed (id INT)")

@@ -9,6 +9,7 @@ import pytest
 
 from anabranch import Anabranch
 from anabranch.delta import fixpoint
+from anabranch.engine.errors import translated
 from anabranch.engine.query import run_sql
 from anabranch.errors import DataError, InternalError, PlanFailed
 from anabranch.refresh import apply, jobs
@@ -40,7 +41,20 @@ def our_code(ab: Anabranch) -> None:
     raise KeyError("_ab_v4")
 
 
-FAULTS = [parse_error, analysis_error, optimizer_error, our_check, our_code]
+def illegal_argument(ab: Anabranch) -> None:
+    """What a function says inside a task to a value that the query never gives it."""
+    with translated():
+        run_sql(ab.spark, "SELECT size(sequence(9 + id, 1, 1)) FROM range(3)").collect()
+
+
+FAULTS = [
+    parse_error,
+    analysis_error,
+    optimizer_error,
+    our_check,
+    our_code,
+    illegal_argument,
+]
 
 
 @pytest.fixture
@@ -61,6 +75,7 @@ def broken(ab: Anabranch, fault: Callable[[Anabranch], None]) -> Fail:
     return fail
 
 
+@pytest.mark.extended
 def test_the_plan_of_the_changes_fails(two: Anabranch, monkeypatch: pytest.MonkeyPatch) -> None:
     for at, fault in enumerate(FAULTS):
         two.sql("INSERT INTO f.s VALUES ('a', 1)")
@@ -159,6 +174,7 @@ def test_a_value_that_a_function_cannot_take(two: Anabranch) -> None:
         assert two.events(name) == []
 
 
+@pytest.mark.extended
 def test_a_circle(ab: Anabranch, monkeypatch: pytest.MonkeyPatch) -> None:
     ab.set("allow_circular", True)
     ab.sql("CREATE TABLE f.seed (id BIGINT)")
@@ -185,4 +201,40 @@ def test_a_circle(ab: Anabranch, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PlanFailed, match="fault of Anabranch"):
         ab.refresh("f.t")
     ab.refresh("f.u", full=True)
+    assert ab.verify("f.t")["equal"] and ab.verify("f.u")["equal"]
+
+
+@pytest.mark.extended
+def test_a_circle_whose_plans_fail_is_computed_by_its_queries(
+    ab: Anabranch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ab.set("allow_circular", True)
+    ab.sql("CREATE TABLE f.e (a BIGINT, b STRING)")
+    ab.sql("INSERT INTO f.e VALUES (1, '2'), (2, '3')")
+    queries = {
+        "f.t": "SELECT a, CAST(b AS BIGINT) AS b FROM f.e UNION SELECT t.a, u.b FROM f.t JOIN f.u "
+        "ON t.b = u.a",
+        "f.u": "SELECT a, b FROM f.t",
+    }
+    ab.create_stream_tables(queries, schedule=None)
+    for each in ("from_empty", "follow"):
+        monkeypatch.setattr(component, each, broken(ab, illegal_argument))
+    ab.sql("INSERT INTO f.e VALUES (3, '4')")
+    ab.refresh("f.t")
+    line = ab.history("f.u")[0]
+    assert line["action"] == "FULL" and "by the queries as they were written" in line["reason"]
+    assert {ab.events(name)[0]["kind"] for name in queries} == {"FALLBACK"}
+    assert bag(ab.table("f.u")) == rows((1, 2), (2, 3), (3, 4), (1, 3), (2, 4), (1, 4))
+    ab.alter_stream_table("f.u", refresh_mode="DIFFERENTIAL")
+    ab.sql("DELETE FROM f.e WHERE a = 3")
+    with pytest.raises(PlanFailed, match="fault of Anabranch"):
+        ab.refresh("f.t")
+    ab.sql("INSERT INTO f.e VALUES (5, 'six')")
+    for mode in ("DIFFERENTIAL", "AUTO"):
+        ab.alter_stream_table("f.u", refresh_mode=mode)
+        with pytest.raises(DataError, match="six"):
+            ab.refresh("f.t")
+    monkeypatch.undo()
+    ab.sql("DELETE FROM f.e WHERE a = 5")
+    ab.refresh("f.t")
     assert ab.verify("f.t")["equal"] and ab.verify("f.u")["equal"]

@@ -37,6 +37,7 @@ def games(ab: Anabranch) -> Anabranch:
     return ab
 
 
+@pytest.mark.extended
 def test_kept_equals_recomputed(games: Anabranch) -> None:
     for statements, writes in WINDOWS:
         with games.transaction():

@@ -13,7 +13,10 @@ from anabranch import Anabranch
 from anabranch.engine.session import Spark
 from anabranch.errors import AnabranchError, BaseExpired, Refused, SchemaError
 from anabranch.lake import manifests, version
+from tests.another_program import alter
 from tests.e2e.world import Outside, bag, rows
+
+pytestmark = pytest.mark.extended
 
 TOTALS = "SELECT k, sum(v) AS total FROM f.s GROUP BY k"
 
@@ -178,7 +181,7 @@ def test_columns_are_taken_over_unless_a_reader_needs_them(full: Anabranch) -> N
     full.create_stream_table("f.all", "SELECT * FROM f.s", schedule=None)
     full.create_stream_table("f.some", "SELECT v FROM f.all", schedule=None)
     full.drop_stream_table("f.t")
-    full.sql("ALTER TABLE f.s DROP COLUMN v")
+    alter(full, "ALTER TABLE f.s DROP COLUMN v")
     with pytest.raises(AnabranchError, match=r"f\.all"):
         full.refresh("f.all")
     with pytest.raises(SchemaError, match=r"f\.some"):

@@ -33,6 +33,8 @@ from tests.e2e.graphs import (
 )
 from tests.e2e.world import bag, rows
 
+pytestmark = pytest.mark.extended
+
 REGION, PRODUCT, SUMMARY = GROUP = tuple(ARTICLE)
 
 LINEAR = {

@@ -24,6 +24,7 @@ WINDOWS = (
 )  # fmt: skip
 
 
+@pytest.mark.extended
 def test_kept_equals_recomputed(ab: Anabranch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "LOOK_ROWS", 1)
     with ab.transaction():

@@ -34,6 +34,7 @@ def straying(real: List) -> List:
 
 
 @pytest.mark.parametrize("wrong", [losing, straying])
+@pytest.mark.extended
 def test_nothing_is_published(
     ab: Anabranch, monkeypatch: pytest.MonkeyPatch, wrong: Callable[[List], List]
 ) -> None:

@@ -14,6 +14,7 @@ from anabranch import Anabranch
 from anabranch.engine.session import Spark
 from anabranch.errors import UserError
 from anabranch.names import quote
+from tests.another_program import alter
 from tests.e2e.world import Outside, bag
 
 # Keys, values, and a text; the names of tables.
@@ -109,6 +110,7 @@ def told(text: str) -> str:
         pytest.param(0, WINDOWS, id="deleted by position", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.extended
 def test_every_operator_meets_odd_names(
     spark: Spark, tmp_path: Path, small: int, windows: list[list[str]]
 ) -> None:
@@ -133,7 +135,7 @@ def test_every_operator_meets_odd_names(
             actions = {name: done[name]["action"] for name in [*queries, *cycle] if name in done}
             assert set(actions.values()) <= {"DIFFERENTIAL", "NO_DATA"}, done
             check(ab, outside, queries, cycle)
-        ab.sql(told("ALTER TABLE $t RENAME COLUMN $u TO `an.other ``name```"))
+        alter(ab, told("ALTER TABLE $t RENAME COLUMN $u TO `an.other ``name```"))
         ab.maintain()
         found = bag(ab.table(told("$t"), where=told("$k = 1 AND $d = 'x'")))
         assert found == bag(ab.sql(told("SELECT * FROM $t WHERE $k = 1 AND $d = 'x'")))

@@ -74,6 +74,7 @@ WINDOWS = {
 }
 
 
+@pytest.mark.extended
 def test_kept_equals_recomputed(shop: Anabranch, files: list[int]) -> None:
     for window, statements in WINDOWS.items():
         with shop.transaction():
@@ -89,6 +90,7 @@ def test_kept_equals_recomputed(shop: Anabranch, files: list[int]) -> None:
             assert shop.verify(name)["equal"], (window, name)
 
 
+@pytest.mark.extended
 def test_more_of_the_table_than_not_is_read_as_all_of_it(shop: Anabranch, files: list[int]) -> None:
     shop.sql("UPDATE items SET price = 1 WHERE order_id % 100 = 5")
     files.clear()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import anabranch
 from anabranch.engine.session import Spark
 from tests.postgres import postgres_url
@@ -11,6 +13,7 @@ from tests.postgres import postgres_url
 __all__ = ["postgres_url"]  # the fixture
 
 
+@pytest.mark.extended
 def test_stream_tables_on_postgresql(postgres_url: str, tmp_path: Path, spark: Spark) -> None:
     lake = str(tmp_path / "lake")
     with anabranch.connect(postgres_url, warehouse=lake, spark=spark.session) as ab:

@@ -102,7 +102,7 @@ def test_old_cuts_by_number(bank: Anabranch, outside: Outside) -> None:
     with pytest.raises(UnknownName, match="no cut 9999"), bank.at(9999):
         pass
     for wrong in ("1", 1.0, True):
-        with pytest.raises(InvalidValue, match="not the number of a cut"), bank.at(wrong):
+        with pytest.raises(InvalidValue, match="takes a whole number"), bank.at(wrong):
             pass
     bank.set("snapshot_retention", "0s")
     bank.maintain()
@@ -167,6 +167,7 @@ def test_listings_and_system_views(bank: Anabranch) -> None:
     assert "cuts" in str(caught.value)
 
 
+@pytest.mark.extended
 def test_verify_finds_what_is_wrong(bank: Anabranch, outside: Outside) -> None:
     bank.sql("INSERT INTO bank.a VALUES (1, 100), (2, 7)")
     bank.create_stream_table("bank.copy", "SELECT id, x FROM bank.a")

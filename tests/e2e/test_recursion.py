@@ -12,7 +12,14 @@ import pytest
 import anabranch
 from anabranch import Anabranch
 from anabranch.engine.session import Spark
-from anabranch.errors import NotConverged, NotIncremental, Refused, Unsupported
+from anabranch.errors import (
+    DataError,
+    NotConverged,
+    NotIncremental,
+    Refused,
+    Unsupported,
+    UserError,
+)
 from anabranch.refresh.recursion import Recursions
 from tests.e2e.world import Outside, bag, rows
 
@@ -98,6 +105,7 @@ def wrong(outside: Outside, elsewhere: Elsewhere, names: Iterable[str]) -> dict[
         pytest.param(tuple(QUERIES), id="all", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.extended
 def test_a_recursion_that_keeps_rows_once_follows_its_sources(
     ab: Anabranch, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
@@ -126,6 +134,7 @@ def test_a_recursion_that_keeps_rows_once_follows_its_sources(
     outside.catalog.close()
 
 
+@pytest.mark.extended
 def test_what_cannot_be_kept_is_said(ab: Anabranch) -> None:
     with pytest.raises(
         Unsupported, match=r"(?s)Spark cannot run WITH RECURSIVE … UNION.*stream table"
@@ -165,3 +174,112 @@ def test_stored_rows_are_where_a_recursion_starts(
     monkeypatch.undo()
     assert bag(ab.table("g.swapped"))[(1, 7)] == 1
     assert ab.verify("g.swapped")["equal"]
+
+
+ENDLESS = "WITH RECURSIVE r AS (SELECT 1 AS n UNION SELECT n + 1 FROM r) "
+
+
+WHOLE, INSIDE = "SELECT n FROM r", "SELECT count(*) AS c FROM r WHERE n > 2"
+ROUNDS = ("max_fixpoint_iterations", 3, "no fixed point after 3 rounds")
+ROWS = ("max_fixpoint_rows", 2, r"added 3 rows \(max_fixpoint_rows is 2\)")
+TIME = ("max_fixpoint_time", "0.001s", r"\(max_fixpoint_time is ")
+
+
+@pytest.mark.parametrize(
+    ("query", "bound", "value", "said"),
+    [
+        (WHOLE, *TIME),
+        (INSIDE, *ROWS),
+        *(
+            pytest.param(query, *case, marks=pytest.mark.slow)
+            for query, case in ((WHOLE, ROUNDS), (WHOLE, ROWS), (INSIDE, ROUNDS), (INSIDE, TIME))
+        ),
+    ],
+)
+def test_a_recursion_has_bounds(
+    ab: Anabranch, query: str, bound: str, value: Any, said: str
+) -> None:
+    """Also where it stands inside a larger query."""
+    with pytest.raises(NotConverged, match=said) as caught:
+        ab.create_stream_table("g.no", ENDLESS + query, **{bound: value})
+    assert f"raise {bound}" in str(caught.value)
+    assert ab.status() == []
+
+
+@pytest.mark.extended
+def test_a_change_meets_the_bounds_of_a_recursion(ab: Anabranch) -> None:
+    names = ("g.reach", "g.sizes")
+    for name in names:
+        ab.create_stream_table(name, QUERIES[name], max_fixpoint_rows=40, schedule=None)
+    before = {name: bag(ab.table(name)) for name in names}
+    ab.sql("INSERT INTO g.edges VALUES (3, 5), (5, 6), (6, 1)")  # now all are in one circle
+    for name in names:
+        ab.alter_stream_table(name, max_fixpoint_rows=15)
+        with pytest.raises(NotConverged, match=rf"{name}: .*max_fixpoint_rows is 15"):
+            ab.refresh(name)
+        assert bag(ab.table(name)) == before[name]
+        ab.alter_stream_table(name, max_fixpoint_rows=0)
+        ab.refresh(name)
+        assert ab.verify(name)["equal"]
+
+
+@pytest.mark.extended
+def test_a_deep_union_all_needs_a_higher_bound(ab: Anabranch) -> None:
+    """Spark runs it, and counts its levels by the same setting as the rounds of a cycle."""
+    ab.sql("CREATE TABLE r.n (most BIGINT)")
+    ab.sql("INSERT INTO r.n VALUES (15)")
+    query = (
+        "WITH RECURSIVE c AS (SELECT 1L AS x UNION ALL SELECT x + 1 AS x FROM c JOIN r.n ON x < most) "
+        "SELECT COUNT(*) AS n, MAX(x) AS x FROM c"
+    )
+    ab.create_stream_table("r.c", query)
+    ab.sql("UPDATE r.n SET most = 30")
+    with pytest.raises(DataError, match="limit 20 reached") as raised:
+        ab.refresh("r.c")
+    assert "MAX RECURSION LEVEL" not in str(raised.value)
+    assert "max_fixpoint_iterations" in (raised.value.hint or "")
+    ab.sql("ALTER STREAM TABLE r.c SET (max_fixpoint_iterations = 50)")
+    ab.refresh("r.c")
+    assert ab.table("r.c").collect() == [(30, 30)] and ab.verify("r.c")["equal"]
+
+
+def test_stored_rows_have_the_types_of_the_recursion(ab: Anabranch) -> None:
+    """Iceberg has no SMALLINT: the next refresh starts from an INT."""
+    ab.sql("CREATE TABLE n.t (x INT); INSERT INTO n.t VALUES (1), (2)")
+    ab.create_stream_table(
+        "n.r",
+        "WITH RECURSIVE r AS (SELECT CAST(x AS SMALLINT) AS n, '' AS ty FROM n.t UNION "
+        "SELECT CAST(n + 1S AS SMALLINT), typeof(n) FROM r JOIN n.t ON t.x <= n WHERE n < 5) "
+        "SELECT * FROM r",
+        refresh_mode="DIFFERENTIAL",
+    )
+    for change in ("INSERT INTO n.t VALUES (3)", "DELETE FROM n.t WHERE x = 1"):
+        ab.sql(change)
+        ab.refresh("n.r")
+        assert ab.verify("n.r")["equal"] and ab.history("n.r", 1)[0]["action"] == "DIFFERENTIAL"
+
+
+def test_a_recursion_is_as_wide_as_its_widest_branch(ab: Anabranch) -> None:
+    """A cast to the first branch's type, which nobody wrote, changed values, or failed."""
+    ab.sql("CREATE TABLE n.t (x INT, b BIGINT); INSERT INTO n.t VALUES (2, 5000000000)")
+    for name, seed, step in (
+        ("n.d", "x", "n * CAST(1.5 AS DOUBLE) FROM r"),
+        ("n.b", "x", "t.b FROM r JOIN n.t ON t.x = r.n"),
+        ("n.v", "NULL", "t.x FROM r CROSS JOIN n.t"),
+    ):
+        query = f"SELECT {seed} AS n FROM n.t UNION SELECT {step} WHERE n IS NULL OR n < 10"
+        ab.create_stream_table(name, f"WITH RECURSIVE r AS ({query}) SELECT n FROM r")
+    assert bag(ab.table("n.d")) == rows((2.0,), (3.0,), (4.5,), (6.75,), (10.125,))
+    assert bag(ab.table("n.b")) == rows((2,), (5000000000,))
+    assert bag(ab.table("n.v")) == rows((None,), (2,))
+    ab.sql("DELETE FROM n.t; INSERT INTO n.t VALUES (8, 9)")
+    ab.refresh()
+    assert all(ab.verify(name)["equal"] for name in ("n.d", "n.b", "n.v"))
+    assert bag(ab.table("n.d")) == rows((8.0,), (12.0,))
+
+
+def test_branches_without_a_type_for_both_are_refused(ab: Anabranch) -> None:
+    ab.sql("CREATE TABLE n.t (x BIGINT)")
+    query = "SELECT x AS n FROM n.t UNION SELECT n * CAST(1.5 AS DOUBLE) FROM r WHERE n < 9"
+    with pytest.raises(UserError, match="r: column n is of type bigint in one branch, and double"):
+        ab.create_stream_table("n.r", f"WITH RECURSIVE r AS ({query}) SELECT n FROM r")

@@ -29,6 +29,8 @@ from tests.e2e.graphs import (
 from tests.e2e.processes import Process
 from tests.e2e.world import bag, rows
 
+pytestmark = pytest.mark.extended
+
 # b1 → b2 → d ← c2 ← c1: no shared source, and so no diamond
 CROSS = {
     "twin.b2": "SELECT sum(x) AS x FROM twin.b1",

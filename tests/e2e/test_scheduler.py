@@ -23,6 +23,7 @@ from anabranch.errors import Unreachable
 from anabranch.lake import publish
 from anabranch.names import TableName
 from anabranch.scheduler import loop
+from tests.another_program import alter
 from tests.e2e.graphs import (
     ARTICLE,
     RARELY,
@@ -41,6 +42,8 @@ from tests.e2e.graphs import (
 )
 from tests.e2e.processes import ROOT, Process
 from tests.e2e.world import bag, rows
+
+pytestmark = pytest.mark.extended
 
 GROUP = list(ARTICLE)
 REGION, PRODUCT, SUMMARY = GROUP
@@ -258,14 +261,14 @@ def test_what_stays_wrong_is_not_tried_again_until_something_changes(ab: Anabran
     ab.sql("CREATE TABLE wrong.s (x BIGINT, y BIGINT)")
     add(ab, "wrong.s", [(1, 1)])
     ab.create_stream_table("wrong.t", "SELECT x, y FROM wrong.s", schedule="1ms")
-    ab.sql("ALTER TABLE wrong.s RENAME COLUMN y TO z")
+    alter(ab, "ALTER TABLE wrong.s RENAME COLUMN y TO z")
     assert outcome(ab, "wrong.t")[0] == "FAILED"
     lines = len(ab.history("wrong.t"))
     for _ in range(2):
         assert outcome(ab, "wrong.t")[0] == "SKIPPED"
     assert "not tried again until" in outcome(ab, "wrong.t")[1]
     assert len(ab.history("wrong.t")) <= lines + 1, "said once"
-    ab.sql("ALTER TABLE wrong.s RENAME COLUMN z TO y")
+    alter(ab, "ALTER TABLE wrong.s RENAME COLUMN z TO y")
     add(ab, "wrong.s", [(2, 2)])
     assert outcome(ab, "wrong.t")[0] == "PUBLISHED"
     assert bag(ab.table("wrong.t")) == rows((1, 1), (2, 2))

@@ -87,6 +87,7 @@ def test_all_types_read_back_the_same_by_spark_and_pyiceberg(
     assert set(found) == {1, 2}
 
 
+@pytest.mark.extended
 def test_statements_on_small_tables_and_large_ones(ab: Anabranch, outside: Outside) -> None:
     """The same statements by rewriting and by marking: the same rows for every reader."""
     ab.sql("CREATE TABLE lake.k (k BIGINT, note STRING)")

@@ -28,6 +28,7 @@ from anabranch.errors import (
     UnknownName,
     Unsupported,
 )
+from tests.another_program import alter
 from tests.e2e.world import Outside, bag, nothing_changes, refused, rows
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
@@ -133,6 +134,7 @@ def test_nothing_changed_costs_no_spark(shop: Anabranch, outside: Outside) -> No
     assert last(shop, "shop.big")["reason"] == "no change in the sources"
 
 
+@pytest.mark.extended
 def test_changes_that_do_not_reach_a_table(shop: Anabranch, outside: Outside) -> None:
     before = {name: outside.snapshots(name) for name in ("shop.big", "shop.by_region")}
     frontier = status(shop, "shop.total")["frontier"]
@@ -157,6 +159,7 @@ def test_changes_that_do_not_reach_a_table(shop: Anabranch, outside: Outside) ->
     check(shop)
 
 
+@pytest.mark.extended
 def test_schedule_mode_and_query_are_altered(shop: Anabranch, outside: Outside) -> None:
     shop.alter_stream_table("shop.big", schedule="5m", refresh_mode="FULL")
     assert status(shop, "shop.big")["schedule"] == "5m"
@@ -328,6 +331,7 @@ def test_a_base_that_has_expired(shop: Anabranch, outside: Outside) -> None:
     check(shop)
 
 
+@pytest.mark.extended
 def test_other_writers_of_a_stream_table(shop: Anabranch, outside: Outside) -> None:
     before = bag(shop.table("shop.big"))
     for wrong in [
@@ -379,6 +383,7 @@ def test_a_stream_table_that_another_program_drops(shop: Anabranch, outside: Out
     assert "shop.total" not in {row["name"] for row in shop.status()}
 
 
+@pytest.mark.extended
 def test_sources_of_other_programs(ab: Anabranch, outside: Outside, tmp_path: Path) -> None:
     """Any writer of the same catalog will do: appends, deletes, overwrites, partitions."""
     outside.catalog.create_namespace("ext")
@@ -412,6 +417,7 @@ def test_sources_of_other_programs(ab: Anabranch, outside: Outside, tmp_path: Pa
         ab.sql("INSERT INTO ext.parted VALUES (1, 'x')")
 
 
+@pytest.mark.extended
 def test_upkeep_changes_no_row(ab: Anabranch, outside: Outside) -> None:
     ab.set("small_table_rows", 0)
     ab.sql("CREATE TABLE lake.t (id BIGINT, g STRING)")
@@ -486,14 +492,14 @@ def test_data_that_breaks_a_query(shop: Anabranch, outside: Outside) -> None:
 
 def test_sources_that_no_longer_fit(shop: Anabranch, outside: Outside) -> None:
     shop.create_stream_table("shop.all", "SELECT * FROM shop.sales")
-    shop.sql("ALTER TABLE shop.sales RENAME COLUMN amount TO price")
+    alter(shop, "ALTER TABLE shop.sales RENAME COLUMN amount TO price")
     for name in ("shop.big", "shop.all"):
         with pytest.raises(SchemaError, match=name):
             shop.refresh(name)
     assert bag(shop.sql("SELECT sum(amount) FROM shop.all")) == rows((Decimal("18.50"),))
-    shop.sql("ALTER TABLE shop.sales RENAME COLUMN price TO amount")
+    alter(shop, "ALTER TABLE shop.sales RENAME COLUMN price TO amount")
     shop.refresh()
-    shop.sql("ALTER TABLE shop.sales DROP COLUMN note")
+    alter(shop, "ALTER TABLE shop.sales DROP COLUMN note")
     with pytest.raises(SchemaError, match="its query now gives"):
         shop.refresh("shop.all")
     shop.alter_stream_table("shop.all", query="SELECT * FROM shop.sales")
@@ -521,3 +527,16 @@ def test_suspended(shop: Anabranch, outside: Outside) -> None:
     shop.sql("ALTER STREAM TABLE shop.by_region RESUME")
     assert refreshed(shop)["shop.mixed"][0] == "DIFFERENTIAL"
     check(shop)
+
+
+def test_days_outside_of_pythons_years(ab: Anabranch) -> None:
+    ab.sql("CREATE TABLE s.t AS SELECT 1 AS id, make_date(12000, 1, 1) AS d")
+    ab.sql("INSERT INTO s.t SELECT 2, DATE'-0044-03-15'")
+    query = "SELECT d, MAX(CAST(d AS TIMESTAMP)) AS latest, COUNT(*) AS n FROM s.t GROUP BY d"
+    ab.create_stream_table("s.days", query, refresh_mode="DIFFERENTIAL")
+    ab.sql("INSERT INTO s.t SELECT 3, make_date(12000, 1, 1)")
+    ab.refresh()
+    ab.refresh("s.days", full=True)
+    assert ab.verify("s.days")["equal"]
+    text = "SELECT CAST(d AS STRING) AS d, n FROM s.days WHERE n = 2"
+    assert ab.sql(text).collect() == [("+12000-01-01", 2)]

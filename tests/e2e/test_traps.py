@@ -19,6 +19,13 @@ from tests.e2e.world import Bag, Outside, bag, refused, rows
 
 ROUNDS = "spark.sql.cteRecursionLevelLimit"
 SLOW = {"recursion_more"}
+QUICK = {"changes", "diamond", "index", "joins", "schema"}  # the others are `extended`
+
+
+def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    if name in SLOW:
+        return (pytest.mark.slow,)
+    return () if name in QUICK else (pytest.mark.extended,)
 
 
 @pytest.fixture
@@ -32,7 +39,7 @@ def few_rounds(spark: Spark) -> Iterator[None]:
 @pytest.mark.usefixtures("few_rounds")
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in names()],
+    [pytest.param(name, marks=marks(name)) for name in names()],
 )
 def test_trap(ab: Anabranch, outside: Outside, name: str) -> None:
     trap = load(name)
@@ -105,6 +112,7 @@ def moving(ab: Anabranch) -> Anabranch:
     return ab
 
 
+@pytest.mark.extended
 def test_a_source_that_moves_during_a_refresh(
     moving: Anabranch, spark: Spark, tmp_path: Path
 ) -> None:

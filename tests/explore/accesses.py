@@ -26,6 +26,8 @@ Row = tuple[Any, ...]
 _COMPARED = re.compile(r"(?:\w+\.)?(\w+) (?:=|IN) (\?|\(\?(?:, \?)*\))")
 _RANDOM = re.compile(r"[0-9a-f]{8}(?:(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12})?")
 _SNAPSHOT = re.compile(r"(?<![0-9a-f])\d{15,20}(?![0-9a-f])")
+_SNAPSHOTS = 10**14  # numbers from here on are random ones of snapshots
+_SHAPE = re.compile(r"[0-9a-f]{40}")
 _CHECKSUM = re.compile(r"-[0-9a-f]{8}(?=\.\w)")  # of a file that holds random names
 _NAMES = frozenset(tables.metadata.tables) | {"iceberg_tables", "iceberg_namespace_properties"}
 
@@ -158,14 +160,22 @@ class Recorder:
             values = frozenset(self._plain(given[at]) for at in shape.places)
             self.event.reads.update(Read(name, shape.column, values) for name in shape.read)
 
-    def made(self, name: uuid.UUID, actor: int) -> None:
-        """An actor made a random name: its first, second, …"""
-        count = sum(known.startswith(f"<{actor}.") for known in self._made.values())
-        self._made[name.hex[:8]] = f"<{actor}.{count}>"
+    def made(self, name: uuid.UUID, actor: int, event: int) -> None:
+        """An actor made a random name: its first, second, … in that event.
+
+        Not of the whole run: what came out of a cache in an earlier event made no name there.
+        """
+        maker = f"<{actor}.{event}."
+        count = sum(known.startswith(maker) for known in self._made.values())
+        self._made[name.hex[:8]] = f"{maker}{count}>"
 
     def _plain(self, value: Any) -> Any:
+        if isinstance(value, int) and value >= _SNAPSHOTS:
+            return "#"
         if not isinstance(value, str):
             return value
+        if _SHAPE.fullmatch(value):  # a hash of metadata that may hold random names
+            return "shape"
         value = _SNAPSHOT.sub("#", value)
         plain = _RANDOM.sub(lambda found: self._made.get(found[0][:8], found[0]), value)
         return value if plain == value else _CHECKSUM.sub("-*", plain)

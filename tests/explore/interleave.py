@@ -181,7 +181,7 @@ def switching(patch: pytest.MonkeyPatch, conductor: Conductor) -> Iterator[None]
     }
     with patch.context() as inside:
         inside.setattr("anabranch.leases.time", _Clock(conductor.wait))
-        inside.setattr("anabranch.runtime.time", _Clock(lambda seconds: None))
+        inside.setattr("anabranch.retry.time", _Clock(lambda seconds: None))
         inside.setattr(Store, "_prepare", _unseen(Store._prepare))
         inside.setattr(cuts, "hold", _unseen(cuts.hold))
         inside.setattr(uuid, "uuid4", _named(uuid.uuid4, conductor))
@@ -246,7 +246,7 @@ def _named(real: Callable[[], uuid.UUID], conductor: Conductor) -> Callable[[], 
     def uuid4() -> uuid.UUID:
         name = real()
         if (actor := conductor.mine()) is not None:
-            conductor.recorder.made(name, conductor.actors.index(actor))
+            conductor.recorder.made(name, conductor.actors.index(actor), actor.events)
         return name
 
     return uuid4

@@ -243,5 +243,8 @@ def check(shop: Shop, acts: Collection[str] = ()) -> None:
         check_tables(ab)
         if "suspend" in acts:
             check_suspended(ab)
+        if "resume" in acts:
+            status = {row["name"]: row["status"] for row in ab.status()}
+            assert status[str(B)] == "ACTIVE", f"b was not taken in again: {status}"
         check_way_out(ab)
         check_cuts(ab)

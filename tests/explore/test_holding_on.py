@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -139,7 +140,7 @@ def test_who_gives_up_waiting_leaves_the_queue(
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("anabranch.leases.time.sleep", interrupt)
+    monkeypatch.setattr("anabranch.leases.time", SimpleNamespace(sleep=interrupt))
     waits = Leases(ab._store).hold([D], 60, wait=True)
     with somebody_holds(ab), pytest.raises(KeyboardInterrupt), waits:
         pass

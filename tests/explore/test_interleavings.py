@@ -21,6 +21,7 @@ from anabranch.catalog import leases, read_leases
 from anabranch.catalog.read_set import ReadSet
 from anabranch.deploy.along import Along
 from anabranch.names import TableName
+from anabranch.refresh import lines
 from tests.explore.explorer import Acts, Broken, Explorer
 from tests.explore.shop import ACTS
 from tests.standin.engine import installed
@@ -35,11 +36,13 @@ PAIRS += [(other, "redefine") for other in ("refresh", "tick", "alter", "expiry"
 PAIRS += [(other, "churn") for other in ("read", "tick", "promote")]
 PAIRS += [(other, "steal") for other in ("refresh", "alter", "drop", "rollback")]
 PAIRS += [(other, "abort") for other in ("refresh", "tick", "promote", "expiry", "steal")]
-PAIRS += [
+# SUSPEND and RESUME take no lease: a long refresh keeps nobody from them.
+STATUS: list[Acts] = [
     (other, status)
-    for other in ("refresh", "tick", "alter", "promote", "rollback", "expiry")
+    for other in ("refresh", "tick", "alter", "promote", "rollback", "expiry", "maintain")
     for status in ("suspend", "resume")
 ]
+PAIRS += STATUS
 TRIPLES: list[Acts] = list(
     itertools.product(
         ("refresh", "tick"), ("alter", "promote", "rollback"), ("foreign", "maintain", "expiry")
@@ -73,6 +76,20 @@ def test_pairs(explorer: Explorer, pair: Acts) -> None:
         one, other = "ab" if (number + at) % 2 else "ba"
         place = 1 + (5 * number + at // 2) % 13
         explorer.run(pair, f"{one}{place} {other} {one}")
+
+
+FEW = {("refresh", "suspend"), ("tick", "resume"), ("promote", "suspend"), ("alter", "resume")}
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [pair if pair in FEW else pytest.param(pair, marks=pytest.mark.slow) for pair in STATUS],
+    ids="-".join,
+)
+def test_suspend_and_resume_need_no_lease(explorer: Explorer, pair: Acts) -> None:
+    """They come after the look of the other, and before its publish."""
+    number = STATUS.index(pair)
+    explorer.run(pair, f"a{4 + 3 * number % 7} b a")
 
 
 @pytest.mark.slow
@@ -146,6 +163,16 @@ def test_suspensions_are_read_in_the_publish(explorer: Explorer, other: str) -> 
 
     def mutate(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(Along, "keep_suspended", as_seen)
+
+    finds(explorer, (other, "suspend"), "the suspension of b was lost", mutate)
+
+
+@pytest.mark.parametrize("other", ["refresh", pytest.param("alter", marks=pytest.mark.slow)])
+def test_a_refresh_reads_in_its_publish_who_is_suspended(explorer: Explorer, other: str) -> None:
+    """No lease keeps SUSPEND out: a refresh that goes by its look would take the table in again."""
+
+    def mutate(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(lines, "stays_suspended", lambda stream, outcome: False)
 
     finds(explorer, (other, "suspend"), "the suspension of b was lost", mutate)
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -154,7 +155,7 @@ def meeting(patch: pytest.MonkeyPatch, act: Callable[[], None]) -> Iterator[None
 
     with patch.context() as inside:
         inside.setattr(steps, "at_step", at_step)
-        inside.setattr("anabranch.leases.time.sleep", waits)
+        inside.setattr("anabranch.leases.time", SimpleNamespace(sleep=waits))
         yield
         if other.ident:
             other.join()

@@ -97,8 +97,8 @@ def test_a_table_filled_during_an_alter_gets_the_new_rows(
     ab.refresh("s.u")
     real, done = declare.requery, []
 
-    def requery(*given: Any) -> Any:
-        names = real(*given)
+    def requery(*given: Any, **named: Any) -> Any:
+        names = real(*given, **named)
         if not done:
             done.append(other.refresh("s.d"))
         return names

@@ -91,6 +91,7 @@ def total(ab: anabranch.Anabranch) -> int:
     return found
 
 
+@pytest.mark.extended
 def test_a_fault_at_every_step(
     tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import os
 from collections import Counter
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.oracle.cases import Case, Seeded, Verdict, judge
 from tests.oracle.kept import World
@@ -19,9 +20,17 @@ from tests.oracle.tables import TABLES
 
 CASES = int(os.environ.get("ANABRANCH_ORACLE_CASES", "2500"))
 CHUNK = 100
+QUICK = 800  # cases of `make test`
 REFUSED = 0.02  # the share of queries that may not be incremental
 SAMPLE = 500  # the queries that are counted for it
 ENOUGH = 20  # incremental queries per construct
+
+
+def chunks() -> list[ParameterSet]:
+    return [
+        pytest.param(first, marks=() if first < QUICK else pytest.mark.extended)
+        for first in range(0, CASES, CHUNK)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +58,7 @@ def verdicts() -> dict[int, Verdict]:
     return {}
 
 
-@pytest.mark.parametrize("first", range(0, CASES, CHUNK))
+@pytest.mark.parametrize("first", chunks())
 def test_incremental_equals_recompute(
     worlds: list[World], verdicts: dict[int, Verdict], first: int
 ) -> None:

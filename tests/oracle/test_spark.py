@@ -35,7 +35,9 @@ SEEDS = [number * 1_000 for number in range(max(QUERIES // BATCH, 2))]
 
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("as_users_run_it")
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.extended) for seed in SEEDS[1:])]
+)
 def test_incremental_equals_recompute(spark: Spark, tmp_path: Path, seed: int) -> None:
     small = SMALL_TABLE_ROWS[seed // 1_000 % 2]
     with anabranch.connect(tmp_path, spark=spark.session, small_table_rows=small) as ab:

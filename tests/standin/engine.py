@@ -36,6 +36,7 @@ from anabranch.engine import merge as merging
 from anabranch.engine.write import actions
 from anabranch.refresh import definition as definitions
 from anabranch.refresh import jobs
+from anabranch.refresh import verify as verifying
 from anabranch.refresh.component import run as component
 from anabranch.refresh.component.anew import Anew
 from tests.standin.dml import delete, merge, update
@@ -44,8 +45,10 @@ from tests.standin.files import (
     bag_difference,
     conformed,
     empty,
+    evaluate,
     frame,
     in_ranges,
+    no_state_difference,
     rows_frame,
     run_sql,
     settled,
@@ -71,6 +74,7 @@ REPLACED: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
     (sorting.in_ranges, in_ranges),
     (conform.conform, conformed),
     (write.write, write_frame),
+    (write.evaluate, evaluate),
     (dml.delete, delete),
     (dml.update, update),
     (dml.merge, merge),
@@ -78,6 +82,7 @@ REPLACED: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
     (compare.bag_difference, bag_difference),
     (jobs.full_job, full_job),
     (jobs.incremental_job, incremental_job),
+    (verifying.state_difference, no_state_difference),
 )
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 from pyspark.sql import types as T
+from sqlglot.errors import SqlglotError
 
 from anabranch.engine import arrow
+from anabranch.engine import session as spark_sessions
 from anabranch.engine.types import FILE, POSITION, parse_type
-from anabranch.errors import DataError, UserError
+from anabranch.errors import DataError, SqlSyntaxError, UserError
 from anabranch.model import Columns
 from tests.oracle.duck import duck
 
@@ -82,6 +84,7 @@ class Session:
         self._lock = threading.RLock()
         self.conf = _Conf()
         self.catalog = self.sparkContext = self
+        spark_sessions._ours.add(self)  # type: ignore[arg-type]
 
     def sql(self, text: str) -> Frame:
         with self._lock, _translated():
@@ -90,10 +93,10 @@ class Session:
                 raise UserError(f"not a query: {text}")
             kinds = [str(kind) for kind in found.types]
             table = found.to_arrow_table()
-        for at, kind in enumerate(kinds):
-            if kind == "HUGEINT":  # Spark's sums of integers are bigint
-                column = table.column(at).cast(pa.int64())
-                table = table.set_column(at, table.column_names[at], column)
+            for at, kind in enumerate(kinds):
+                if kind == "HUGEINT":  # Spark's sums of integers are bigint
+                    column = table.column(at).cast(pa.int64())
+                    table = table.set_column(at, table.column_names[at], column)
         return Frame(self, table)
 
     def bind(self, name: str, data: pa.Table) -> None:
@@ -109,6 +112,9 @@ class Session:
 
     def setLocalProperty(self, name: str, value: str | None) -> None: ...
 
+    def interruptAll(self) -> list[str]:
+        return []
+
     def stop(self) -> None:
         self._duck.close()
 
@@ -116,6 +122,13 @@ class Session:
 class _Conf(dict[str, str]):
     def set(self, name: str, value: str) -> None:
         self[name] = value
+
+    def unset(self, name: str) -> None:
+        self.pop(name, None)
+
+    @property
+    def getAll(self) -> dict[str, str]:
+        return dict(self)
 
 
 @contextmanager
@@ -128,13 +141,19 @@ def _translated() -> Iterator[None]:
         duckdb.InvalidInputException,
     ) as e:
         raise DataError(str(e)) from e
-    except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as e:
+    except SqlglotError as e:
+        raise SqlSyntaxError("this cannot be read as SQL") from e
+    except pa.ArrowInvalid as e:
+        raise DataError(str(e)) from e
+    except duckdb.Error as e:
         raise UserError(str(e)) from e
 
 
 def text_of(type_: pa.DataType) -> str:
     if pa.types.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})"
+    if type_ not in _TEXTS:
+        raise UserError(f"the stand-in has no type {type_}")
     return _TEXTS[type_]
 
 

@@ -18,6 +18,8 @@ from anabranch import Anabranch
 from anabranch.cli.main import run
 from anabranch.errors import InvalidValue, Refused, Unreachable
 from anabranch.lake.archive import Archive
+from anabranch.lake.collect import files_of
+from anabranch.names import TableName
 from tests.postgres import postgres_url
 from tests.standin.engine import connect, installed
 
@@ -218,14 +220,160 @@ def test_an_interrupted_backup_is_none(
 def test_damage_is_found(ab: Anabranch, tmp_path: Path, kind: str) -> None:
     ab.backup(tmp_path / "backup")
     whole = kind in ("rows", "backups")
-    (path, *_) = (tmp_path / "backup").rglob("*.json*" if whole else f"*.{kind}")
     if whole:
         (path,) = (tmp_path / "backup" / kind).iterdir()
+    else:
+        (path, *_) = (in_backup(ab, tmp_path, each) for each in shown(ab) if each.endswith(kind))
+    rot(path)
+    with pytest.raises(Unreachable, match=f"the backup is damaged: .*{path.name}"):
+        anabranch.restore(tmp_path / "backup", tmp_path / "again")
+
+
+def shown(ab: Anabranch, table: str = "s.d") -> list[str]:
+    """The files of a table as it is now."""
+    version = ab._runtime.lake.current(TableName.parse(table))
+    snapshot = version.metadata.current_snapshot()
+    assert snapshot is not None
+    inside = files_of(version.io, version.root, snapshot, set())
+    return [version.location, *inside]
+
+
+def local(location: str) -> Path:
+    return Path(location.removeprefix("file://"))
+
+
+def in_backup(ab: Anabranch, tmp_path: Path, location: str) -> Path:
+    inside = location.removeprefix(ab._runtime.lake.warehouse.location + "/")
+    return tmp_path / "backup" / "files" / inside
+
+
+def rot(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0x80
     path.write_bytes(bytes(data))
-    with pytest.raises(Unreachable, match="the backup is damaged"):
-        anabranch.restore(tmp_path / "backup", tmp_path / "again")
+
+
+def old_file(ab: Anabranch, kind: str) -> str:
+    """A file that older cuts need, and no newer one after a complete recomputation."""
+    before = shown(ab)
+    ab.sql("INSERT INTO s.t VALUES (4, 4)")
+    ab.refresh("s.d", full=True)
+    ab.refresh()
+    return next(each for each in before if each.endswith(kind) and each not in shown(ab))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "avro"])
+def test_cuts_whose_files_are_gone_are_left_out(
+    ab: Anabranch, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = [each["cut_id"] for each in ab.cuts()]
+    ab.backup(tmp_path / "before")
+    gone = old_file(ab, kind)
+    expected, older = rows(ab), ab.cuts()
+    local(gone).unlink()
+    ab.close()
+    with connect(tmp_path / "home") as ab:
+        done = ab.backup(tmp_path / "backup")
+    assert done["missing"] == [gone] and gone in caplog.text
+    left_out = done["cuts_left_out"]
+    assert left_out and max(left_out) < done["cut_id"] and whole[0] in left_out
+    with pytest.raises(InvalidValue, match=f"cut {whole[0]} is not in the backup: {gone}"):
+        anabranch.restore(tmp_path / "backup", tmp_path / "none", cut=whole[0])
+    assert anabranch.restore(tmp_path / "before", tmp_path / "early", cut=whole[0])
+    kept = [each["cut_id"] for each in older if each["cut_id"] not in left_out]
+    assert min(kept) < min(left_out) < max(kept)
+    for at, cut in enumerate((None, min(kept))):
+        answer = anabranch.restore(tmp_path / "backup", tmp_path / f"again{at}", cut=cut)
+        with connect(tmp_path / f"again{at}", **KEEP_NOTHING) as again:
+            found = [each["cut_id"] for each in again.cuts()]
+            assert found == [each for each in kept if cut is None or each <= cut]
+            assert answer["cuts_left_out"] == ([] if cut else left_out)
+            assert cut is not None or rows(again) == expected
+            assert again.check(deep=True) == []
+            assert again.backup(tmp_path / f"copy{at}")["missing"] == []
+            again.sql("INSERT INTO s.t VALUES (7, 7)")
+            again.refresh()
+            assert all(again.verify(row["name"])["equal"] for row in again.status())
+            again.maintain()
+
+
+def test_a_file_that_is_gone_may_be_in_the_backup_already(ab: Anabranch, tmp_path: Path) -> None:
+    gone = old_file(ab, "parquet")
+    ab.backup(tmp_path / "backup")
+    local(gone).unlink()
+    done = ab.backup(tmp_path / "backup")
+    assert done["missing"] == [] and done["cuts_left_out"] == []
+    anabranch.restore(tmp_path / "backup", tmp_path / "again")
+    with connect(tmp_path / "again") as again:
+        assert {cut["cut_id"]: rows(again, cut["cut_id"]) for cut in again.cuts()}
+        goes_on(again)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "avro", "metadata.json"])
+def test_a_file_of_the_newest_cut_that_is_gone(ab: Anabranch, tmp_path: Path, kind: str) -> None:
+    gone = next(each for each in shown(ab) if each.endswith(kind))
+    local(gone).unlink()
+    ab.close()
+    with connect(tmp_path / "home") as ab:
+        with pytest.raises(Refused, match=f"{gone} of table s.d is missing") as refused:
+            ab.backup(tmp_path / "backup")
+        assert "anabranch check --repair" in str(refused.value)
+        if kind == "parquet":  # this process remembers manifests
+            assert {each["repaired"] for each in ab.check(repair=True)} == {True}
+            assert ab.backup(tmp_path / "backup")["cuts_left_out"]
+
+
+@pytest.mark.parametrize(("kind", "lost"), [("parquet", True), ("avro", False)])
+def test_damage_of_an_older_cut_is_no_obstacle(
+    ab: Anabranch, tmp_path: Path, kind: str, lost: bool
+) -> None:
+    old = old_file(ab, kind)
+    ab.backup(tmp_path / "backup")
+    expected = {cut["cut_id"]: rows(ab, cut["cut_id"]) for cut in ab.cuts()}
+    path = in_backup(ab, tmp_path, old)
+    path.unlink() if lost else rot(path)
+    answer = anabranch.restore(tmp_path / "backup", tmp_path / "again")
+    assert answer["damaged"] == [f"file://{path}"]
+    left_out = answer["cuts_left_out"]
+    assert left_out and max(left_out) < answer["cut_id"]
+    with connect(tmp_path / "again") as again:
+        assert {cut["cut_id"]: rows(again, cut["cut_id"]) for cut in again.cuts()} == {
+            cut: found for cut, found in expected.items() if cut not in left_out
+        }
+        goes_on(again)
+        assert again.check(deep=True) == []
+    for cut in expected:
+        if cut in left_out:
+            with pytest.raises(Unreachable, match=f"damaged: .*{path.name}"):
+                anabranch.restore(tmp_path / "backup", tmp_path / f"cut{cut}", cut=cut)
+        else:
+            anabranch.restore(tmp_path / "backup", tmp_path / f"cut{cut}", cut=cut)
+            with connect(tmp_path / f"cut{cut}") as again:
+                assert rows(again) == expected[cut]
+
+
+def test_a_backup_is_healed_from_the_warehouse(ab: Anabranch, tmp_path: Path) -> None:
+    ab.backup(tmp_path / "backup")
+    other, *_, one = shown(ab)
+    rot(in_backup(ab, tmp_path, one))
+    in_backup(ab, tmp_path, other).write_bytes(b"short")
+    assert ab.backup(tmp_path / "backup")["files_copied"] == 1  # sizes are always compared
+    assert ab.backup(tmp_path / "backup", verify=True)["files_copied"] == 1
+    assert ab.backup(tmp_path / "backup", verify=True)["files_copied"] == 0
+    answer = anabranch.restore(tmp_path / "backup", tmp_path / "again")
+    assert answer["damaged"] == []
+
+
+def test_damage_in_the_warehouse_is_reported(
+    ab: Anabranch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ab.backup(tmp_path / "before")["damaged"] == []
+    path = next(each for each in shown(ab) if each.endswith("parquet"))
+    data = bytearray(local(path).read_bytes())
+    data[20] ^= 1  # in a page
+    local(path).write_bytes(bytes(data))
+    assert ab.backup(tmp_path / "backup")["damaged"] == [path]
+    assert path in caplog.text and "anabranch check --deep --repair" in caplog.text
 
 
 def test_places_that_are_taken(ab: Anabranch, tmp_path: Path) -> None:

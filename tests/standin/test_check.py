@@ -10,8 +10,9 @@ import pytest
 from anabranch import Anabranch
 from anabranch.errors import AnabranchError, Refused, Unreachable
 from anabranch.names import TableName
-from tests.standin.damage import break_table, forget
+from tests.standin.damage import break_table, flip, forget
 from tests.standin.engine import connect, installed
+from tests.standin.foreign import foreign
 
 TOTALS = "SELECT k, SUM(v) AS v FROM s.t GROUP BY k"
 
@@ -70,6 +71,113 @@ def test_a_source_stays_broken_until_somebody_says_otherwise(home: Path) -> None
         assert all(r["repaired"] for r in ab.check(repair=True, roll_back_sources=True))
         assert sorted(ab.table("s.t").collect()) == [(1, 1), (2, 20)]
         assert sorted(ab.table("s.d").collect()) == [(1, 1), (2, 20)]
+        assert ab.check(deep=True) == []
+
+
+def _file_of(ab: Anabranch, place: int) -> Path:
+    """The data file of one of the inserts."""
+    version = ab._runtime.lake.current(_name("s.t"))
+    known = version.state(version.metadata.snapshots[0].snapshot_id).data[0].data_file.file_path
+    files = [each.data_file.file_path for each in version.state(version.snapshot_id).data]
+    chosen = known if place == 0 else next(each for each in files if each != known)
+    return Path(chosen.removeprefix("file://"))
+
+
+@pytest.mark.parametrize("deep", [True, False])
+def test_a_roll_back_ends_at_files_whose_checksums_are_right(home: Path, deep: bool) -> None:
+    """Damage that only a checksum shows: of the current file, or of the one before a lost one."""
+    with opened(home) as ab:
+        newest = _file_of(ab, 1)
+        if not deep:
+            ab.sql("INSERT INTO s.t VALUES (4, 4000)")
+            version = ab._runtime.lake.current(_name("s.t"))
+            (lost,) = version.delta(version.metadata.snapshots[1].snapshot_id).plus[0].files
+            Path(lost.removeprefix("file://")).unlink()
+    flip(newest, newest.stat().st_size * 4)
+    with opened(home) as ab:
+        if deep:
+            (row,) = [r for r in ab.check(deep=True, repair=True) if r["kind"] == "source table"]
+            assert not row["repaired"] and "--roll-back-sources" in row["error"]
+        found = ab.check(deep=deep, repair=True, roll_back_sources=True)
+        assert found and all(each["repaired"] and each["error"] is None for each in found)
+        assert sorted(ab.table("s.t").collect()) == [(1, 1), (2, 20)]
+        assert sorted(ab.table("s.d").collect()) == [(1, 1), (2, 20)]
+        assert ab.check(deep=True) == []
+
+
+def test_without_a_readable_version_a_repair_says_what_is_left(home: Path) -> None:
+    with opened(home) as ab:
+        oldest = _file_of(ab, 0)
+    flip(oldest, oldest.stat().st_size * 4)
+    with opened(home) as ab:
+        found = ab.check(deep=True, repair=True, roll_back_sources=True, previous_metadata=True)
+        assert found and all(each["error"] and not each["repaired"] for each in found)
+        assert found[0]["error"] == (
+            "no version of s.t can be read: restore its files from a backup, or DELETE FROM s.t and "
+            "load its rows again"
+        )
+        ab.sql("DELETE FROM s.t")
+        ab.sql("INSERT INTO s.t VALUES (1, 1)")
+        (row,) = [each for each in ab.check(deep=True) if each["kind"] == "source table"]
+        assert "readers are recomputed" in row["cure"]  # it can be read again itself
+        assert all(each["repaired"] for each in ab.check(deep=True, repair=True))
+        assert ab.table("s.d").collect() == [(1, 1)] and ab.check(deep=True) == []
+
+
+def test_a_table_without_any_manifest_list_can_be_dropped_and_loaded_again(home: Path) -> None:
+    break_table(home, "s.t", "lists", "gone")
+    with opened(home) as ab:
+        found = ab.check(repair=True, roll_back_sources=True)
+        assert "or DROP TABLE s.t and load it again" in found[0]["error"]
+        for name in ("s.e", "s.d"):
+            ab.drop_stream_table(name)
+        ab.sql("DROP TABLE s.t")
+        ab.sql("CREATE TABLE s.t (k BIGINT)")
+        assert ab.check(deep=True) == []
+
+
+def test_a_table_over_a_damaged_source_waits_for_it(home: Path) -> None:
+    with opened(home) as ab:
+        newest = _file_of(ab, 1)
+        before = {name: sorted(ab.table(name).collect()) for name in ("s.d", "s.e")}
+    flip(newest, newest.stat().st_size * 4)
+    with opened(home) as ab:
+        for asked in ({}, {"repair": True}):
+            (source, *found) = ab.check(deep=True, **asked)
+            assert (source["table"], source["problem"]) == ("s.t", "DAMAGED")
+            assert [each["table"] for each in found] == ["s.d"]  # s.e is compared with s.d as it is
+            for each in found:
+                assert each["problem"] == "CANNOT_COMPARE" and not each["repaired"]
+                assert each["detail"] == "cannot be compared: s.t is damaged"
+                assert each["cure"] == "mend s.t first, then --repair"
+                assert each["error"] == ("it waits for s.t" if asked else None)
+        assert {name: sorted(ab.table(name).collect()) for name in before} == before
+        assert {each["status"] for each in ab.status()} == {"ACTIVE"}
+    break_table(home, "s.d", "data", "gone")
+    with opened(home) as ab:  # what is damaged itself has to wait as well
+        cures = {each["cure"] for each in ab.check(deep=True) if each["table"] == "s.d"}
+        assert cures == {"mend s.t first, then --repair"}
+        found = ab.check(deep=True, repair=True, roll_back_sources=True)
+        assert all(each["repaired"] for each in found) and ab.check(deep=True) == []
+
+
+def test_a_table_whose_source_is_gone_says_what_can_be_done(home: Path) -> None:
+    with opened(home) as ab:
+        with foreign(ab) as catalog:
+            catalog.drop_table(("s", "t"))
+        for asked in ({}, {"repair": True}):
+            (row,) = ab.check(deep=True, **asked)
+            assert row["table"] == "s.d"
+            assert row["problem"] == "CANNOT_COMPARE" and not row["repaired"]
+            assert row["detail"] == "cannot be compared: s.t is not there any more"
+            assert row["cure"] == (
+                "create s.t again, or ALTER STREAM TABLE s.d AS another query, or "
+                "DROP STREAM TABLE s.d"
+            )
+            assert row["error"] == ("it waits for s.t" if asked else None)
+        ab.sql("CREATE TABLE s.o (k BIGINT, v BIGINT)")
+        ab.sql("ALTER STREAM TABLE s.d AS SELECT k, SUM(v) AS v FROM s.o GROUP BY k")
+        ab.refresh()
         assert ab.check(deep=True) == []
 
 

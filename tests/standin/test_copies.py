@@ -277,3 +277,36 @@ def test_nothing_outside_of_the_warehouse_is_deleted(home: Path, tmp_path: Path)
     with connect(home, **KEEP_NOTHING) as ab:
         ab.maintain()
     assert {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()} == before
+
+
+def test_a_catalog_that_was_lost_is_not_adopted_but_recovered(home: Path) -> None:
+    """An empty catalog refers to no file: upkeep would delete the tables it took over."""
+    for path in home.glob("catalog.db*"):
+        path.unlink()
+    with connect(home, **KEEP_NOTHING) as ab:
+        with pytest.raises(Fenced, match="this catalog is empty") as no:
+            ab.sql("CREATE TABLE s.t (k BIGINT)")
+        assert "recover --from-warehouse" in str(no.value.hint)
+        with pytest.raises(Refused, match="the catalog has no tables, and warehouse .* is full"):
+            ab.adopt()
+        ab.recover()
+        ab.maintain()
+        assert ab.table("s.t").collect() == ab.table("s.d").collect() == [(2, 2)]
+
+
+def test_what_was_abandoned_by_an_adopt_is_not_recovered(home: Path) -> None:
+    old = (home / "catalog.db").read_bytes()
+    with connect(home) as ab:
+        for _ in range(3):  # the branch that is given up counts higher
+            ab.sql("INSERT INTO s.t VALUES (7, 7)")
+    for path in home.glob("catalog.db*"):
+        path.unlink()
+    (home / "catalog.db").write_bytes(old)
+    with connect(home) as ab:
+        ab.adopt()
+        ab.sql("INSERT INTO s.t VALUES (3, 3)")
+    for path in home.glob("catalog.db*"):
+        path.unlink()
+    with connect(home) as ab:
+        ab.recover()
+        assert sorted(ab.table("s.t").collect()) == [(2, 2), (3, 3)]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from anabranch.deploy.steps import Action
-from anabranch.errors import DataError, Refused, SparkLost
+from anabranch.errors import DataError, PlanFailed, Refused, SparkLost, UserError
 from anabranch.names import TableName
-from anabranch.refresh import members
+from anabranch.refresh import apply, members
 from tests.standin.engine import connect, installed
 from tests.standin.test_deployments import (
     FILES,
@@ -276,7 +276,7 @@ def test_a_roll_back_says_who_cannot_follow_and_what_helps(fallen: Shop) -> None
     assert "one" in refused.value.message
     hint = refused.value.hint or ""
     (alone,) = [part for part in hint.split("; ") if "diamond_consistency" in part]
-    ab.sql(alone.partition(" takes ")[0])
+    ab.sql(alone.removeprefix("or ").partition(" ends the group")[0])
     ab.rollback()
     assert states(ab)["db.c.c"] == "ERROR"
     assert fallen.rows("db.b.b") == [(1, 5)]
@@ -291,6 +291,75 @@ def test_a_roll_back_passes_once_the_rows_are_mended(fallen: Shop) -> None:
     fallen.ab.rollback()
     fallen.check(1)
     assert {*states(fallen.ab).values()} == {"ACTIVE"}
+
+
+@pytest.fixture
+def reader_fell(shop: Shop) -> Shop:
+    """b was deployed anew; a reader outside the project, in a group with it, is in error."""
+    ab = shop.ab
+    shop.write("models/db/raw/s.sql", TEXTS["models/db/raw/s.sql"])
+    shop.deploy()
+    ab.sql("UPDATE db.raw.s SET t = '5'")
+    ab.refresh()
+    query = (
+        "SELECT b.k, b.v, SUM(CAST(s.t AS BIGINT)) AS n FROM db.b.b AS b "
+        "JOIN db.raw.s AS s ON s.k = b.k GROUP BY b.k, b.v"
+    )
+    ab.create_stream_table("mine.own", query)
+    shop.edit(TWICE)
+    shop.deploy()
+    ab.sql("INSERT INTO db.raw.s VALUES (1, 1, 'one')")
+    with pytest.raises(DataError):
+        ab.refresh()
+    assert states(ab)["mine.own"] == "ERROR"
+    return shop
+
+
+def test_a_roll_back_says_how_a_reader_in_error_is_mended(reader_fell: Shop) -> None:
+    ab = reader_fell.ab
+    with pytest.raises(Refused, match=r"mine\.own is outside .*cannot follow") as refused:
+        ab.rollback()
+    assert "mend the rows that it reads" in (refused.value.hint or "")
+    assert "'one'" in refused.value.message
+    assert ab.rollback(suspend_readers=True)["suspended"] == ["mine.own"]
+
+
+def test_a_roll_back_tries_a_reader_in_error(reader_fell: Shop) -> None:
+    """Its rows were mended, and nobody has refreshed it yet."""
+    mend(reader_fell)
+    reader_fell.ab.rollback()
+    reader_fell.check(1, "mine.own")
+    assert {*states(reader_fell.ab).values()} == {"ACTIVE"}
+
+
+def test_a_roll_back_says_what_helps_where_our_plan_fails(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ab = shop.ab
+    ab.alter_stream_table("db.c.c", refresh_mode="DIFFERENTIAL")
+    shop.edit(TWICE)
+    shop.deploy()
+    ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
+    ab.refresh()
+    ab.sql("INSERT INTO db.raw.s VALUES (1, 2)")
+    real = apply.incremental_job
+
+    def incremental_job(runtime: Any, tx: Any, stream: Any, *rest: Any) -> Any:
+        if str(stream.name) == "db.c.c":
+            raise KeyError("_ab_v4")
+        return real(runtime, tx, stream, *rest)
+
+    monkeypatch.setattr(apply, "incremental_job", incremental_job)
+    with pytest.raises(PlanFailed):
+        ab.refresh()
+    assert states(ab)["db.c.c"] == "ERROR"
+    with pytest.raises(Refused, match=r"refresh db\.c\.c in one publish with db\.b\.b") as refused:
+        ab.rollback()
+    hint = refused.value.hint or ""
+    assert hint.startswith("REFRESH STREAM TABLE db.c.c FULL, or ")
+    ab.sql("REFRESH STREAM TABLE db.c.c FULL")
+    ab.rollback()
+    shop.check(1)
 
 
 def test_a_promote_says_who_cannot_follow(shop: Shop) -> None:
@@ -312,6 +381,90 @@ def test_a_promote_says_who_cannot_follow(shop: Shop) -> None:
     mend(shop)
     ab.refresh()
     shop.check(2, "db.e.e")
+
+
+PICKY = (
+    "CREATE STREAM TABLE b AS SELECT k, SUM(CAST(CAST(v AS STRING) ||"
+    " CASE WHEN v = 0 THEN 'x' ELSE '' END AS BIGINT)) AS v FROM raw.s GROUP BY k"
+)
+
+
+def stage_picky(shop: Shop, *, production_moves: bool) -> str:
+    """A query is staged that cannot take a row which comes later."""
+    shop.edit(PICKY)
+    made = shop.stage()
+    shop.ab.sql("INSERT INTO db.raw.s VALUES (1, 0)")
+    if production_moves:
+        shop.ab.refresh("db.c.c")
+    return made
+
+
+def hint_of(shop: Shop, made: str, **options: Any) -> str:
+    with pytest.raises((DataError, Refused)) as failed:
+        shop.ab.promote(made, **options)
+    return failed.value.hint or ""
+
+
+@pytest.mark.parametrize("options", [{}, {"refresh": False}], ids=["refresh", "as it is"])
+@pytest.mark.parametrize("cure", ["mend", "abort"])
+def test_what_a_promote_says_of_a_staged_query_helps(
+    shop: Shop, options: dict[str, Any], cure: str
+) -> None:
+    made = stage_picky(shop, production_moves=True)
+    hint = hint_of(shop, made, **options)
+    assert "ALTER STREAM TABLE db.b" not in hint
+    assert f"mend the rows that db.b.b reads, then `anabranch promote {made}`" in hint
+    assert f"`anabranch abort {made}`, change db.b.b in the project and `anabranch stage`" in hint
+    if cure == "mend":
+        shop.ab.sql("DELETE FROM db.raw.s WHERE v = 0")
+        shop.ab.promote(made)
+        shop.check(1)
+    else:
+        shop.ab.abort(made)
+        shop.edit(TWICE)
+        shop.deploy()
+        shop.check(2)
+
+
+def test_a_promote_offers_what_was_staged_only_if_that_fits(shop: Shop) -> None:
+    made = stage_picky(shop, production_moves=True)
+    assert "--no-refresh" not in hint_of(shop, made)
+    (alone,) = [
+        part for part in hint_of(shop, made, refresh=False).split("; or ") if "none" in part
+    ]
+    statement, _, then = alone.partition(" ends the group, then ")
+    assert then == f"`anabranch promote {made} --no-refresh`"
+    shop.ab.sql(statement)
+    shop.ab.promote(made, refresh=False)
+    for name in ("db.b.b", "db.c.c", "db.d.d"):
+        assert shop.ab.verify(name)["equal"]
+
+
+def test_what_was_staged_is_offered_while_production_stands(shop: Shop) -> None:
+    made = stage_picky(shop, production_moves=False)
+    assert f"`anabranch promote {made} --no-refresh` takes what was staged" in hint_of(shop, made)
+    shop.ab.promote(made, refresh=False)
+    shop.check(1)
+
+
+def test_a_staged_table_that_is_late_is_refused_at_once(shop: Shop) -> None:
+    """Nothing brings it up to date without a refresh: trying again would not help."""
+    shop.edit(TWICE)
+    made = shop.stage()
+    shop.ab.sql("INSERT INTO db.raw.s VALUES (1, 7)")
+    shop.ab.refresh("db.c.c")
+    with pytest.raises(Refused, match=r"has not seen the newest db\.c\.c") as refused:
+        shop.ab.promote(made, refresh=False)
+    assert f"`anabranch promote {made}`" in (refused.value.hint or "")
+    shop.ab.promote(made)
+    shop.check(2)
+
+
+def test_only_tables_that_can_leave_their_group_are_asked_to(shop: Shop) -> None:
+    """A declared group holds its members whatever they say of diamonds."""
+    shop.ab.create_refresh_group("all", ["db.b.b", "db.c.c", "db.d.d"])
+    made = stage_picky(shop, production_moves=True)
+    assert "diamond_consistency" not in hint_of(shop, made, refresh=False)
 
 
 def test_a_suspended_member_that_must_move_is_named(shop: Shop) -> None:
@@ -501,3 +654,130 @@ def test_a_suspension_during_a_refresh_that_fails_is_kept(
         ab.refresh()
     assert states(ab)["db.c.c"] == "SUSPENDED"
     assert ab.history("db.c.c")[0]["error"] is not None
+
+
+# -- what a plan takes back --------------------------------------------------------------------------
+
+
+def indexes_of(shop: Shop) -> set[str]:
+    return {row["index"] for row in shop.ab.indexes() if row["table"] == "db.b.b"}
+
+
+def test_a_plan_says_what_becomes_of_what_was_set_by_hand(shop: Shop) -> None:
+    ab = shop.ab
+    ab.alter_stream_table("db.b.b", schedule="7s")
+    ab.sql("CREATE INDEX q ON db.b.b (k)")
+    assert shop.plan().empty
+    shop.edit(TWICE)
+    text = str(shop.plan())
+    assert "set by hand" in text
+    assert "schedule 7s becomes calculated, as the project says" in text
+    assert "index q (k) stays as long as the table has its columns" in text
+    assert {row["object"] for row in shop.plan().as_dict()["by_hand"]} == {"db.b.b"}
+    shop.deploy()
+    shop.check(2)
+    assert one(shop, "db.b.b")["schedule"] == "calculated"
+    assert indexes_of(shop) == {"q"}
+    assert shop.rows("db.b.b__q") == shop.rows("db.b.b"), "the index was not built again"
+    assert shop.plan().empty
+    shop.ab.rollback()
+    assert indexes_of(shop) == {"q"}
+    assert shop.rows("db.b.b__q") == shop.rows("db.b.b")
+
+
+def test_an_index_made_by_hand_goes_with_its_column(shop: Shop) -> None:
+    shop.ab.sql("CREATE INDEX q ON db.b.b (v)")
+    shop.ab.sql("CREATE INDEX p ON db.b.b (k)")
+    shop.edit(RENAMED)
+    shop.deploy()
+    assert indexes_of(shop) == {"p"}
+
+
+def test_an_index_made_by_hand_stays_on_a_table_that_stays(shop: Shop) -> None:
+    shop.ab.sql("CREATE INDEX q ON db.b.b (k)")
+    note = ";\nCOMMENT ON STREAM TABLE b IS 'sums';\nCREATE INDEX own ON b (v)"
+    shop.write("models/db/b/b.sql", FILES["models/db/b/b.sql"] + note)
+    shop.deploy()
+    assert indexes_of(shop) == {"own", "q"}
+    shop.write("models/db/b/b.sql", FILES["models/db/b/b.sql"])
+    assert "index own" not in str(shop.plan()).partition("set by hand")[2]
+    shop.deploy()
+    assert indexes_of(shop) == {"q"}
+
+
+# -- options ---------------------------------------------------------------------------------------
+
+
+OPTIONS = [
+    ("diamond_schedule_policy", "default", True),
+    ("diamond_schedule_policy", "Slowest", True),
+    ("diamond_schedule_policy", "soon", False),
+    ("diamond_consistency", "ATOMIC", True),
+    ("diamond_consistency", "often", False),
+    ("initialize", "no", True),
+    ("initialize", "perhaps", False),
+    ("max_fixpoint_rows", "7", True),
+    ("max_fixpoint_rows", "many", False),
+    ("schedule", "1s", False),
+    ("refresh_mode", "FULL", False),
+    ("colour", "red", False),
+]
+
+
+def test_options_mean_the_same_in_statements_and_files(shop: Shop) -> None:
+    for number, (option, value, right) in enumerate(OPTIONS):
+        head = f"CREATE STREAM TABLE {{name}} WITH ({option} = '{value}') AS SELECT k FROM "
+        shop.write(X, head.format(name="x") + "raw.s")
+        statement = head.format(name=f"mine.x{number}") + "db.raw.s"
+        for act in (shop.plan, lambda text=statement: shop.ab.sql(text)):
+            if right:
+                act()
+            else:
+                with pytest.raises(UserError):
+                    act()
+    shop.write(
+        X, f"CREATE STREAM TABLE x WITH ({OPTIONS[0][0]} = 'default') AS SELECT k FROM raw.s"
+    )
+    shop.deploy()
+    assert shop.plan().empty
+
+
+def test_readers_of_staged_tables_are_not_broken_by_a_promote(shop: Shop) -> None:
+    shop.edit(TWICE)
+    staged = shop.stage()
+    name = next(row["table"] for row in shop.ab.tables() if row["table"].endswith(f"__{staged}.b"))
+    shop.ab.create_stream_table("mine.peek", f"SELECT * FROM {name}", schedule="1s")
+    for verb in (shop.ab.promote, shop.ab.abort):
+        with pytest.raises(Refused, match=r"mine\.peek reads .*, which would go") as no:
+            verb(staged)
+        assert no.value.hint == "DROP STREAM TABLE mine.peek"
+    shop.ab.sql("DROP STREAM TABLE mine.peek")
+    shop.ab.promote(staged)
+    shop.check(2)
+
+
+def test_a_roll_back_says_who_reads_what_it_drops(shop: Shop) -> None:
+    shop.ab.create_stream_table("mine.own", OUTSIDE)
+    with pytest.raises(Refused, match=r"mine\.own reads .* made and its roll-back drops") as no:
+        shop.ab.rollback()
+    assert "or let it be suspended with --suspend-readers" in (no.value.hint or "")
+    shop.ab.create_stream_table("mine.top", "SELECT COUNT(*) AS n FROM mine.own")
+    done = shop.ab.rollback(suspend_readers=True)
+    assert "mine.own" in done["suspended"] and one(shop, "mine.own")["status"] == "SUSPENDED"
+    shop.ab.refresh()
+
+
+def test_a_promote_suspends_readers_of_what_it_drops(shop: Shop) -> None:
+    shop.write(X, STREAM_X)
+    shop.deploy()
+    shop.ab.create_stream_table("mine.own", "SELECT k FROM db.x.x")
+    (shop.folder / "shop" / X).unlink()
+    with pytest.raises(Refused, match=r"mine\.own .* cannot follow"):
+        shop.stage()
+    assert shop.ab.promote(shop.stage(suspend_readers=True))["suspended"] == ["mine.own"]
+    assert one(shop, "mine.own")["status"] == "SUSPENDED"
+    shop.ab.refresh()
+    shop.check(1)
+    shop.ab.rollback()
+    shop.ab.refresh()
+    assert one(shop, "mine.own")["status"] == "ACTIVE" and shop.ab.verify("mine.own")["equal"]

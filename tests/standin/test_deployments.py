@@ -434,6 +434,69 @@ def test_what_is_promoted_stands_at_the_cut_of_the_promote(tmp_path: Path) -> No
         shop.check(1)
 
 
+def test_comments_do_not_move_a_table_from_its_cut(shop: Shop) -> None:
+    """They come after the fill: other metadata, the same rows."""
+    note = ";\nCOMMENT ON STREAM TABLE {name} IS 'what it is for'"
+    for name, query in {
+        "n1": "SELECT k, v + 2 AS v FROM raw.s",
+        "n2": "SELECT k, MAX(v) AS w FROM a.n1 GROUP BY k",
+    }.items():
+        text = f"CREATE STREAM TABLE {name} AS {query}" + note.format(name=name)
+        shop.write(f"models/db/a/{name}.sql", text)
+    shop.deploy(refresh=False)
+    assert all(row["cut_id"] is not None for row in shop.ab.status())
+    shop.write("models/db/raw/s.sql", FILES["models/db/raw/s.sql"] + ";\nCOMMENT ON TABLE s IS 'x'")
+    shop.write("models/db/c/c.sql", FILES["models/db/c/c.sql"] + note.format(name="c"))
+    shop.edit(TWICE)
+    shop.deploy(refresh=False)
+    assert all(row["cut_id"] is not None for row in shop.ab.status())
+    shop.ab.sql("COMMENT ON STREAM TABLE db.b.b IS 'by hand'")
+    seen = look_now(shop.ab._runtime)
+    assert seen.lagging(seen.order()) == []
+
+
+def group_cut(shop: Shop) -> int | None:
+    (group,) = [each for each in shop.ab.groups() if "db.b.b" in each["members"]]
+    assert {row["cut_id"] for row in shop.ab.status()} == {group["cut_id"]}
+    found: int | None = group["cut_id"]
+    return found
+
+
+def test_a_group_names_one_cut_after_a_roll_back(shop: Shop) -> None:
+    """What is refreshed along follows its definition, and stands at the cut of the publish."""
+    shop.edit(TWICE)
+    shop.deploy()
+    shop.ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
+    shop.ab.refresh()
+    assert group_cut(shop) is not None
+    made = shop.ab.rollback()["cut_id"]
+    assert group_cut(shop) == made
+    seen = look_now(shop.ab._runtime)
+    assert seen.stale(seen.order()) == []
+
+
+def test_a_group_that_is_late_names_one_cut_too(shop: Shop) -> None:
+    shop.edit(TWICE)
+    shop.deploy()
+    at = group_cut(shop)
+    shop.ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
+    shop.ab.rollback()
+    assert group_cut(shop) == at  # the newest with the rows that all of them stand on
+    for name in ("db.b.b", "db.c.c", "db.d.d"):
+        assert shop.ab.verify(name)["equal"]
+
+
+def test_a_new_source_beside_one_that_moved_on_is_read_at_one_cut(shop: Shop) -> None:
+    shop.write("models/db/raw/t.sql", "CREATE TABLE t (k BIGINT)")
+    join = "SELECT s.v FROM raw.s AS s LEFT JOIN raw.t AS t ON s.k = t.k"
+    shop.write("models/db/n/n.sql", f"CREATE STREAM TABLE n AS {join}")
+    made = shop.stage()
+    shop.ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
+    shop.ab.promote(made, refresh=False)
+    assert shop.rows("db.n.n") == [(1,), (5,)]
+    assert all(row["cut_id"] is not None for row in shop.ab.status())
+
+
 def test_readers_that_move_along_stand_at_one_cut(shop: Shop) -> None:
     ab = shop.ab
     ab.create_stream_table("mine.own", OUTSIDE)
@@ -575,6 +638,45 @@ def test_a_roll_back_of_several_projects_must_say_which(shop: Shop) -> None:
     assert rollback_dry(ab._runtime, None, "crm")["id"] == made
     assert ab.rollback(project="crm")["id"] == made
     assert [row["status"] for row in ab.deployments()] == ["ROLLED_BACK", "PROMOTED"]
+
+
+def test_a_neighbour_in_the_same_schema_is_in_nobodys_way(shop: Shop) -> None:
+    shop.edit(TWICE)
+    shop.deploy()
+    for name, text in {
+        "anabranch.toml": 'name = "neighbour"',
+        "models/db/b/unrelated.sql": "CREATE STREAM TABLE unrelated AS SELECT 1 AS one",
+    }.items():
+        place = shop.folder / "neighbour" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    made = shop.ab.stage(str(shop.folder / "neighbour"))
+    assert made is not None
+    shop.ab.promote(made)
+    shop.ab.rollback(project="shop")
+    shop.check(1)
+    assert shop.rows("db.b.unrelated") == [(1,)]
+    shop.ab.rollback(made)
+    assert "db.b.unrelated" not in states(shop.ab)
+    shop.check(1)
+
+
+def test_only_what_was_deployed_over_it_blocks_a_roll_back(shop: Shop) -> None:
+    shop.write("models/db/b/other.sql", "CREATE STREAM TABLE other AS SELECT k FROM raw.s")
+    first = shop.deploy()["id"]
+    shop.edit(TWICE)  # in the same schema
+    second = shop.deploy()["id"]
+    (shop.folder / "shop" / "models/db/b/other.sql").unlink()
+    third = shop.deploy()["id"]
+    with pytest.raises(Refused, match=rf"{third} deployed db\.b\.other after {first}") as refused:
+        shop.ab.rollback(first)
+    assert refused.value.hint == f"`anabranch rollback {third}` first"
+    shop.ab.rollback(third)
+    shop.ab.rollback(first)
+    assert "db.b.other" not in states(shop.ab)
+    shop.check(2)
+    shop.ab.rollback(second)
+    shop.check(1)
 
 
 def test_promoted_tables_and_their_readers_stand_at_a_cut(shop: Shop) -> None:
@@ -828,7 +930,7 @@ def test_a_roll_back_keeps_what_somebody_suspended(shop: Shop) -> None:
 def test_nothing_is_no_deployment(shop: Shop) -> None:
     assert shop.ab.stage(str(shop.folder / "shop")) is None
     for verb in (shop.ab.promote, shop.ab.abort):
-        with pytest.raises(InvalidValue, match="None is not the id of a deployment"):
+        with pytest.raises(InvalidValue, match="deployment_id is None"):
             verb(None)  # type: ignore[arg-type]
 
 
@@ -858,3 +960,25 @@ def test_another_project_of_the_same_name_is_refused(shop: Shop) -> None:
     assert len(shop.ab.plan(str(other)).keys(Action.DROP)) == 4, (
         "an empty project may take all away"
     )
+
+
+def test_another_project_of_the_same_name_may_share_a_table(shop: Shop) -> None:
+    other = shop.folder / "other"
+    for name, text in {
+        "anabranch.toml": 'name = "shop"',
+        "models/db/raw/s.sql": FILES["models/db/raw/s.sql"],
+        "models/db/q/q.sql": "CREATE STREAM TABLE q AS SELECT k FROM raw.s",
+    }.items():
+        (other / name).parent.mkdir(parents=True, exist_ok=True)
+        (other / name).write_text(text)
+    plan = shop.ab.plan(str(other))
+    (refused,) = [row for row in plan.as_dict()["refused"] if row["unless"] == "drop_most"]
+    assert "3 of the 4 objects deployed as shop would be dropped: db.b.b, db.c.c" in str(plan)
+    assert "another name in anabranch.toml" in refused["hint"]
+    with pytest.raises(Refused, match="3 of the 4 objects") as no:
+        shop.ab.stage(str(other), drop_tables=True)
+    assert "stage --drop-most" in (no.value.hint or "")
+    made = shop.ab.stage(str(other), drop_most=True)
+    assert made is not None
+    shop.ab.promote(made)
+    assert states(shop.ab).keys() == {"db.q.q"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch import Anabranch
-from anabranch.errors import AnabranchError, InvalidValue, Refused, UnknownName
+from anabranch.errors import AnabranchError, InvalidValue, NotConverged, Refused, UnknownName
 from tests.e2e.graphs import failing, no_waiting, overdue, status, wait_is_over
 from tests.standin.engine import connect, installed
 
@@ -77,6 +77,45 @@ def test_suspended_by_hand(ab: Anabranch) -> None:
     ab.suspend("s.e")  # another group
     ab.resume("s.d")
     assert status(ab, "s.e")["status"] == "SUSPENDED"
+
+
+@pytest.mark.parametrize("verb", ["ALTER", "CREATE OR REPLACE"])
+def test_a_suspended_reader_stays_where_it_is(ab: Anabranch, verb: str) -> None:
+    ab.create_stream_table("s.x", "SELECT SUM(v) AS v FROM s.t", schedule=HOUR)
+    ab.create_stream_table("s.y", "SELECT v FROM s.x", schedule=HOUR)
+    ab.create_stream_table("s.z", "SELECT v FROM s.y", schedule=HOUR)
+    ab.suspend("s.y")
+    ab.sql("INSERT INTO s.t VALUES (1, 10)")
+    ab.sql(f"{verb} STREAM TABLE s.x AS SELECT 2 * SUM(v) AS v FROM s.t")
+    rows = {name: ab.table(f"s.{name}").collect() for name in "xyz"}
+    assert rows == {"x": [(22,)], "y": [(1,)], "z": [(1,)]}
+    ab.resume("s.y")
+    ab.refresh("s.z")
+    assert ab.table("s.z").collect() == [(22,)]
+    assert all(ab.verify(f"s.{name}")["equal"] for name in "xyz")
+
+
+def test_a_suspended_member_is_in_the_way_of_its_group(ab: Anabranch) -> None:
+    """Others that move would meet the old query through it and the new one directly."""
+    ab.suspend("s.c")
+    ab.sql("INSERT INTO s.t VALUES (1, 10)")
+    with pytest.raises(Refused, match=r"s\.c is suspended") as raised:
+        ab.sql("ALTER STREAM TABLE s.b AS SELECT k, 2 * SUM(v) AS v FROM s.t GROUP BY k")
+    assert raised.value.hint == "ALTER STREAM TABLE s.c RESUME"
+
+
+def test_what_is_said_of_a_cycle_that_was_not_created_can_be_done(ab: Anabranch) -> None:
+    ab.set("allow_circular", True)
+    ab.set("max_fixpoint_iterations", 3)
+    one = "SELECT k FROM s.t UNION SELECT k + 1 AS k FROM s.two WHERE k < 6"
+    queries = {"s.one": one, "s.two": "SELECT k FROM s.one"}
+    with pytest.raises(NotConverged, match="nothing was created") as raised:
+        ab.create_stream_tables(queries)
+    assert "ALTER" not in (raised.value.hint or "")
+    assert "WITH (max_fixpoint_iterations = …)" in (raised.value.hint or "")
+    assert " 0 row" not in raised.value.message
+    ab.create_stream_tables(queries, max_fixpoint_iterations=30)
+    assert len(ab.table("s.two").collect()) == 6
 
 
 # -- ALTER REFRESH GROUP ---------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from anabranch import Anabranch
 from anabranch.cli import main
+from anabranch.errors import AlreadyExists, InvalidValue
 from anabranch.names import TableName
 from tests.e2e.graphs import failing, overdue, status
 from tests.standin.engine import connect, installed
@@ -67,6 +68,23 @@ def test_the_lag_of_the_data(ab: Anabranch) -> None:
     assert of(ab, "s.d")["lag_seconds"] > 0 and of(ab, "s.e")["lag_seconds"] == 0
     ab.refresh()
     assert {row["lag_seconds"] for row in ab.groups()} == {0.0}
+
+
+def test_the_lag_of_the_data_outlives_cuts_and_snapshots(ab: Anabranch) -> None:
+    ab.sql("INSERT INTO s.t VALUES (2, 2)")
+    lag = of(ab, "s.d")["lag_seconds"]
+    ab.sql("CREATE TABLE s.later (k BIGINT)")
+    ab.set("snapshot_retention", "0s")
+    ab.maintain()
+    stands = of(ab, "s.d")["cut_id"]
+    assert stands is not None and stands not in [row["cut_id"] for row in ab.cuts()]
+    assert of(ab, "s.d")["lag_seconds"] == lag > 0
+    assert of(ab, "s.e")["lag_seconds"] == 0  # upkeep is no commit of rows
+    ab.refresh()
+    assert {row["lag_seconds"] for row in ab.groups()} == {0.0}
+    ab.sql("INSERT INTO s.t VALUES (3, 3)")
+    ab.maintain()
+    assert of(ab, "s.d")["lag_seconds"] > 0
 
 
 def test_a_member_held_back_by_a_sibling_says_so(
@@ -172,3 +190,21 @@ def test_in_sql_and_on_the_command_line(ab: Anabranch, home: Path) -> None:
     result = CliRunner().invoke(main.cli, ["--home", str(home), "groups", "--json"])
     assert result.exit_code == 0, result.output
     assert {row["group_id"] for row in json.loads(result.stdout)} == {"s.b", "s.e", "s.g"}
+
+
+def test_names_of_groups_differ_by_more_than_case(ab: Anabranch) -> None:
+    with pytest.raises(AlreadyExists, match="refresh group night exists"):
+        ab.sql("CREATE REFRESH GROUP NIGHT MEMBERS (s.b, s.g)")
+    ab.sql("ALTER REFRESH GROUP Night SET SNAPSHOT TIMEOUT 50")
+    assert ab.refresh_groups()[0]["snapshot_timeout_ms"] == 50
+    ab.sql("DROP REFRESH GROUP NIGHT")
+    assert ab.refresh_groups() == []
+
+
+def test_what_cannot_be_a_member_or_a_time_out(ab: Anabranch) -> None:
+    ab.sql("CREATE VIEW s.w AS SELECT k FROM s.t")
+    for member, what in (("S.T", "s.t is a source table"), ("s.w", "s.w is a view")):
+        with pytest.raises(InvalidValue, match=f"{what}, and a refresh group holds stream tables"):
+            ab.sql(f"CREATE REFRESH GROUP other MEMBERS (s.g, {member})")
+    with pytest.raises(InvalidValue, match="snapshot_timeout_ms -1 is negative"):
+        ab.sql("ALTER REFRESH GROUP night SET SNAPSHOT TIMEOUT -1")

@@ -392,6 +392,24 @@ def test_a_boundary_refreshed_together_with_its_reader(ab: Anabranch) -> None:
     check_law(ab, "s.over")
 
 
+def test_a_boundary_refreshed_before_its_reader(
+    ab: Anabranch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that fails makes a refresh of all try groups one by one: they stand at one cut as well,
+    which does not show the boundary as its reader has read it."""
+    bank(ab, schedule=None)
+    ab.create_stream_table("s.over", OVER, schedule=HOUR)
+    ab.create_stream_table("s.last", "SELECT v FROM s.over", schedule=HOUR)
+    ab.sql("INSERT INTO s.a2 VALUES (5, 5)")
+    cut = newest(ab)
+    with failing(monkeypatch, "s.last"), pytest.raises(Exception, match="the disk is gone"):
+        ab.refresh()
+    assert value(ab, "s.over") == 155
+    assert {status(ab, name)["cut_id"] for name in (*CHAIN, "s.over")} == {cut}
+    assert set(status(ab, "s.over")["frontier"]) == {"s.a1", "s.a2", "s.a3"}
+    check_law(ab, *CHAIN, "s.over")
+
+
 def test_a_boundary_that_was_never_filled_is_no_empty_source(ab: Anabranch) -> None:
     ab.create_stream_table("s.b", "SELECT v FROM s.a1", schedule=None, initialize=False)
     count = "SELECT COUNT(*) AS v FROM s.b"
@@ -408,6 +426,62 @@ def test_a_boundary_that_was_never_filled_is_no_empty_source(ab: Anabranch) -> N
     ab.refresh("s.n")
     assert value(ab, "s.n") == 1
     check_law(ab, "s.b", "s.n")
+
+
+def test_creating_and_altering_a_reader_leaves_a_boundary_alone(ab: Anabranch) -> None:
+    ab.create_stream_table("s.b", "SELECT v FROM s.a1", schedule=None)
+    ab.create_stream_table("s.below", "SELECT v FROM s.b", schedule=None)
+    ab.sql("INSERT INTO s.a1 VALUES (8, 8)")
+    before = {name: status(ab, name)["last_refresh_at"] for name in ("s.b", "s.below")}
+    count = "SELECT COUNT(*) AS v FROM s.b"
+    ab.create_stream_table("s.n", count, schedule=HOUR)
+    ab.create_stream_table("s.by_hand", "SELECT COUNT(*) AS v FROM s.below", schedule=None)
+    assert value(ab, "s.n") == value(ab, "s.by_hand") == 1
+    ab.sql("ALTER STREAM TABLE s.n AS SELECT COUNT(*) + 10 AS v FROM s.b")
+    assert value(ab, "s.n") == 11 and set(status(ab, "s.n")["frontier"]) == {"s.b"}
+    assert {name: status(ab, name)["last_refresh_at"] for name in before} == before
+    check_law(ab, "s.b", "s.n")
+    ab.refresh("s.n")  # which brings along all it reads
+    assert value(ab, "s.n") == 12
+    check_law(ab, "s.b", "s.n")
+
+
+def test_a_reader_of_an_unfilled_boundary_is_created_and_waits(ab: Anabranch) -> None:
+    ab.create_stream_table("s.b", "SELECT v FROM s.a1", schedule=None, initialize=False)
+    batch = {
+        "s.n": "SELECT COUNT(*) AS v FROM s.b",
+        "s.over": "SELECT v FROM s.n",
+        "s.apart": "SELECT COUNT(*) AS v FROM s.a1",
+    }
+    ab.create_stream_tables(batch, schedule=HOUR)
+    assert value(ab, "s.apart") == 1
+    for name in ("s.n", "s.over"):
+        line = ab.history(name)[0]
+        assert line["status"] == "SKIPPED" and line["initiated_by"] == "create"
+        assert line["reason"] == "waits for s.b: it has not been filled yet"
+        assert not status(ab, name)["populated"] and status(ab, name)["blocked_by"] == "s.b"
+    assert not status(ab, "s.b")["populated"]
+    with pytest.raises(Refused, match=r"s.apart waits for s.b: it has not been filled yet"):
+        ab.sql("ALTER STREAM TABLE s.apart AS SELECT COUNT(*) AS v FROM s.b")
+    assert "s.a1" in status(ab, "s.apart")["query"]
+    ab.refresh("s.b")
+    ab.tick()
+    assert value(ab, "s.over") == value(ab, "s.n") == 1
+    check_law(ab, "s.b", "s.n", "s.over")
+
+
+def test_create_or_replace_fills_a_table_that_was_not_filled(ab: Anabranch) -> None:
+    one, two = "SELECT COUNT(*) AS v FROM s.a1", "SELECT COUNT(*) + 1 AS v FROM s.a1"
+    for at, again in enumerate((one, two)):
+        name = f"s.n{at}"
+        ab.create_stream_table(name, one, initialize=False)
+        ab.create_stream_table(name, again, or_replace=True, initialize=False)
+        assert not status(ab, name)["populated"]
+        ab.sql(f"ALTER STREAM TABLE {name} AS {again}")
+        assert not status(ab, name)["populated"]
+        ab.sql(f"CREATE OR REPLACE STREAM TABLE {name} AS {again}")
+        assert status(ab, name)["populated"] and value(ab, name) == 1 + at
+        check_law(ab, name)
 
 
 def test_a_boundary_that_another_program_wrote_to_is_not_passed_on(ab: Anabranch) -> None:
@@ -518,6 +592,32 @@ def test_a_source_that_did_not_move_mixes_no_cuts(
     with meanwhile(ab, monkeypatch, "s.s1", lambda: move(ab, 7), "refresh_finished"):
         ab.tick()
     assert value(ab, "s.s2") == 67
+    check_law(ab, *CHAIN[:2])
+
+
+@pytest.mark.parametrize("moves", [False, True], ids=["it stays", "it moves"])
+def test_a_boundary_below_read_committed_mixes_no_cuts(
+    ab: Anabranch, monkeypatch: pytest.MonkeyPatch, moves: bool
+) -> None:
+    """A boundary is a source for its readers, which read the newest there is."""
+    ab.create_stream_table("s.b", "SELECT SUM(v) AS n FROM s.a3", schedule=None)
+    ab.create_stream_table("s.s1", "SELECT SUM(v) AS v FROM s.a1", schedule=HOUR)
+    two = "SELECT SUM(a2.v) + MAX(b.n) AS v FROM s.a2 CROSS JOIN s.b"
+    ab.create_stream_table("s.s2", two, schedule=HOUR)
+    ab.create_refresh_group("pair", CHAIN[:2], isolation="read_committed")
+    (n,) = ab.table("s.b").collect()[0]
+    move(ab)
+    overdue(ab, *CHAIN[:2])
+
+    def others() -> None:
+        move(ab, 7)
+        if moves:
+            ab.sql("INSERT INTO s.a3 VALUES (9, 1000)")
+            ab.refresh("s.b")
+
+    with meanwhile(ab, monkeypatch, "s.s1", others, "refresh_finished"):
+        ab.tick()
+    assert value(ab, "s.s2") == 67 + n + (1000 if moves else 0)
     check_law(ab, *CHAIN[:2])
 
 

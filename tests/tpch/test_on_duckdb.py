@@ -97,6 +97,7 @@ def test_kept_equals_recomputed(story: Story, number: int) -> None:
     assert number in story.changed, "a table that never changes proves nothing"
 
 
+@pytest.mark.extended
 def test_a_window_is_as_large_as_it_says(world: World) -> None:
     orders = count(world, "FROM orders")
     world.begin()

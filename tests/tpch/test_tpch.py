@@ -34,7 +34,7 @@ WINDOWS = (
 Rows = Counter[tuple[Any, ...]]
 INCREMENTAL = {"DIFFERENTIAL", "NO_DATA"}
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.extended]
 
 
 @dataclass

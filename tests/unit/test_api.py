@@ -31,15 +31,15 @@ def at(cut: Any) -> Callable[[Anabranch], None]:
 NOTHING: Any = None
 WRONG: list[tuple[Callable[[Anabranch], Any], type[AnabranchError], str]] = [
     (lambda ab: ab.history(""), InvalidValue, "'' is not a table name"),
-    (lambda ab: ab.graph(5), InvalidValue, "5 is not a table name"),  # type: ignore[arg-type]
+    (lambda ab: ab.graph(5), InvalidValue, "name is 5"),  # type: ignore[arg-type]
     (lambda ab: ab.refresh(""), InvalidValue, "'' is not a table name"),
-    (lambda ab: ab.sql(NOTHING), InvalidValue, "None is not SQL"),
-    (lambda ab: ab.create_stream_table("a.b", NOTHING), InvalidValue, "None is not SQL"),
+    (lambda ab: ab.sql(NOTHING), InvalidValue, "text is None"),
+    (lambda ab: ab.create_stream_table("a.b", NOTHING), InvalidValue, "query is None"),
     (lambda ab: ab.create_stream_table("a.b", ""), AnabranchError, "query"),
     (
         lambda ab: ab.create_stream_table("a.b", "SELECT 1 AS x", refresh_mode=NOTHING),
         InvalidValue,
-        "refresh mode",
+        "refresh_mode is None",
     ),
     (
         lambda ab: ab.create_stream_tables({"a.b": "SELECT 1 AS x"}, shedule="2s"),
@@ -55,10 +55,10 @@ WRONG: list[tuple[Callable[[Anabranch], Any], type[AnabranchError], str]] = [
     (
         lambda ab: ab.create_refresh_group("g", ["a.b", "a.c"], snapshot_timeout_ms="5"),  # type: ignore[arg-type]
         InvalidValue,
-        "'5' is not a whole number",
+        "snapshot_timeout_ms is '5'",
     ),
-    (at("2"), InvalidValue, "'2' is not the number of a cut"),
-    (at(True), InvalidValue, "True is not the number of a cut"),
+    (at("2"), InvalidValue, "cut is '2'"),
+    (at(True), InvalidValue, "cut is True"),
     (at(7), UnknownName, "no cut 7"),
     (lambda ab: ab.sql("SELECT * FROM a.nothing"), UnknownName, "no table a.nothing"),
     (lambda ab: ab.sql("SELECT 1; SELEC 2"), AnabranchError, "line 1, column 11"),

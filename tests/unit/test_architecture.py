@@ -14,11 +14,11 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Layers from the bottom up: a layer may import itself and those below.
 LAYERS = (
-    ("errors", "names", "model", "durations", "redaction"),
+    ("errors", "retry", "cache", "names", "model", "durations", "redaction"),
     ("values", "places", "schedules", "settings", "graph", "plan", "datalog"),
     ("delta", "sql", "drawing"),
     ("catalog", "engine"),
-    ("lake",),
+    ("lake", "boundary"),
     ("indexes",),
     ("world", "listing"),
     ("runtime", "leases", "clusters"),

@@ -6,9 +6,10 @@ import pytest
 
 from anabranch.errors import Unsupported
 from anabranch.names import TableName
+from anabranch.refresh.options import written_options
 from anabranch.sql.statement_records import ShowTables
 from anabranch.sql.statements import parse_statement
-from anabranch.statements import _options, is_shown
+from anabranch.statements import is_shown
 
 SALES = TableName.parse("Shop.daily_Sales")
 
@@ -33,8 +34,8 @@ def test_which_tables_are_shown(text: str, shown: bool) -> None:
 
 
 def test_options_that_have_a_clause_of_their_own() -> None:
-    assert _options({"initialize": "false"}) == {"initialize": "false"}
+    assert written_options({"initialize": "false"}) == {"initialize": "false"}
     with pytest.raises(Unsupported, match="REFRESH MODE"):
-        _options({"refresh_mode": "FULL"})
+        written_options({"refresh_mode": "FULL"})
     with pytest.raises(Unsupported, match="known: initialize, diamond_consistency"):
-        _options({"color": "red"})
+        written_options({"color": "red"})

@@ -36,11 +36,6 @@ class Anew:
     found: dict[TableName, DataFrame] = field(default_factory=dict)
     tx: Transaction | None = None
 
-    @property
-    def limit(self) -> int:
-        """The rounds that a fixed point may take."""
-        return self.runtime.settings.max_fixpoint_iterations
-
     def member(self, name: TableName, circle: Circle, inputs: Inputs, bound: Bound) -> DataFrame:
         if name not in self.found:
             self.found |= self.compute(circle, inputs, bound)

@@ -11,7 +11,7 @@ from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.events import REINITIALIZED, Event
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way, follow, from_empty
-from anabranch.engine.errors import Blame, blame, plan_failed, said
+from anabranch.engine.errors import Blame, as_written_failed, blame, plan_failed, said
 from anabranch.engine.query import Inputs
 from anabranch.errors import FileMissing, PlanFailed, RowsLost
 from anabranch.lake import steps
@@ -21,6 +21,7 @@ from anabranch.model import Action, FixpointBounds, RefreshMode
 from anabranch.names import TableName
 from anabranch.plan.monotone import not_monotone
 from anabranch.refresh.afresh import (
+    LOST,
     only_now,
     readable_columns,
     rebuilding,
@@ -37,7 +38,9 @@ from anabranch.refresh.apply import (
     mixed,
     summary,
 )
+from anabranch.refresh.as_written import judged
 from anabranch.refresh.choose import ASKED, Choice
+from anabranch.refresh.component.as_written import AsWritten
 from anabranch.refresh.component.bench import Rows, SparkBench
 from anabranch.refresh.component.circle import Understood, replace_broken, understand
 from anabranch.refresh.component.keep import stage_rows
@@ -62,6 +65,7 @@ from anabranch.refresh.look import Look
 from anabranch.refresh.scans import Scans
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
+from anabranch.sql.recursion import is_beyond_spark
 
 
 def refresh_component(
@@ -92,12 +96,7 @@ def refresh_component(
     stands_at = cuts_read(tx, seen, done, found.sources)
     work = Work(runtime, tx, circle, found.sources, plan, stands_at)
     before = {name: tx.world.version(name) for name in circle}
-    settled = work.run()
-    plan = work.plan
-    choice = Choice(plan.action, plan.reason) if settled is None else choice_of(plan, settled)
-    choice = replace(choice, fallback=plan.fallback)
-    if settled is not None:
-        work.stage(settled, choice)
+    settled, choice = work.done()
     after = {name: tx.world.version(name) for name in circle}
     frontier = frontier_now(seen, done, found.sources)
     marks = {**mixed(seen, done, found.sources), **marked(stands_at)}
@@ -155,13 +154,41 @@ class Work:
         self.members = [each.member for each in self.circle.values()]
         self.rounds = 0
 
+    def done(self) -> tuple[Settled | None, Choice]:
+        """Run the rounds and stage what they found."""
+        unstaged = {name: self.tx.stage.changes.get(name) for name in self.circle}
+        settled = self.run()
+        if settled is None:
+            return None, self.choice(settled)
+        try:
+            self.stage(settled, self.choice(settled))
+        except Exception as error:
+            if self.plan.afresh or blame(error) is Blame.WORLD:
+                raise
+            # The rounds came to an end, but not what was to be made of them.
+            self.fall_back(error)
+            self.tx.stage.put_back(unstaged)
+            self.__post_init__()
+            settled = self.run()
+            assert settled is not None
+            self.stage(settled, self.choice(settled))
+        return settled, self.choice(settled)
+
+    def choice(self, settled: Settled | None) -> Choice:
+        plan = self.plan
+        found = Choice(plan.action, plan.reason) if settled is None else choice_of(plan, settled)
+        return replace(found, fallback=plan.fallback)
+
     def run(self) -> Settled | None:
         """The rounds; None when there is nothing to do."""
         if self.plan.way is None:
             return None
         session = self.runtime.spark.session
         with Inputs(session) as inputs:
-            views = SourceViews(Scans(session, self.sources, inputs, hints=True))
+            first = next(iter(self.circle))
+            views = SourceViews(
+                Scans(session, self.sources, inputs, first, self.bounds, hints=True)
+            )
             bench = SparkBench(
                 self.runtime.spark,
                 self.rows,
@@ -197,7 +224,7 @@ class Work:
 
     def follow(self, bench: SparkBench) -> Settled:
         if self.plan.way is Way.EMPTY:
-            return from_empty(bench, self.members, self.bounds, self.watch)
+            return self.from_empty(bench)
         changed = frozenset(self.sources.deltas)
         gains = self.sources.insert_only and not any(
             list(not_monotone(member.plan, changed)) for member in self.members
@@ -207,12 +234,67 @@ class Work:
         except NotSettled:
             raise
         except Exception as error:
-            if self.strict and not gains and blame(error) is Blame.DATA:
-                # Pairs of old and new rows that were never in a result may break a query.
-                bench.restart()
+            failed = error
+        if self.strict and not gains and blame(failed) is Blame.OPEN:
+            # Pairs of old and new rows that were never in a result may break a query.
+            bench.restart()
+            try:
                 return self.from_changes(bench, changed, only_gains=False, careful=True)
-            self.fall_back(error, gains=gains)
+            except NotSettled:
+                raise
+            except Exception as error:
+                failed = error
+        self.fall_back(failed)
+        return self.from_empty(bench)
+
+    def from_empty(self, bench: SparkBench) -> Settled:
+        """From nothing by our plans; if those fail, by the queries as they were written, which also
+        tell whether the data is at fault."""
+        try:
             return from_empty(bench, self.members, self.bounds, self.watch)
+        except NotSettled:
+            raise
+        except Exception as error:
+            if blame(error) is Blame.WORLD:
+                raise
+            if self.strict and self.plan.reason != ASKED and not self.plan.reason.startswith(LOST):
+                raise self.judged(error) from error
+            queries = self.as_written()
+            if queries is None:
+                raise self.judged(error) from error
+            reason = self.plan.reason
+            if reason != ASKED:
+                reason = (
+                    f"{reason}; by the queries as they were written, because our plan of them "
+                    f"failed: {said(error)}"
+                )
+        try:
+            settled = queries.settle()
+            queries.keep(bench)
+        except NotSettled:
+            raise
+        except Exception as error:
+            raise as_written_failed(next(iter(self.circle)), error) from error
+        self.plan = replace(self.plan, reason=reason, afresh=True, fallback=True)
+        return settled
+
+    def as_written(self) -> AsWritten | None:
+        """The rounds of the queries as they were written; None where Spark cannot read one."""
+        if any(is_beyond_spark(each.definition.query) for each in self.circle.values()):
+            return None
+        queries = {name: each.definition.query for name, each in self.circle.items()}
+        columns = {name: each.columns for name, each in self.rows.items()}
+        return AsWritten(
+            self.runtime, self.tx.world, queries, columns, self.sources, self.bounds, self.watch
+        )
+
+    def judged(self, error: Exception) -> Exception:
+        """The error to raise for a plan that failed."""
+        queries = self.as_written()
+        trial = None if queries is None else queries.run
+        streams = [each.stream for each in self.circle.values()]
+        strict = [each.name for each in streams if each.refresh_mode is RefreshMode.DIFFERENTIAL]
+        return judged((strict or list(self.circle))[0], error, trial)
 
     def from_changes(
         self,
@@ -237,23 +319,13 @@ class Work:
     def stored(self) -> int:
         return sum(rows.version.rows for rows in self.rows.values())
 
-    def fall_back(self, error: Exception, *, gains: bool) -> None:
-        """Start from empty where the changes cannot be followed, unless that is the data's fault.
-
-        Pairs of old and new rows that were never in a result may break a query, but where rows only
-        came everything that is looked at is in the result.
-        """
-        fault = blame(error)
-        if (fault is Blame.DATA and gains) or (
-            fault is Blame.WORLD and not isinstance(error, FileMissing)
-        ):
+    def fall_back(self, error: Exception) -> None:
+        """Start from empty where the changes cannot be followed, unless a member must not be
+        recomputed."""
+        if blame(error) is Blame.WORLD and (self.strict or not isinstance(error, FileMissing)):
             raise error
-        streams = [each.stream for each in self.circle.values()]
-        strict = [each.name for each in streams if each.refresh_mode is RefreshMode.DIFFERENTIAL]
-        if strict and fault is Blame.PLAN:
-            raise plan_failed(strict[0], error) from error
-        if strict and fault is Blame.WORLD:
-            raise error
+        if self.strict:
+            raise self.judged(error) from error
         reason = f"the changes cannot be computed: {said(error)}"
         # What is stored may be what is wrong: it is not looked at.
         self.plan = replace(

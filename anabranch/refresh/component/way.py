@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from anabranch.catalog.bounds import past
 from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way
-from anabranch.durations import show_duration
 from anabranch.errors import BaseExpired, NotConverged, Refused
-from anabranch.model import Action, FixpointBound, FixpointBounds
+from anabranch.model import Action, FixpointBounds
 from anabranch.names import TableName
 from anabranch.refresh.choose import ASKED, FIRST, TIME_PASSED, Choice
 
@@ -125,27 +125,19 @@ def not_converged(
     growing = ", ".join(
         f"{name} still {verb} {rows:,} row{'s' if rows > 1 else ''}"
         for name, rows in sorted(error.growing.items())
+        if rows
     )
     total = sum(sum(each.values()) for each in error.rounds)
     circle = " and ".join(str(name) for name in members)
-    cure = (
-        f"bound the values that grow, keep rows once with UNION, or raise {error.bound.value}: "
-        f"ALTER STREAM TABLE {members[0]} SET ({error.bound.value} = …)"
-    )
+    setting = f"({error.bound.value} = …)"
+    mend = f"bound the values that grow, keep rows once with UNION, or raise {error.bound.value}"
+    cure = f"{mend}: ALTER STREAM TABLE {members[0]} SET {setting}"
     return NotConverged(
         f"{circle}: no fixed point after {len(error.rounds)} rounds, which "
-        f"{'took away' if error.down else 'added'} {total:,} rows{_past(error.bound, bounds)}: "
+        f"{'took away' if error.down else 'added'} {total:,} rows{past(error.bound, bounds)}: "
         f"{growing}",
         members=members,
         hint=f"{cure}; then ALTER STREAM TABLE … RESUME or refresh",
         cure=cure,
+        cure_at_creation=f"{mend}: CREATE STREAM TABLE … WITH {setting}",
     )
-
-
-def _past(bound: FixpointBound, bounds: FixpointBounds) -> str:
-    match bound:
-        case FixpointBound.ROWS:
-            return f" (max_fixpoint_rows is {bounds.rows:,})"
-        case FixpointBound.TIME:
-            return f" (max_fixpoint_time is {show_duration(bounds.seconds)})"
-    return ""

@@ -280,6 +280,7 @@ def test_more_changes_never_dirty_less(seed: int) -> None:
     assert before.built <= both.built
 
 
+@pytest.mark.extended
 def test_ten_thousand_objects_with_fifty_thousand_edges() -> None:
     old, _ = _random(1, objects=10_000, edges=50_000, per_schema=10)
     new = edited(old, "s0.o0")

@@ -103,6 +103,7 @@ def combined(world: World, change: DataFrame, rewrite: bool) -> None:
 
 
 @pytest.mark.parametrize("rewrite", [False, True], ids=["mark", "rewrite"])
+@pytest.mark.extended
 def test_random_changes(spark: Spark, tmp_path: Path, rewrite: bool) -> None:
     source = random.Random(5)
 

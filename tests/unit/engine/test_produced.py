@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JError
 
+from anabranch.cache import Cache
 from anabranch.engine import produced, shared_disk
 from anabranch.engine.session import Spark
 from anabranch.engine.shared_disk import see_from_everywhere
@@ -102,7 +103,7 @@ def test_a_folder_that_others_do_not_see(
     monkeypatch.setattr(shared_disk, "in_one_process", lambda _: False)
     there = {"driver", "one"}
     monkeypatch.setattr(shared_disk, "executors", lambda _: frozenset(there))
-    monkeypatch.setattr(shared_disk, "_seen", {})
+    monkeypatch.setattr(shared_disk, "_seen", Cache[set[str]](10, "executors"))
     for table in ("t", "u"):
         see_from_everywhere(session, f"file://{tmp_path}/{table}/data/1")
     see_from_everywhere(session, "s3a://bucket/t/data/1")
@@ -113,7 +114,7 @@ def test_a_folder_that_others_do_not_see(
     there.remove("two")
     assert [path.name for path in tmp_path.iterdir()] == ["anabranch.json"]
 
-    monkeypatch.setattr(shared_disk, "_seen", {})
+    monkeypatch.setattr(shared_disk, "_seen", Cache[set[str]](10, "executors"))
     for broken in (lambda *_: [["0", "p"]], lambda *_: 1 // 0):  # files lost, files not found
         monkeypatch.setattr(shared_disk, "answer", broken)
         with pytest.raises(Refused, match="not every executor of .* sees it"):

@@ -38,6 +38,7 @@ def random_row(source: random.Random) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("rewrite", [False, True], ids=["mark", "rewrite"])
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.extended
 def test_random_deltas(spark: Spark, tmp_path: Path, rewrite: bool, seed: int) -> None:
     source = random.Random(seed)
     table = Table(spark, tmp_path, ALL)
@@ -147,6 +148,7 @@ def test_positive_and_negative_zero_are_one_value(spark: Spark) -> None:
 
 
 @pytest.mark.parametrize("rewrite", [False, True], ids=["mark", "rewrite"])
+@pytest.mark.extended
 def test_a_row_that_goes_is_the_same_not_only_equal(
     spark: Spark, tmp_path: Path, rewrite: bool
 ) -> None:

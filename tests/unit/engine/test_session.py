@@ -43,6 +43,7 @@ def run(folder: Path, program: str, **environment: str) -> subprocess.CompletedP
     )
 
 
+@pytest.mark.extended
 def test_nothing_reaches_the_terminal_or_the_folder(tmp_path: Path) -> None:
     done = run(tmp_path, PROGRAM)
     assert (done.stdout, done.stderr) == ("Division by zero.\n", "")

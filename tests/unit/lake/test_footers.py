@@ -75,6 +75,30 @@ def test_bounds(tmp_path: Path, case: tuple[str, Any, Any, Any, Any], integers: 
     assert not found(Bound("w", "=", (inside,)))
 
 
+FAR = [  # type, Arrow's type, number, bytes of the bound
+    ("date", pa.date32(), 3_663_000, 4),
+    ("date", pa.date32(), -1_000_000, 4),
+    ("timestamp", pa.timestamp("us", "UTC"), 316_516_000_000_000_000, 8),
+    ("timestamp_ntz", pa.timestamp("us"), -99_999_999_999_999_999, 8),
+]
+
+
+@pytest.mark.parametrize(("kind", "arrow", "number", "length"), FAR)
+def test_days_that_python_has_no_date_for(
+    tmp_path: Path, kind: str, arrow: pa.DataType, number: int, length: int
+) -> None:
+    schema = schema_of((Column("v", kind),))
+    values = pa.array([number, 0], pa.int32() if length == 4 else pa.int64()).cast(arrow)
+    path = str(tmp_path / "f.parquet")
+    pq.write_table(pa.table([values], schema=schema_to_pyarrow(schema)), path)
+    (file,) = data_files(PyArrowFileIO(), schema, [path])
+    low, high = sorted((number, 0))
+    assert file.lower_bounds == {1: low.to_bytes(length, "little", signed=True)}
+    assert file.upper_bounds == {1: high.to_bytes(length, "little", signed=True)}
+    entry = ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, data_file=file)
+    assert pruned(schema, [entry], [Bound("v", "null")]) == []
+
+
 def test_numbers_with_nan_are_never_pruned(tmp_path: Path) -> None:
     """Spark puts NaN above all numbers, so `v > 5` is true for it."""
     schema = schema_of((Column("v", "double"),))

@@ -6,6 +6,7 @@ import pytest
 from sqlglot import parse_one
 
 from anabranch.plan.exprs import VERBATIM, Expr, SparkText
+from tests.unit.engine.test_grammar import AMOUNTS, PIECES
 
 READ_AS = [
     ("a & b >> 1", "a & SHIFTRIGHT(b, 1)"),
@@ -65,3 +66,12 @@ def test_means_the_same_to_sqlglot() -> None:
     mixed = Expr.of(parse_one("a | b ^ c & d || e + f", dialect=VERBATIM)).text
     assert mixed == "a | (b ^ (c & ((d || e) + f)))"
     assert parse_one(mixed, dialect="spark").sql(dialect="spark") == mixed
+
+
+@pytest.mark.parametrize("written", [*(text for text, _ in READ_AS), *AMOUNTS, *PIECES])
+def test_writing_leaves_the_tree_as_it_is(written: str) -> None:
+    """Trees are shared and written without a copy."""
+    tree = parse_one(written, dialect=VERBATIM)
+    copy = tree.copy()
+    assert Expr.of(tree).text == copy.sql(dialect=VERBATIM)
+    assert repr(tree) == repr(copy)

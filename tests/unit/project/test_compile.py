@@ -203,7 +203,7 @@ def test_what_belongs_to_an_object_is_checked(tmp_path: Path, text: str, said: s
         ("CREATE VIEW v AS SELECT 1 AS a, 2 AS A", "gives the column A twice"),
         ("CREATE VIEW v AS SELECT 1 AS _ab_x", "names that start with _ab_ are reserved"),
         ("CREATE STREAM TABLE v WITH (initialise = true) AS SELECT 1 AS a", 'did you mean "init'),
-        ("CREATE STREAM TABLE v WITH (initialize = 1) AS SELECT 1 AS a", "use true or false"),
+        ("CREATE STREAM TABLE v WITH (initialize = 2) AS SELECT 1 AS a", "use true or false"),
         ("CREATE VIEW v AS SELECT * FROM orders VERSION AS OF 3", "time travel"),
         (
             "CREATE VIEW v AS SELECT 1 AS a FROM sales.. orders",
@@ -247,6 +247,7 @@ def test_the_example_compiles_in_every_profile(tmp_path: Path) -> None:
         assert unknown == []
 
 
+@pytest.mark.extended
 def test_a_thousand_files_take_seconds(tmp_path: Path) -> None:
     """CPU time, since others may be at work on this machine."""
     files = {"o0": ORDERS.replace("orders", "o0")}

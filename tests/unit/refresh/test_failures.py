@@ -21,14 +21,8 @@ from anabranch.errors import (
 )
 from anabranch.model import Status
 from anabranch.refresh import failures
-from anabranch.refresh.failures import LONGEST_DELAY, Failure, after, delay, mark
+from anabranch.refresh.failures import Failure, after, mark
 from tests.unit.scheduler.looks import NOW, name, seen
-
-
-def test_delays_grow_to_a_bound() -> None:
-    assert [delay(errors, 0) for errors in (1, 2, 3, 4)] == [1, 2, 4, 8]
-    assert delay(1000, 0) == LONGEST_DELAY
-    assert all(0.8 <= delay(1) <= 1 for _ in range(100))
 
 
 @pytest.mark.parametrize(

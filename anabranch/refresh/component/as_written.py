@@ -1,0 +1,81 @@
+"""A component by its queries as they were written: X ← Q(X), from empty until nothing comes any more.
+
+Nothing of our plans is used, so that it tells whose fault it is when they fail, and gives the rows all
+the same.  Queries of a component never lose a row when members gain some: a round that leaves every
+member with as many rows as it had leaves it with the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from anabranch.delta.fixpoint import Counts, Meter, Settled, Way, climb
+from anabranch.engine.identity import typed
+from anabranch.engine.query import Inputs, run_sql
+from anabranch.engine.rounds import counted
+from anabranch.engine.scan import empty, frame
+from anabranch.model import Columns, FixpointBounds
+from anabranch.names import TableName
+from anabranch.refresh.component.bench import SparkBench
+from anabranch.refresh.sources import Sources
+from anabranch.runtime import Runtime
+from anabranch.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass
+class AsWritten:
+    runtime: Runtime
+    world: World
+    queries: Mapping[TableName, str]
+    columns: Mapping[TableName, Columns]
+    sources: Sources
+    bounds: FixpointBounds
+    watch: Callable[[Counts], None]
+    rows: dict[TableName, DataFrame] = field(default_factory=dict)
+    sizes: dict[TableName, int] = field(default_factory=dict)
+
+    def run(self) -> None:
+        self.settle()
+
+    def settle(self) -> Settled:
+        with self.runtime.spark.tuned(max(self.sources.rows, 1)):
+            return Settled(Way.EMPTY, (), climb(self, Meter(self.bounds), self.watch))
+
+    def round(self) -> Counts:
+        grown: dict[TableName, int] = {}
+        for name in self.queries:
+            self.rows[name], size = self.computed(name)
+            if size != self.sizes.get(name, 0):
+                grown[name] = size - self.sizes.get(name, 0)
+            self.sizes[name] = size
+        return grown
+
+    def computed(self, name: TableName) -> tuple[DataFrame, int]:
+        """The query over the members as they are now, and how many rows it has."""
+        session = self.runtime.spark.session
+
+        def rows_of(source: TableName, looked_in: str | None) -> DataFrame:
+            if source in self.rows:
+                return self.rows[source]
+            if source in self.queries:
+                return empty(session, self.columns[source])
+            version = self.sources.versions[source]
+            return frame(session, version.reading(), version.columns)
+
+        with Inputs(session) as inputs:
+            text = self.world.bind(inputs, self.queries[name], rows=rows_of)
+            found = run_sql(session, text, labels=inputs.labels)
+            return counted(typed(found, self.columns[name]), inputs.labels)
+
+    def keep(self, bench: SparkBench) -> None:
+        """Put the rows where those of our own rounds would be."""
+        bench.restart()
+        bench.clear()
+        for name, rows in bench.rows.items():
+            batch = bench.written(rows, self.rows[name], self.sizes[name])
+            bench.kept(rows, rows.added, batch)

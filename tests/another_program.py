@@ -1,0 +1,20 @@
+"""What another program may do to source tables, which knows nothing of their readers."""
+
+from __future__ import annotations
+
+from anabranch import Anabranch
+from anabranch.sql.parse import split
+from anabranch.sql.statement_records import AlterTable
+from anabranch.sql.statements import parse_statement
+from anabranch.statements import _schema_change
+
+
+def alter(ab: Anabranch, text: str) -> None:
+    """ALTER TABLE statements, done although stream tables or views read the columns."""
+    for passage in split(text):
+        statement = parse_statement(passage)
+        assert isinstance(statement, AlterTable)
+        name, changes = statement.name, [_schema_change(each) for each in statement.changes]
+        ab._runtime.write(
+            "alter table", lambda tx, name=name, changes=changes: tx.stage.alter(name, changes)
+        )

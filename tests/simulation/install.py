@@ -1,0 +1,253 @@
+"""The product with time, identity, files and rows of the simulation in place of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import anabranch.api  # everything is imported before anything is replaced
+import anabranch.backup
+from anabranch import retry, upkeep
+from anabranch import world as worlds
+from anabranch.catalog import (
+    clusters,
+    cuts,
+    definitions,
+    deployments,
+    events,
+    history,
+    indexes,
+    leases,
+    read_leases,
+    refresh_groups,
+    snapshots,
+    stages,
+    streams,
+    tables,
+    views,
+)
+from anabranch.catalog.identity import Database as Identity
+from anabranch.deploy import along, canonical, outside, staging, state
+from anabranch.lake import (
+    archive,
+    collect,
+    fence,
+    holdings,
+    lake,
+    manifests,
+    observe,
+    places,
+    publish,
+    recorded,
+    stage,
+    steps,
+    version,
+)
+from anabranch.lake import upkeep as lake_upkeep
+from anabranch.refresh import apply, declare, members
+from tests.simulation import light, sql
+from tests.simulation.disk import DiskWarehouse, File, local
+from tests.simulation.world import Clock, World
+from tests.standin.engine import swap
+
+__all__ = ["anabranch", "installed", "simulate"]
+
+_ACTIVE: list[World] = []
+
+
+def active() -> World:
+    return _ACTIVE[-1]
+
+
+@contextlib.contextmanager
+def simulate(world: World) -> Iterator[World]:
+    """Inside, this is the world that the product lives in."""
+    version._states._values.clear()
+    retry.random = random.Random(world.plan.seed)  # type: ignore[assignment]
+    _ACTIVE.append(world)
+    try:
+        yield world
+    finally:
+        _ACTIVE.pop()
+
+
+CLOCK: Any = SimpleNamespace(now=lambda zone: active().now())  # for `datetime` in a module
+
+
+def insert_lease(*given: Any) -> leases.Lease:
+    """Notes who took which lease."""
+    taken = _INSERT(*given)
+    active().current.tokens.add(taken.token)
+    return taken
+
+
+def overwrite_cut(path: Path, mark: fence.Mark, cut_id: int) -> None:
+    """In place, without a sync."""
+    found = active().disk.files.get(f"file://{path}")
+    if found is not None and found.content == mark.text():
+        content = fence.replace(mark, cut=cut_id).text()
+        active().disk.files[f"file://{path}"] = File(content, found.mtime, found.synced)
+
+
+def sync(paths: Any, top: str) -> None:
+    active().disk.sync(local(paths))
+
+
+def sync_copy(paths: Any) -> None:
+    """Part of the copying, no step of its own."""
+    for path in paths:
+        active().disk.files[path].synced = True
+
+
+def place_of_backups(location: str, catalog_uuid: str, *, fsync: bool = True) -> DiskWarehouse:
+    return DiskWarehouse(str(location), catalog_uuid, active().disk)
+
+
+class Serial:
+    """As many threads as the simulation has."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __enter__(self) -> Serial:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    map = staticmethod(map)
+
+
+class Plain:
+    """Metadata is kept as it is."""
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def decode(self) -> Any:
+        return self.content
+
+
+def read_metadata(io: Any, location: str, what: str = "metadata file") -> Any:
+    return io.disk.read(location, what)
+
+
+SPEAKERS = (
+    clusters,
+    cuts,
+    definitions,
+    deployments,
+    events,
+    history,
+    indexes,
+    leases,
+    read_leases,
+    refresh_groups,
+    snapshots,
+    stages,
+    streams,
+    views,
+    publish,
+)
+
+
+@contextlib.contextmanager
+def fast_sql() -> Iterator[None]:
+    """Inside, the catalog makes its statements without SQLAlchemy."""
+    cuts._moved.cache_clear()
+    light_tables = sql.light_tables(tables)
+    undo = [sql.speak(module, light_tables) for module in SPEAKERS]
+    kinds, records = definitions.KINDS, definitions.RECORDS
+    known = {each.name: each for each in vars(light_tables).values() if hasattr(each, "source")}
+    definitions.KINDS = {kind: (known[each.name], by) for kind, (each, by) in kinds.items()}
+    definitions.RECORDS = tuple(known[each.name] for each in records)
+    try:
+        yield
+    finally:
+        for each in undo:
+            each()
+        definitions.KINDS, definitions.RECORDS = kinds, records
+        cuts._moved.cache_clear()
+
+
+_INSERT = leases._insert
+_INSTALLED: list[bool] = []
+
+
+def installed() -> None:
+    """Once for a Python process, which does nothing else."""
+    if _INSTALLED:
+        return
+    _INSTALLED.append(True)
+    clock: Any = Clock(active)
+    uuid.uuid4 = lambda: active().uuid4()  # type: ignore[assignment]
+    for module in [each for name, each in sys.modules.items() if name.startswith("anabranch.")]:
+        if vars(module).get("time") is time:
+            module.time = clock  # type: ignore[attr-defined]
+    for module in (tables, worlds):
+        module.datetime = CLOCK
+    swaps: list[tuple[Any, Any]] = [
+        (streams.uuid4, lambda: active().uuid4()),
+        (stages.host, lambda: active().host()),
+        (stages.process_start, lambda pid: active().process_start(pid)),
+        (fence.database_of, lambda store: Identity(store.name, store.name)),
+        (fence._overwrite_cut, overwrite_cut),
+        (leases._insert, insert_lease),
+        (places.sync, sync),
+        (manifests.manifests, light.manifests),
+        (manifests.live_entries, light.live_entries),
+        (members.refresh_table, light.refresh_table),
+        (apply.net_rows, lambda before, after: (0, 0)),
+        (declare.define, light.define),
+        (declare.tables_of, light.sources_of),
+        (apply.understood, light.understood),
+    ]
+    swaps += [  # what deployments ask of SQL, and of whom they belong to
+        (staging.over, light.over),
+        (canonical.canonical_query, str),
+        (outside.outside_readers, lambda *_: ()),
+        (outside.readers_after_rollback, lambda *_: ()),
+        (state.row_counts, lambda *_: {}),
+        (state.who, lambda: "somebody"),
+    ]
+    for real, other in swaps:
+        swap(real, other)
+    stages.os = SimpleNamespace(getpid=lambda: active().getpid())  # type: ignore[assignment]
+    archive.Warehouse = place_of_backups  # type: ignore[assignment, misc]
+    holdings.damaged_files = lambda *_: []  # data files are values, and have no pages
+    archive.sync_each = sync_copy
+    archive.ThreadPoolExecutor = Serial  # type: ignore[assignment, misc]
+    steps.at_step = lambda step: None  # type: ignore[assignment]
+    fence.Fence._settle = lambda self: None  # type: ignore[method-assign]  # there is one path
+    stage.committed = light.committed
+    stage._with_mapping = lambda metadata, hidden: metadata
+    stage.new_table_metadata = lambda *given: light.new_metadata(given[3], active().uuid4().hex)
+    stage.schema_of = lambda columns: ()
+    publish.sealed = lambda metadata, location: metadata
+    lake.read_bytes = read_metadata
+    lake.unsealed = lambda data, location: Plain(data)
+    lake.TableMetadataUtil = SimpleNamespace(parse_raw=lambda metadata: metadata)
+    recorded.TableMetadataUtil = light.Metadata
+    for module in (lake, collect):
+        module.Snapshot = light.Snapshot
+    # few, so that what is kept in rows alone comes about in a short run
+    recorded.LISTED, recorded.LONG_WAY = 2, 1
+    publish.PREVIOUS_METADATA = publish.SUPERSEDED = 1
+    lake_upkeep.LONG_WAY = observe.LONG_WAY = recorded.LONG_WAY
+    version.TableVersion.columns = property(lambda self: ())  # type: ignore[assignment]
+    events.event = SimpleNamespace(listen=lambda *_, **__: None)  # nobody listens
+    upkeep.leased_compact = lambda *_: False
+    upkeep.catch_up = lambda *_: None
+    for name in ("fit_columns", "fit_readers"):
+        for module in (declare, along):
+            setattr(module, name, lambda *_: None)
+    along.check_mode = lambda *_: None
+    version.TableVersion.comments = property(lambda self: {})  # type: ignore[assignment]
+    stage.commented = lambda metadata, *_: metadata
+    for name in ("check_circle", "definition_notices", "notices"):
+        setattr(declare, name, lambda *_: [])

@@ -1,0 +1,258 @@
+"""Bugs put back, one at a time: what the simulation must notice.
+
+Each is a bug that the product had once, or a check of the product that is left out.  `seed` is one
+that goes wrong with it; all of them go well without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from anabranch.catalog import cuts, groups, leases, read_leases, read_set, stages, streams, tables
+from anabranch.catalog.groups import Group
+from anabranch.catalog.read_set import ReadSet
+from anabranch.catalog.retention import Retention
+from anabranch.catalog.store import Store
+from anabranch.deploy import along
+from anabranch.errors import PublishConflict
+from anabranch.lake import collect, publish
+from anabranch.lake import upkeep as lake_upkeep
+from anabranch.lake.fence import Fence
+from anabranch.lake.stage import Stage
+from anabranch.refresh.look import Look
+from anabranch.scheduler.due import Agenda
+from anabranch.world import World
+from tests.standin.engine import swap
+
+Change = tuple[
+    Any, Any
+]  # a function wherever it is used, or (owner, attribute); and what replaces it
+
+
+@dataclass(frozen=True)
+class Mutation:
+    what: str
+    changes: tuple[Change, ...]
+    seed: int
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        undo: list[Callable[[], None]] = []
+        for found, other in self.changes:
+            if callable(other):
+                other = _fresh(other)
+            if isinstance(found, tuple):
+                owner, name = found
+                before = vars(owner)[name] if name in vars(owner) else getattr(owner, name)
+                setattr(owner, name, other)
+                undo.append(lambda o=owner, n=name, b=before: setattr(o, n, b))  # type: ignore[misc]
+            else:
+                swap(found, other)
+                undo.append(lambda f=found, o=other: swap(o, f))  # type: ignore[misc]
+        try:
+            yield
+        finally:
+            for each in reversed(undo):
+                each()
+
+
+def _fresh(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of its own: one that replaces two others could not be taken back."""
+
+    def replaced(*given: Any, **named: Any) -> Any:
+        return function(*given, **named)
+
+    return replaced
+
+
+def nothing(*_: object, **__: object) -> None: ...
+
+
+def nobody(*_: object, **__: object) -> list[Any]:
+    return []
+
+
+def without(part: str) -> Callable[..., None]:
+    """A publish does not compare one part of what it was computed from."""
+    real = ReadSet.check
+
+    def check(self: ReadSet, c: Any) -> None:
+        real(replace(self, **{part: type(getattr(self, part))()}), c)
+
+    return check
+
+
+def compares_nothing(self: ReadSet, c: Any) -> None:
+    for lease in self.leases.values():
+        leases.check(c, lease)
+
+
+_SWAP, _GROUPED, _EXPIRED = publish._swap, groups.grouped, Retention.expired
+_STAGES, _VERSION, _REMOVE = lake_upkeep._stages, World.version, stages.remove
+_ALONE = Store._alone
+
+
+def swaps_anyway(c: Any, catalog: str, name: Any, staged: Any) -> None:
+    base = cuts.pointers(c, catalog).get(name)
+    _SWAP(c, catalog, name, staged if staged.base is None else replace(staged, base=base))
+
+
+def everyone_alone(*given: Any) -> list[Group]:
+    return [Group((part,)) for group in _GROUPED(*given) for part in group.components]
+
+
+def published_again(*_: object) -> None:
+    raise PublishConflict("the connection broke, so nothing was published", hint="run it again")
+
+
+def takes_it_for_done(stage: Stage, made_cut: bool, error: Exception) -> int:
+    stage.close()
+    return 1
+
+
+def starts_too_late(self: Retention, recorded: Any, now: Any, held: Any = ()) -> set[int]:
+    """Only cuts after a moment are kept, not the one that was shown then."""
+    newest, last = recorded[-1]
+    shown = [cut_id for cut_id, at in recorded if at <= min(now, last) - self.total]
+    return _EXPIRED(self, recorded, now, held) | ({*shown[-1:]} - {newest, *held})
+
+
+def cuts_of_nobody(c: Any, now: Any) -> Any:
+    living, dead = _STAGES(c, now)
+    return [replace(each, cut_id=None) for each in living], dead
+
+
+def reads_the_newest(self: World, name: Any) -> Any:
+    if self.check_held is None:
+        return _VERSION(self, name)
+    return self.lake.current(name)
+
+
+def lives_again(c: Any, stage_id: str) -> bool:
+    _REMOVE(c, stage_id)
+    return True
+
+
+def never_synced(self: Store, *, durable: bool) -> Any:
+    return _ALONE(self, durable=False)
+
+
+def pointers_as_they_are(c: Any) -> Any:
+    return cuts.pointers(c, "anabranch")
+
+
+_STAGES_OF = SimpleNamespace(**{**vars(stages), "all_stages": nobody})
+_NO_GRACE = {**(lake_upkeep.maintain.__kwdefaults__ or {}), "foreign_grace": timedelta(0)}
+
+MUTATIONS: dict[str, Mutation] = {
+    "definitions": Mutation(
+        "a publish does not compare definitions and inputs",
+        (((ReadSet, "check"), compares_nothing),),
+        431,
+    ),
+    "lease-check": Mutation(
+        "a publish does not look whether it still has its lease", ((leases.check, nothing),), 73
+    ),
+    "lease-taken": Mutation(
+        "a lease keeps nobody out, nor does a publish look whether it has one",
+        ((leases._busy, nothing), (leases.check, nothing)),
+        73,
+    ),
+    "read-leases": Mutation(
+        "upkeep does not know of held cuts", ((read_leases.held_cuts, nobody),), 946
+    ),
+    "cuts-of-stages": Mutation(
+        "upkeep forgets the cut that a refresh reads",
+        ((lake_upkeep._stages, cuts_of_nobody),),
+        92,
+    ),
+    "one-cut": Mutation(
+        "a reader looks each table up when it reads it",
+        (((World, "version"), reads_the_newest),),
+        59,
+    ),
+    "rebase": Mutation(
+        "a pointer is moved wherever it stands", ((publish._swap, swaps_anyway),), 7
+    ),
+    "observed": Mutation(
+        "commits of others are read before they are part of a cut",
+        ((cuts.newest, pointers_as_they_are), (cuts.moved_by_others, nobody)),
+        731,
+    ),
+    "half-a-group": Mutation(
+        "tables of a diamond are published one by one", ((groups.grouped, everyone_alone),), 3
+    ),
+    "upstreams": Mutation(
+        "what a table reads is not brought to its cut",
+        (((Agenda, "needs"), nobody), ((Look, "behind"), nobody)),
+        99,
+    ),
+    "boundaries": Mutation(
+        "a tick refreshes tables that are refreshed by hand",
+        (((Look, "boundaries"), frozenset()),),
+        84,
+    ),
+    "fsync": Mutation(
+        "files are not synced before a publish", (((Stage, "make_durable"), nothing),), 2
+    ),
+    "synchronous": Mutation(
+        "SQLite does not sync the commit of a publish", (((Store, "_alone"), never_synced),), 2
+    ),
+    "fence": Mutation(
+        "a copy of the catalog may write and delete", (((Fence, "_refuse"), nothing),), 6
+    ),
+    "stages": Mutation(
+        "upkeep deletes files of work under way", (((collect, "stages"), _STAGES_OF),), 76
+    ),
+    "dead-stages": Mutation(
+        "work that was given up for dead, and collected, is published",
+        ((stages.remove, lives_again),),
+        98,
+    ),
+    "young-files": Mutation(
+        "upkeep deletes young files of other programs",
+        (((lake_upkeep.maintain, "__kwdefaults__"), _NO_GRACE),),
+        45,
+    ),
+    "needed-snapshots": Mutation(
+        "upkeep expires snapshots that stream tables stand on",
+        ((streams.needed_snapshots, lambda c: {}),),
+        5,
+    ),
+    "backups": Mutation(
+        "upkeep deletes files that a backup is about to copy",
+        ((read_leases.all_files_held, nothing),),
+        197,
+    ),
+    "clocks": Mutation(
+        "the time of a cut is the host's, also if it is before the last one's",
+        ((cuts._next_moment, tables.now),),
+        4,
+    ),
+    "retention": Mutation(
+        "upkeep forgets the cut that was shown when the retention begins",
+        (((Retention, "expired"), starts_too_late),),
+        5,
+    ),
+    "lost-answer": Mutation(
+        "a commit whose answer is lost is taken for undone",
+        ((publish._find_out, published_again),),
+        66,
+    ),
+    "lost-commit": Mutation(
+        "a commit whose answer is lost is taken for done",
+        ((publish._find_out, takes_it_for_done),),
+        94,
+    ),
+    "swapped-readers": Mutation(
+        "what reads a table that a deployment swaps is not refreshed with it",
+        ((along.needing, lambda *_, **__: frozenset()),),
+        236,
+    ),
+    "names": Mutation("a name is given away twice", ((read_set._check_names, nothing),), 40),
+}

@@ -1,0 +1,100 @@
+"""The scheduler keeps the house tidy by itself, beside its ticks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch import Anabranch
+from anabranch.scheduler import upkeep
+from anabranch.scheduler.upkeep import Upkeep
+from tests.standin.engine import connect, installed
+
+SUMS = "SELECT k, SUM(v) AS v FROM s.t GROUP BY k"
+KEEP_NOTHING = {"orphan_grace": 0, "snapshot_retention": 0, "keep_all_cuts": 0}
+
+
+@pytest.fixture(autouse=True)
+def standin() -> Iterator[None]:
+    with installed():
+        yield
+
+
+def fill(ab: Anabranch, table: str, writes: int) -> None:
+    ab.sql(f"CREATE TABLE {table} (k BIGINT, v BIGINT)")
+    for at in range(writes):
+        ab.sql(f"INSERT INTO {table} VALUES ({at}, {at})")
+
+
+def files(ab: Anabranch) -> set[str]:
+    warehouse = ab._runtime.lake.warehouse
+    return set(warehouse.listing(warehouse.location))
+
+
+def test_a_round_does_everything(tmp_path: Path) -> None:
+    with connect(tmp_path / "home", **KEEP_NOTHING, history_retention=0) as ab:
+        fill(ab, "s.t", 22)
+        ab.create_stream_table("s.d", SUMS, schedule="1s")
+        ab.sql("INSERT INTO s.t VALUES (100, 1)")
+        ab.tick()
+        before, rows = files(ab), sorted(ab.table("s.t").collect())
+        assert Upkeep(ab._runtime).round()
+        assert len(files(ab)) < len(before) - 20  # but for those that s.d stands on
+        assert len(ab.cuts()) <= 2 and ab.history() == []
+        assert sorted(ab.table("s.t").collect()) == rows and ab.verify("s.d")["equal"]
+        ab.sql("INSERT INTO s.t VALUES (101, 1)")
+        assert [line["action"] for line in ab.refresh()] == ["DIFFERENTIAL"]
+
+
+def test_one_scheduler_does_the_rounds(tmp_path: Path) -> None:
+    with connect(tmp_path / "home") as ab:
+        leases = ab._runtime.leases
+        with leases.hold_free([upkeep.NAME], 60):
+            assert not Upkeep(ab._runtime).round()
+        assert Upkeep(ab._runtime).round()
+
+
+def test_a_table_that_fails_is_said_once_and_stops_no_other(tmp_path: Path) -> None:
+    with connect(tmp_path / "home", **KEEP_NOTHING) as ab:
+        fill(ab, "s.a", 21)
+        fill(ab, "s.b", 21)
+        lake = ab._runtime.lake
+        broken = lake.current(next(name for name in lake.pointers() if name.name == "a"))
+        snapshot = broken.metadata.current_snapshot()
+        assert snapshot is not None
+        lake.warehouse.delete(snapshot.manifest_list)
+    with connect(tmp_path / "home", **KEEP_NOTHING) as ab:
+        rounds = Upkeep(ab._runtime)
+        for _ in range(2):
+            assert rounds.round()
+        said = [each for each in ab.events() if each["kind"] == "UPKEEP"]
+        assert [each["table"] for each in said] == ["s.a"]
+        kept = ab._runtime.lake.current(
+            next(name for name in ab._runtime.lake.pointers() if name.name == "b")
+        )
+        assert len(kept.reading().files) == 1
+
+
+def test_a_running_scheduler_tidies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = threading.Event()
+    real = Upkeep.round
+
+    def seen(self: Upkeep) -> bool:
+        found = real(self)
+        done.set()
+        return found
+
+    monkeypatch.setattr(Upkeep, "round", seen)
+    with connect(tmp_path / "home", **KEEP_NOTHING, upkeep_interval="10ms") as ab:
+        fill(ab, "s.t", 21)
+        stop = threading.Event()
+        thread = threading.Thread(target=lambda: ab.run(stop=stop))
+        thread.start()
+        assert done.wait(60)
+        stop.set()
+        thread.join(60)
+        assert not thread.is_alive()
+        assert ab.events() == [] and len(ab.table("s.t").collect()) == 21
