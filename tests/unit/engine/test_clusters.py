@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -36,6 +37,8 @@ class Remote:
     __module__ = "pyspark.sql.connect.session"
 
     class conf:
+        getAll: Mapping[str, str] = {}
+
         @staticmethod
         def set(name: str, value: str) -> None: ...
 
