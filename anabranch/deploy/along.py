@@ -40,7 +40,7 @@ from anabranch.graph.policies import DiamondConsistency
 from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh.definition import check_mode, understood
-from anabranch.refresh.fit import fit_columns, fit_readers
+from anabranch.refresh.fit import fit_columns, understood_together
 from anabranch.refresh.lines import Occasion, note_cuts, write_lines
 from anabranch.refresh.look import Look, look
 from anabranch.refresh.members import Staging
@@ -346,16 +346,12 @@ class Along:
         return found
 
     def _fit_part(self, seen: Look, part: Component[TableName]) -> None:
-        world = self.tx.world
-        for name in part.members:
-            stream = seen.streams[name]
-            check_mode(name, stream.refresh_mode, understood(world, name, stream.query))
-        if part.cyclic:
-            queries = {name: seen.streams[name].query for name in part.members}
-            fit_readers(self.tx, queries, frozenset(part.members))
-        else:
-            (name,) = part.members
-            fit_columns(self.tx, name, understood(world, name, seen.streams[name].query))
+        queries = {name: seen.streams[name].query for name in part.members}
+        found = understood_together(self.tx, queries, cyclic=part.cyclic)
+        for name, definition in found.items():
+            check_mode(name, seen.streams[name].refresh_mode, definition)
+        for name, definition in found.items():
+            fit_columns(self.tx, name, definition)
 
     def _refresh(self, after: After, needed: Collection[TableName]) -> None:
         found = self._where_it_runs(after.seen.upon(self.before))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from anabranch.catalog.events import UNBOUNDED, Event
@@ -16,8 +17,9 @@ from anabranch.model import Column, Columns, RefreshMode
 from anabranch.names import TableName, shown
 from anabranch.plan.monotone import Broken, not_monotone, unbounded
 from anabranch.plan.nodes import Node
+from anabranch.refresh.afresh import readable_columns
 from anabranch.refresh.columns import same_columns
-from anabranch.refresh.definition import Definition, define, output_columns, understood
+from anabranch.refresh.definition import Definition, define, fitting, output_columns, reach
 from anabranch.refresh.look import Look
 from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
@@ -138,21 +140,31 @@ def _growth_notices(plans: Mapping[TableName, Node], circle: Circle) -> list[Eve
     ]
 
 
-def check_circle(
-    runtime: Runtime, tx: Transaction, seen: Look, stream: StreamTable, definition: Definition
-) -> list[Event]:
-    """Whether a table may close a circle, or stay in it; what to say about it."""
-    reads = {**seen.reads, stream.name: definition.reads}
+def define_with_circle(
+    runtime: Runtime, tx: Transaction, seen: Look, stream: StreamTable
+) -> dict[TableName, Definition]:
+    """The definition of a stream table with another query or mode, and of all that are in a circle
+    with it then."""
+    sources, views = reach(tx.world, stream.query)
+    reads = {**seen.reads, stream.name: tuple(sorted(sources | views))}
     circle = circle_of(reads, stream.name)
     if circle is None:
-        return []
+        return {stream.name: define(tx.world, stream.query)}
     if circle not in circles(seen.reads):
         check_allowed(runtime.settings, reads, [circle])
-    found = {stream.name: definition}
-    for name in sorted(circle - {stream.name}):
-        found[name] = understood(tx.world, name, seen.streams[name].query)
-        check_member(tx.world, name, seen.streams[name].refresh_mode, found[name], circle)
-    check_member(tx.world, stream.name, stream.refresh_mode, definition, circle)
+    queries = {name: seen.streams[name].query for name in sorted(circle - {stream.name})}
+    return settle_circle(tx, {**queries, stream.name: stream.query}, redefined=stream.name)
+
+
+def check_circle(
+    world: World, seen: Look, stream: StreamTable, found: Mapping[TableName, Definition]
+) -> list[Event]:
+    """Whether a table may close a circle, or stay in it; what to say about it."""
+    if stream.name not in found[stream.name].reads and len(found) == 1:
+        return []
+    for name, definition in found.items():
+        mode = stream.refresh_mode if name == stream.name else seen.streams[name].refresh_mode
+        check_member(world, name, mode, definition, frozenset(found))
     return growth(found)
 
 
@@ -164,17 +176,47 @@ def growth(found: Mapping[TableName, Definition]) -> list[Event]:
 # -- columns ---------------------------------------------------------------------------------------
 
 
-def define_circle(tx: Transaction, queries: Mapping[TableName, str]) -> dict[TableName, Definition]:
+def settle_circle(
+    tx: Transaction, queries: Mapping[TableName, str], redefined: TableName | None = None
+) -> dict[TableName, Definition]:
+    """The members of a circle that exists by their queries alone, as if they were made now.
+
+    The columns that are stored have no say: a struct that got a field below the circle, or a query that
+    names its columns otherwise, could not be resolved against them.  Nothing stays staged.
+    """
+    stored = readable_columns(tx, queries)
+    before = {name: tx.stage.changes.get(name) for name in queries}
+    try:
+        for name in queries:
+            if tx.stage.exists(name):
+                tx.stage.drop(name)
+        return define_circle(tx, queries, stored, redefined)
+    finally:
+        tx.stage.put_back(before)
+
+
+def define_circle(
+    tx: Transaction,
+    queries: Mapping[TableName, str],
+    stored: Mapping[TableName, Columns] | None = None,
+    redefined: TableName | None = None,
+) -> dict[TableName, Definition]:
     """Make the tables of a circle: their columns are those of the branches that it starts from,
-    widened until all queries agree with them."""
+    widened until all queries agree with them.
+
+    `stored` are the columns of tables that exist, for a circle that starts from nothing else; of those
+    all but the `redefined` one have the queries that they had.
+    """
     for name, query in queries.items():
         _refuse_recursion(name, query, frozenset(queries))
-    _start(tx, queries)
+    kept = {*(stored or ())} - {redefined}
+    _start(tx, queries, stored or {}, kept)
     definitions: dict[TableName, Definition] = {}
     for _ in range(SETTLING):
         moved = []
         for name, query in queries.items():
-            definitions[name] = define(tx.world, query)
+            with fitting(tx.world, name, query) if name in kept else nullcontext():
+                definitions[name] = define(tx.world, query)
             wanted, there = _nullable(definitions[name].columns), tx.stage.version(name).columns
             if not same_columns(there, wanted):
                 moved.append((name, wanted, there))
@@ -190,7 +232,12 @@ def define_circle(tx: Transaction, queries: Mapping[TableName, str]) -> dict[Tab
     )
 
 
-def _start(tx: Transaction, queries: Mapping[TableName, str]) -> None:
+def _start(
+    tx: Transaction,
+    queries: Mapping[TableName, str],
+    stored: Mapping[TableName, Columns],
+    kept: Collection[TableName],
+) -> None:
     """First columns, table by table, from the branches that read only what is known."""
     waiting = dict(queries)
     while waiting:
@@ -198,7 +245,8 @@ def _start(tx: Transaction, queries: Mapping[TableName, str]) -> None:
         for name, query in list(waiting.items()):
             found = branches_without(query, lambda each, known=unknown: _fold(each) in known)  # type: ignore[misc]
             if found is not None:
-                columns = result_columns(tx.world.schema(found.text))
+                with fitting(tx.world, name, query) if name in kept else nullcontext():
+                    columns = result_columns(tx.world.schema(found.text))
                 names = found.names if len(found.names) == len(columns) else ()
                 columns = tuple(
                     replace(column, name=names[at] if names else column.name)
@@ -208,6 +256,10 @@ def _start(tx: Transaction, queries: Mapping[TableName, str]) -> None:
                 del waiting[name]
                 break
         else:
+            if known := [name for name in waiting if name in stored]:
+                tx.stage.create(known[0], _nullable(stored[known[0]]))
+                del waiting[known[0]]
+                continue
             stuck = " and ".join(str(name) for name in waiting)
             raise UserError(
                 f"the columns of {stuck} cannot be found: every branch of their queries reads "

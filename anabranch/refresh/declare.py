@@ -35,6 +35,7 @@ from anabranch.refresh.circles import (
     check_member,
     circle_of,
     define_circle,
+    define_with_circle,
     growth,
 )
 from anabranch.refresh.declared_groups import leave_groups, notices
@@ -331,15 +332,13 @@ def alter(
             tx.later(partial(_bound_circle, written, bounds))
         if not changes.keys() & {"query", "refresh_mode"}:
             return written
-        definition = define(tx.world, stream.query)
-        check_mode(name, stream.refresh_mode, definition)
-        said = check_circle(runtime, tx, seen, stream, definition)
+        found = define_with_circle(runtime, tx, seen, stream)
+        check_mode(name, stream.refresh_mode, found[name])
+        said = check_circle(tx.world, seen, stream, found)
         if "query" not in changes:
             return written
-        said += definition_notices(name, stream.refresh_mode, definition)
-        return requery(
-            runtime, tx, seen, stream, definition, said, backfills, initialize=initialize
-        )
+        said += definition_notices(name, stream.refresh_mode, found[name])
+        return requery(runtime, tx, seen, stream, found, said, backfills, initialize=initialize)
 
     write_tables(runtime, "alter stream table", act)
 
@@ -361,7 +360,7 @@ def requery(
     tx: Transaction,
     seen: Look,
     stream: StreamTable,
-    definition: Definition,
+    found: Mapping[TableName, Definition],
     said: Sequence[Event],
     backfills: list[Backfill],
     *,
@@ -369,11 +368,13 @@ def requery(
 ) -> Names:
     """Another query: other columns perhaps, other sources, and all rows from scratch.
 
-    Rows that were computed in an earlier attempt are used again, and brought up to date.
+    `found` also holds those that are in a circle with it.  Rows that were computed in an earlier
+    attempt are used again, and brought up to date.
     """
-    name, options = stream.name, definition.options
-    reads = definition.reads
-    fit_columns(tx, name, definition)
+    name, definition = stream.name, found[stream.name]
+    options, reads = definition.options, definition.reads
+    for member, fitting in found.items():
+        fit_columns(tx, member, fitting)
     said = [*said, *notices(seen, {name: stream}, {**seen.reads, name: reads})]
 
     def rows(c: Connection, cut_id: int | None) -> None:
@@ -391,10 +392,8 @@ def requery(
     changed = replace(stream, options=options)
     wanted = [name]
     wanted += [each for each in seen.order() if each in readers and seen.streams[each].populated]
-    queries = {each: seen.streams[each].query for each in seen.order() if each in readers}
-    if circle:
-        queries[name] = stream.query
-    fit_readers(tx, queries, circle)
+    following = [each for each in seen.order() if each in readers.difference(found)]
+    fit_readers(tx, {each: seen.streams[each].query for each in following}, after)
     declared = seen.declaring({name: changed}, {name: reads})
     usable = backfills and circle is None and backfills[-1].usable(tx, definition.fingerprint)
     backfill = backfills[-1] if usable else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -90,8 +91,15 @@ def understood(
     world: World, name: TableName, query: str, moment: Moment | None = None
 ) -> Definition:
     """The definition of a stream table that exists; its sources may no longer fit."""
-    try:
+    with fitting(world, name, query):
         return define(world, query, moment)
+
+
+@contextmanager
+def fitting(world: World, name: TableName, query: str) -> Iterator[None]:
+    """What is wrong with the query of a stream table that exists is wrong with its sources."""
+    try:
+        yield
     except UserError as error:
         if missing := _missing(world, query):
             raise SchemaError(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.errors import InvalidValue
+from anabranch.catalog.groups import Reads
+from anabranch.graph.components import components
 from anabranch.names import TableName
-from anabranch.refresh.afresh import readable_columns, replace_table, unreadable
-from anabranch.refresh.circles import SETTLING, Circle
+from anabranch.refresh.afresh import replace_table, unreadable
+from anabranch.refresh.circles import settle_circle
 from anabranch.refresh.columns import exactly, relaxed
 from anabranch.refresh.definition import Definition, understood
 from anabranch.runtime import Transaction
@@ -23,15 +24,18 @@ def fit_columns(tx: Transaction, name: TableName, definition: Definition) -> Non
         tx.stage.set_columns(name, wanted)
 
 
-def fit_readers(tx: Transaction, queries: Mapping[TableName, str], circle: Circle | None) -> None:
-    """The columns of tables that read one that changed; round a circle until they are settled."""
-    for _ in range(SETTLING):
-        before = readable_columns(tx, queries)
-        for name, query in queries.items():
-            fit_columns(tx, name, understood(tx.world, name, query))
-        if circle is None or before == {name: tx.world.version(name).columns for name in queries}:
-            return
-    raise InvalidValue(
-        f"the columns of {' and '.join(str(name) for name in sorted(circle or ()))} do not settle",
-        hint="CAST them to the types that they shall have",
-    )
+def understood_together(
+    tx: Transaction, queries: Mapping[TableName, str], *, cyclic: bool
+) -> dict[TableName, Definition]:
+    """The definitions of a component over what it reads now."""
+    if cyclic:
+        return settle_circle(tx, queries)
+    return {name: understood(tx.world, name, query) for name, query in queries.items()}
+
+
+def fit_readers(tx: Transaction, queries: Mapping[TableName, str], reads: Reads) -> None:
+    """The columns of tables that read one that changed, upstreams first."""
+    for part in components({name: reads[name] for name in queries}):
+        own = {name: queries[name] for name in part.members}
+        for name, definition in understood_together(tx, own, cyclic=part.cyclic).items():
+            fit_columns(tx, name, definition)

@@ -93,7 +93,15 @@ class _Reduction:
         if self.reads_unknown(tree) and isinstance(tree, exp.Select):
             for condition in ("where", "having", "qualify"):  # they have no say in the columns
                 tree.set(condition, None)
+            self.derived(tree)
         return None if self.reads_unknown(tree) else tree
+
+    def derived(self, select: exp.Select) -> None:
+        """A derived table has the columns of those of its branches that stand by themselves."""
+        joins = select.args.get("joins") or []
+        for clause in (select.args.get("from_"), *joins):
+            if clause is not None and isinstance(clause.this, exp.Subquery):
+                self.body(clause.this)
 
     def reads_unknown(self, tree: Tree) -> bool:
         for table in mentions(tree):

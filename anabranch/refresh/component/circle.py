@@ -9,10 +9,11 @@ from anabranch.catalog.streams import StreamTable
 from anabranch.delta.maintenance import ByRows
 from anabranch.delta.member import Member
 from anabranch.engine.identity import HASHES, hashable
+from anabranch.errors import SchemaError
 from anabranch.model import FIRST_HIDDEN_ID, Columns
 from anabranch.names import TableName
 from anabranch.refresh.afresh import unreadable
-from anabranch.refresh.circles import check_member, define_circle
+from anabranch.refresh.circles import check_member, define_circle, settle_circle
 from anabranch.refresh.columns import exactly, fitted, relaxed, same_columns
 from anabranch.refresh.definition import Definition, understood
 from anabranch.refresh.look import Look
@@ -22,7 +23,6 @@ from anabranch.runtime import Transaction
 from anabranch.sql.moments import Moment
 from anabranch.world import World
 
-SETTLING = 10  # times that types may pass round a circle until they are settled
 MARK = "-circle"  # of fingerprints: rows of a member are kept in another way than those of others
 
 
@@ -64,14 +64,11 @@ def understand(
     `full`: the stored rows do not matter, so no column of them has to be kept.
     """
     circle = frozenset(stream.name for stream in members)
-    reshaped: dict[TableName, str] = {}
-    for _ in range(SETTLING):
-        definitions = {each.name: defined_in_circle(tx.world, each, circle) for each in members}
-        moved = [fit(tx, name, found.columns, full=full) for name, found in definitions.items()]
-        why = "another program changed the columns of the table"
-        reshaped |= {name: why for name in definitions if name in [each for each in moved if each]}
-        if not any(moved):
-            break
+    queries = {each.name: each.query for each in members}
+    wanted = (None if full else _as_stored(tx, queries)) or settle_circle(tx, queries)
+    moved = [fit(tx, name, found.columns, full=full) for name, found in wanted.items()]
+    reshaped = {name: "another program changed the columns of the table" for name in moved if name}
+    definitions = {each.name: defined_in_circle(tx.world, each, circle) for each in members}
     return {
         stream.name: Understood(
             stream,
@@ -83,6 +80,20 @@ def understand(
         )
         for stream in members
     }
+
+
+def _as_stored(
+    tx: Transaction, queries: Mapping[TableName, str]
+) -> dict[TableName, Definition] | None:
+    """The definitions over the columns that are stored, where those are what the queries give."""
+    try:
+        found = {name: understood(tx.world, name, query) for name, query in queries.items()}
+    except SchemaError:  # they may not fit each other only because a source has changed
+        return None
+    same = all(
+        same_columns(tx.world.version(name).columns, each.columns) for name, each in found.items()
+    )
+    return found if same else None
 
 
 def rule(name: TableName, definition: Definition, circle: frozenset[TableName]) -> Member:

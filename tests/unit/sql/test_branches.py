@@ -45,6 +45,11 @@ def reduced(query: str) -> tuple[str, tuple[str, ...]] | None:
             ("src",),
         ),
         ("SELECT src FROM g.e EXCEPT SELECT src FROM g.r", "SELECT src FROM g.e", ("src",)),
+        (
+            "SELECT DISTINCT src FROM (SELECT src FROM g.e UNION ALL SELECT dst FROM g.r) AS u",
+            "SELECT DISTINCT src FROM (SELECT src FROM g.e) AS u",
+            ("src",),
+        ),
     ],
 )
 def test_branches_that_stand_by_themselves(query: str, text: str, names: tuple[str, ...]) -> None:
@@ -54,6 +59,7 @@ def test_branches_that_stand_by_themselves(query: str, text: str, names: tuple[s
 def test_there_may_be_none() -> None:
     assert reduced("SELECT * FROM g.r") is None
     assert reduced("SELECT * FROM g.r EXCEPT SELECT * FROM g.e") is None
+    assert reduced("SELECT src FROM (SELECT src FROM g.r) AS u") is None
 
 
 PLACES = [
