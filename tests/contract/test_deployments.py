@@ -45,6 +45,8 @@ from tests.contract.deploying import (
 from tests.contract.test_processes import answer, run
 from tests.contract.world import World, bag
 
+pytestmark = pytest.mark.extended
+
 Deploy = Callable[[Wanted], str]
 
 

@@ -342,6 +342,7 @@ STRINGS = r"""
 """
 
 
+@pytest.mark.extended
 def test_string_literals_mean_what_they_mean_in_spark(ab: Anabranch) -> None:
     ab.sql("CREATE TABLE lit.t (id INT, s STRING)")
     ab.append("lit.t", [{"id": 1, "s": "it's"}, {"id": 2, "s": "a\\b"}, {"id": 3, "s": "100%"}])

@@ -258,6 +258,7 @@ def test_a_strict_cycle_follows_every_delete_from_changes(ab: Anabranch) -> None
         assert line["reason"].startswith("delete and rederive"), line
 
 
+@pytest.mark.extended
 def test_a_strict_cycle_survives_pairs_that_never_were(
     ab: Anabranch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -622,6 +623,7 @@ def test_a_struct_gets_a_field_below_a_cycle(ab: Anabranch) -> None:
     assert ab.table("g.q").count() == 3 + 2 + 1
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("verb", ["REFRESH STREAM TABLE v.r FULL", "REFRESH STREAM TABLE v.r"])
 def test_a_view_below_a_cycle_gets_other_types(ab: Anabranch, verb: str) -> None:
     ab.sql("CREATE TABLE v.seed (n INT)")
@@ -637,6 +639,7 @@ def test_a_view_below_a_cycle_gets_other_types(ab: Anabranch, verb: str) -> None
     assert ab.verify("v.r")["equal"] and ab.table("v.r").count() == 3
 
 
+@pytest.mark.extended
 def test_the_columns_of_a_table_that_reads_itself_are_renamed_and_added(ab: Anabranch) -> None:
     edges(ab, (1, 2), (2, 3))
     ab.create_stream_table("g.closure", CLOSURE, schedule=None)
@@ -652,6 +655,7 @@ def test_the_columns_of_a_table_that_reads_itself_are_renamed_and_added(ab: Anab
     assert last(ab, "g.closure")["action"] == "DIFFERENTIAL" and ab.verify("g.closure")["equal"]
 
 
+@pytest.mark.extended
 def test_types_after_an_alter_are_those_of_a_table_made_now(ab: Anabranch) -> None:
     ab.sql("CREATE TABLE g.big (n BIGINT)")
     step = "UNION SELECT n + CAST(1 AS SMALLINT) FROM g.up WHERE n < 3"
@@ -661,6 +665,7 @@ def test_types_after_an_alter_are_those_of_a_table_made_now(ab: Anabranch) -> No
     assert columns_of(ab, "g.up") == {"n": "int"}
 
 
+@pytest.mark.extended
 def test_a_cycle_may_start_inside_a_derived_table(ab: Anabranch) -> None:
     edges(ab, (1, 2), (2, 3))
     ab.create_stream_table(

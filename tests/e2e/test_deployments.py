@@ -197,6 +197,7 @@ def test_a_build_that_fails_leaves_production_alone(shop: Shop) -> None:
     shop.check()
 
 
+@pytest.mark.extended
 def test_a_circle_goes_on_from_changes(tmp_path: Path, spark: Spark) -> None:
     with anabranch.connect(tmp_path / "home", spark=spark.session, allow_circular=True) as ab:
         ring = Shop(tmp_path, ab, RING)

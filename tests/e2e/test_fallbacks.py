@@ -159,6 +159,7 @@ BAD_VALUES = {
 }
 
 
+@pytest.mark.extended
 def test_a_value_that_a_function_cannot_take(two: Anabranch) -> None:
     """Neither a fault of our plan nor one of the query, in either mode."""
     names = []

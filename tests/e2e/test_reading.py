@@ -73,6 +73,7 @@ def test_a_held_cut_does_not_move(bank: Anabranch) -> None:
     assert tuple(bank.sql(BOTH).first()) == (80, 120, 200)
 
 
+@pytest.mark.extended
 def test_old_cuts_by_number(bank: Anabranch, outside: Outside) -> None:
     bank.sql("CREATE VIEW bank.v AS SELECT id FROM bank.a; CREATE VIEW bank.gone AS SELECT 1 AS o")
     old = bank.cuts()[0]["cut_id"]

@@ -243,6 +243,7 @@ def test_a_deep_union_all_needs_a_higher_bound(ab: Anabranch) -> None:
     assert ab.table("r.c").collect() == [(30, 30)] and ab.verify("r.c")["equal"]
 
 
+@pytest.mark.extended
 def test_stored_rows_have_the_types_of_the_recursion(ab: Anabranch) -> None:
     """Iceberg has no SMALLINT: the next refresh starts from an INT."""
     ab.sql("CREATE TABLE n.t (x INT); INSERT INTO n.t VALUES (1), (2)")
@@ -259,6 +260,7 @@ def test_stored_rows_have_the_types_of_the_recursion(ab: Anabranch) -> None:
         assert ab.verify("n.r")["equal"] and ab.history("n.r", 1)[0]["action"] == "DIFFERENTIAL"
 
 
+@pytest.mark.extended
 def test_a_recursion_is_as_wide_as_its_widest_branch(ab: Anabranch) -> None:
     """A cast to the first branch's type, which nobody wrote, changed values, or failed."""
     ab.sql("CREATE TABLE n.t (x INT, b BIGINT); INSERT INTO n.t VALUES (2, 5000000000)")

@@ -216,6 +216,7 @@ def test_a_column_made_again_is_another_one(ab: Anabranch, outside: Outside) -> 
     assert bag(ab.table("again.ids")) == rows((11,), (None,), (40,))
 
 
+@pytest.mark.extended
 def test_names_that_come_to_mean_something_else(ab: Anabranch) -> None:
     ab.sql("CREATE TABLE nat.l (k INT, v STRING); CREATE TABLE nat.r (k INT, w STRING)")
     ab.sql(
@@ -295,6 +296,7 @@ def test_wider_types(ab: Anabranch, outside: Outside) -> None:
     assert bag(ab.sql("SELECT id FROM wide.t WHERE i < 3000000000")) == rows((4,))
 
 
+@pytest.mark.extended
 def test_wider_types_inside_of_others(ab: Anabranch, outside: Outside) -> None:
     """By our own ALTER and by another writer's; a struct may get a field in this way."""
     ab.sql("""
@@ -420,6 +422,7 @@ def test_a_view_that_is_replaced_during_a_refresh(
     assert refreshed(ab, "race") == {"a": "NO_DATA", "z": "NO_DATA"}
 
 
+@pytest.mark.extended
 def test_a_view_that_makes_a_table_hard_to_keep(ab: Anabranch) -> None:
     ab.sql("CREATE TABLE hard.t (id INT)")
     ab.sql("INSERT INTO hard.t VALUES (1)")
@@ -439,6 +442,7 @@ def test_a_view_that_makes_a_table_hard_to_keep(ab: Anabranch) -> None:
     assert (status["status"], status["last_error"]) == ("ACTIVE", None)
 
 
+@pytest.mark.extended
 def test_other_programs_change_columns(ab: Anabranch, outside: Outside) -> None:
     ab.sql("CREATE TABLE py.t (id INT NOT NULL, x INT, s STRUCT<a: INT>, old STRING)")
     ab.sql("INSERT INTO py.t VALUES (1, 10, named_struct('a', 1), 'o')")

@@ -136,6 +136,7 @@ MERGE = """
 """
 
 
+@pytest.mark.extended
 def test_merge(ab: Anabranch, outside: Outside) -> None:
     ab.sql("CREATE TABLE lake.news (id BIGINT, what STRING, x DECIMAL(10,2))")
     ab.sql("""

@@ -265,6 +265,7 @@ def test_filled_later(shop: Anabranch, outside: Outside) -> None:
     check(shop, ["shop.late"])
 
 
+@pytest.mark.extended
 def test_views(shop: Anabranch, outside: Outside) -> None:
     shop.sql("CREATE VIEW shop.eu AS SELECT * FROM shop.sales WHERE region = 'eu'")
     shop.sql("CREATE VIEW shop.names (who, much) AS SELECT id, amount FROM shop.eu")
@@ -312,6 +313,7 @@ def test_differential_refuses_what_is_not_incremental(shop: Anabranch, outside: 
     check(shop, ["shop.loose"])
 
 
+@pytest.mark.extended
 def test_a_base_that_has_expired(shop: Anabranch, outside: Outside) -> None:
     shop.create_stream_table(
         "shop.strict", "SELECT id FROM shop.sales", refresh_mode="DIFFERENTIAL"
@@ -372,6 +374,7 @@ def test_other_writers_of_a_stream_table(shop: Anabranch, outside: Outside) -> N
     check(shop)
 
 
+@pytest.mark.extended
 def test_a_stream_table_that_another_program_drops(shop: Anabranch, outside: Outside) -> None:
     before = bag(shop.table("shop.by_region"))
     outside.catalog.drop_table("shop.by_region")
@@ -446,6 +449,7 @@ def test_upkeep_changes_no_row(ab: Anabranch, outside: Outside) -> None:
     check(ab)
 
 
+@pytest.mark.extended
 def test_data_that_breaks_a_query(shop: Anabranch, outside: Outside) -> None:
     shop.create_stream_table("shop.ratio", "SELECT id, 100 / amount AS r FROM shop.sales")
     shop.create_stream_table("shop.ratios", "SELECT sum(r) AS total FROM shop.ratio")

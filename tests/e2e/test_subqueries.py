@@ -23,6 +23,7 @@ def change(ab: Anabranch) -> None:
         ab.sql("INSERT INTO sub.a VALUES (7, 1)")
 
 
+@pytest.mark.extended
 def test_values_over_no_rows(pairs: Anabranch) -> None:
     ab = pairs
     query = """

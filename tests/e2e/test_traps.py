@@ -19,7 +19,7 @@ from tests.e2e.world import Bag, Outside, bag, refused, rows
 
 ROUNDS = "spark.sql.cteRecursionLevelLimit"
 SLOW = {"recursion_more"}
-QUICK = {"changes", "diamond", "index", "joins", "schema"}  # the others are `extended`
+QUICK = {"changes", "diamond", "joins"}  # the others are `extended`
 
 
 def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:

@@ -153,6 +153,7 @@ def test_leases_are_compared(explorer: Explorer, pair: Acts) -> None:
     finds(explorer, pair, "published without a lease", mutate)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("other", ["promote", "rollback"])
 def test_suspensions_are_read_in_the_publish(explorer: Explorer, other: str) -> None:
     """A SUSPEND that comes after the look is lost if only the look is asked."""

@@ -60,7 +60,7 @@ def power_cuts(forks: subprocess.Popen[str], disk: Disk, times: int, seed: int) 
 
 
 def test_a_few_power_cuts(forks: subprocess.Popen[str], disk: Disk) -> None:
-    power_cuts(forks, disk, 3, seed=1)
+    power_cuts(forks, disk, 2, seed=1)
 
 
 @pytest.mark.slow

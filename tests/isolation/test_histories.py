@@ -103,6 +103,7 @@ def run(target: str, warehouse: str, folder: Path, isolation: str, count: int) -
         return checked(target, warehouse, folder, allowed)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
 def test_histories(tmp_path: Path, isolation: str) -> None:
     found = run(str(tmp_path / "home"), "-", tmp_path, isolation, 8)

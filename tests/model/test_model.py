@@ -18,7 +18,7 @@ from tests.model.chance import Programs
 from tests.model.programs import run
 
 FIXTURES = Path(__file__).parent / "fixtures"
-PROGRAMS = int(os.environ.get("ANABRANCH_MODEL_PROGRAMS", "12"))
+PROGRAMS = int(os.environ.get("ANABRANCH_MODEL_PROGRAMS", "8"))
 STEPS = 22
 SETTINGS = settings(
     max_examples=PROGRAMS,

@@ -199,6 +199,7 @@ def check(circle: Circle, program: Program, said: str) -> None:
         assert circle.bag("r") == Counter(closure_of(edges)), said
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("title", PROGRAMS)
 @pytest.mark.parametrize("deletes", [False, True], ids=["inserts", "deletes"])
 def test_a_component_follows_its_sources(title: str, deletes: bool) -> None:

@@ -163,6 +163,7 @@ def test_rules_that_net_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not wrong(least)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("title", MUTANTS)
 def test_a_rule_that_deletes_too_little_is_found_out(
     title: str, monkeypatch: pytest.MonkeyPatch, forgetful: Callable[[], None]

@@ -20,7 +20,7 @@ from tests.oracle.tables import TABLES
 
 CASES = int(os.environ.get("ANABRANCH_ORACLE_CASES", "2500"))
 CHUNK = 100
-QUICK = 800  # cases of `make test`
+QUICK = 500  # cases of `make test`
 REFUSED = 0.02  # the share of queries that may not be incremental
 SAMPLE = 500  # the queries that are counted for it
 ENOUGH = 20  # incremental queries per construct
@@ -76,6 +76,7 @@ def _report(world: World, seed: int, case: Case) -> str:
     return f"{verdict.kind}: {verdict.text}\n\n{fixture(world, small, f'seed {seed}')}"
 
 
+@pytest.mark.extended
 def test_queries_are_incremental(world: World, verdicts: dict[int, Verdict]) -> None:
     """Hardly any query is refused, and no construct always."""
     kept: Counter[str] = Counter()

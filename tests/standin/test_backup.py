@@ -139,6 +139,7 @@ def test_a_second_backup_copies_what_is_new(ab: Anabranch, tmp_path: Path) -> No
         goes_on(old)
 
 
+@pytest.mark.extended
 def test_every_cut_can_be_restored(ab: Anabranch, tmp_path: Path) -> None:
     ab.sql("DROP VIEW s.v")
     ab.sql("INSERT INTO s.t VALUES (4, 4)")
@@ -323,6 +324,7 @@ def test_a_file_of_the_newest_cut_that_is_gone(ab: Anabranch, tmp_path: Path, ki
             assert ab.backup(tmp_path / "backup")["cuts_left_out"]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(("kind", "lost"), [("parquet", True), ("avro", False)])
 def test_damage_of_an_older_cut_is_no_obstacle(
     ab: Anabranch, tmp_path: Path, kind: str, lost: bool

@@ -23,6 +23,8 @@ from tests.standin.test_deployments import (
     states,
 )
 
+pytestmark = pytest.mark.extended
+
 X = "models/db/x/x.sql"
 STREAM_X = "CREATE STREAM TABLE x AS SELECT k FROM raw.s"
 TABLE_X = "CREATE TABLE x (k BIGINT)"
