@@ -46,8 +46,9 @@ class Leases:
 
     def _wait_for(self, names: Collection[TableName], seconds: float) -> Lease:
         """Queue up until the tables are free."""
-        waiting = Waiting.begin()
-        taken = self._take(names, seconds, waiting)
+        with self._store.writing(durable=False) as c:
+            waiting = Waiting.begin(c)
+            taken = leases.take(c, names, seconds, waiting)
         if isinstance(taken, Lease):
             return taken
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 from anabranch.catalog import clusters as cluster_rows
@@ -18,6 +18,7 @@ from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.groups import Group, all_groups
 from anabranch.catalog.store import Connection, Store
 from anabranch.catalog.streams import MONOTONE, StreamTable
+from anabranch.catalog.tables import now as time_of
 from anabranch.errors import UnknownName
 from anabranch.graph.components import Component
 from anabranch.graph.picture import Facts, Picture, picture
@@ -35,7 +36,7 @@ def status(store: Store, settings: Settings | None = None) -> Rows:
 
     given = settings or Settings()
     held = overview(store, given)
-    now = datetime.now(timezone.utc)
+    now = held.seen.moment
     with store.reading() as c:
         frontiers = streams.frontiers(c)
         found = streams.all_streams(c)
@@ -293,8 +294,8 @@ def dependency_tree(store: Store, name: TableName) -> dict[str, Any]:
 
 def graph(store: Store, name: TableName | None = None) -> Picture:
     """Every table with its place, its group and where it stands; or the surroundings of one."""
-    now = datetime.now(timezone.utc)
     with store.reading() as c:
+        now = time_of(c)
         reads, found = streams.dependencies(c), streams.all_streams(c)
         groups = all_groups(c, found)
         views = {str(each) for each in view_rows.all_views(c)}

@@ -49,11 +49,10 @@ class Deployment:
     finished_at: datetime | None = None
     cut_id: int | None = None
 
-    @property
-    def alive(self) -> bool:
+    def alive(self, now: datetime) -> bool:
         """Is the process that stages it still at work?"""
         owner = stages.StageRow(self.id, self.host, self.pid, self.process_start, self.created_at)
-        return stages.alive(owner, tables.now())
+        return stages.alive(owner, now)
 
 
 @dataclass(frozen=True)
@@ -76,6 +75,7 @@ class Owner:
 
 def add(c: Connection, deployment: Deployment) -> None:
     values = {each.name: getattr(deployment, each.name) for each in fields(Deployment)}
+    values["created_at"] -= tables.ahead(c)  # how long it is silent is asked by the catalog's clock
     c.execute(insert(tables.deployments).values(**values | {"status": deployment.status.value}))
 
 

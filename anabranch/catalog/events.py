@@ -73,7 +73,7 @@ def add(c: Connection, events: Iterable[Event]) -> None:
     found = list(events)
     if not found:
         return
-    at = tables.now()
+    at = tables.noted(c)
     rows = [
         {
             "at": at,

@@ -44,14 +44,15 @@ class Refresh:
 
 
 def began(duration_ms: int) -> datetime:
-    """When a refresh began that took so long and ends now."""
+    """When a refresh began that took so long and ends now, by the clock on the wall."""
     return tables.now() - timedelta(milliseconds=duration_ms)
 
 
 def add(c: Connection, refreshes: Iterable[Refresh]) -> None:
-    rows = []
+    rows, ahead = [], tables.ahead(c)
     for refresh in refreshes:
         row = vars(refresh) | {"action": refresh.action.value, "table_name": str(refresh.table)}
+        row["started_at"] = refresh.started_at - ahead
         del row["table"]
         rows.append(row)
     if rows:

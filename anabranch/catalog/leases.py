@@ -40,8 +40,8 @@ class Waiting:
     since: datetime
 
     @classmethod
-    def begin(cls) -> Waiting:
-        return cls(uuid.uuid4().hex, tables.now())
+    def begin(cls, c: Connection) -> Waiting:
+        return cls(uuid.uuid4().hex, tables.now(c))
 
 
 def take(

@@ -23,8 +23,8 @@ from sqlalchemy import (
 
 from anabranch.catalog import tables
 
-# Notes about processes, which mean nothing elsewhere.
-_OF_PROCESSES = {"ab_leases", "ab_waiters", "ab_read_leases", "ab_stages"}
+# Notes about processes and machines, which mean nothing elsewhere.
+_OF_PROCESSES = {"ab_leases", "ab_waiters", "ab_read_leases", "ab_stages", "ab_boots"}
 # Texts for people, in which a path is what it was.
 _PROSE = {"ab_history", "ab_events"}
 Change = Callable[[Any], Any]
@@ -64,7 +64,8 @@ def unknown_parts(dumped: Mapping[str, Sequence[Row]]) -> list[str]:
 
 def is_empty(c: Connection) -> bool:
     """Whether nothing was ever put into the catalog."""
-    found = (each for each in tables.metadata.sorted_tables if each is not tables.meta)
+    noise = (tables.meta, tables.boots)  # whoever opens a catalog leaves these
+    found = (each for each in tables.metadata.sorted_tables if each not in noise)
     return all(c.execute(select(table).limit(1)).first() is None for table in found)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlalchemy import Connection, delete, insert, select, update
 
 from anabranch.cache import cached
-from anabranch.catalog import tables
+from anabranch.catalog import boot, tables
 
 SILENCE = timedelta(hours=1)  # an owner on another host that was silent so long is dead
 
@@ -81,14 +81,7 @@ def host() -> str:
         space = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         space = ""
-    return f"{socket.gethostname()} {_boot()} {space}".strip()
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+    return f"{socket.gethostname()} {boot.boot_id()} {space}".strip()
 
 
 def process_start(pid: int) -> str | None:

@@ -20,6 +20,7 @@ from sqlalchemy.exc import DatabaseError as SqlDatabaseError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from anabranch.catalog import tables
+from anabranch.catalog.clock import boot_clock
 from anabranch.catalog.grants import ALL, role_with
 from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.errors import InvalidValue, MissingRight, Unreachable
@@ -152,6 +153,8 @@ class Store:
             if not self.is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({CREATE_LOCK})"))
             self.catalog_uuid = _make_tables(connection, self.shown)
+            clock = boot_clock(connection) if self.is_sqlite else None
+        self.engine.update_execution_options(**{tables.CLOCK: clock})
 
     def _switch_to_wal(self) -> None:
         with self.engine.connect() as connection:

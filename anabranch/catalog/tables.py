@@ -7,8 +7,8 @@ without doubt.  `ab_versions` also keeps namespace and name apart, to be joined 
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime, timezone
-from typing import Any
+from datetime import datetime, timedelta, timezone
+from typing import Any, Protocol
 
 from sqlalchemy import (
     JSON,
@@ -59,12 +59,37 @@ class Moment(TypeDecorator[datetime]):
         return moment
 
 
+class Clock(Protocol):
+    def now(self) -> datetime: ...
+
+
+CLOCK = "anabranch_clock"  # an option of the connections to a catalog in a file
+
+
 def now(c: Connection | None = None) -> datetime:
-    """The time; that of the catalog's server where it has one, since hosts may disagree."""
+    """The time of the catalog: its server's where it has one, since hosts may disagree; the machine's
+    where it is a file, since the clock on the wall may be set.  Without a catalog, that on the wall."""
     if c is not None and c.dialect.name == "postgresql":
         moment: datetime = c.execute(select(func.clock_timestamp())).scalar_one()
         return moment.astimezone(timezone.utc)
-    return datetime.now(timezone.utc)
+    clock = _clock(c)
+    return clock.now() if clock is not None else datetime.now(timezone.utc)
+
+
+def noted(c: Connection) -> datetime:
+    """The same for notes that nothing waits for, which are not worth a question to a server."""
+    return now() - ahead(c)
+
+
+def ahead(c: Connection) -> timedelta:
+    """By how much the clock on the wall was set, where the catalog is a file; no fraction counts."""
+    clock = _clock(c)
+    found = datetime.now(timezone.utc) - clock.now() if clock is not None else timedelta()
+    return found if abs(found) >= timedelta(seconds=1) else timedelta()
+
+
+def _clock(c: Connection | None) -> Clock | None:
+    return c.get_execution_options().get(CLOCK) if c is not None else None
 
 
 # Exactly as Iceberg's JdbcCatalog and PyIceberg's SqlCatalog make them.
@@ -326,6 +351,13 @@ stages = Table(
     Column("cut_id", BigInteger),  # the cut that it reads, which stays readable until it is over
 )
 
+# When each boot of a machine began, by the catalog's clock; see `clock`.
+boots = Table(
+    "ab_boots",
+    metadata,
+    Column("boot", String(200), primary_key=True),
+    Column("began_at", Moment, nullable=False),
+)
 # A staged set of objects on its way into production, or back out of it.
 deployments = Table(
     "ab_deployments",

@@ -56,7 +56,7 @@ def _remove(tx: Transaction, deployment: Deployment) -> list[TableName]:
             tx.stage.drop(name)
 
     def rows(c: Connection, cut_id: int | None) -> None:
-        ended = {"finished_at": deployment.finished_at or tables.now()}
+        ended = {"finished_at": deployment.finished_at or tables.now(c)}
         aborted = DeploymentStatus.ABORTED
         if not deployments.move(c, deployment.id, CAN_END, aborted, **ended):
             raise wrong_status(find(c, deployment.id), "aborted")

@@ -44,7 +44,8 @@ def progress(store: Store, lake: Lake, deployment_id: str) -> dict[str, Any]:
         "built": built,
         "of": len(objects),
         "ready": deployment.status is DeploymentStatus.STAGED and built == len(objects),
-        "stuck": deployment.status is DeploymentStatus.STAGING and not deployment.alive,
+        "stuck": deployment.status is DeploymentStatus.STAGING
+        and not deployment.alive(seen.moment),
         "objects": objects,
     }
 

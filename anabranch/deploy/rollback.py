@@ -261,7 +261,7 @@ def _rows(
     check_newest(c, deployment)
     check_left(c, along.runtime.lake, along.before, deployment)
     check_kept(c, deployment, cut_id or cuts.current(c) + 1)
-    facts = {"finished_at": tables.now(), "undo": None}
+    facts = {"finished_at": tables.now(c), "undo": None}
     if not deployments.move(c, deployment.id, PROMOTED, DeploymentStatus.ROLLED_BACK, **facts):
         raise wrong_status(find(c, deployment.id), "rolled back")
     epochs = {name: each.epoch or 0 for name, each in streams.all_streams(c).items()}

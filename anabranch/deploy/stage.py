@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from anabranch.catalog import deployments, stages, tables
@@ -104,18 +105,18 @@ def begin(runtime: Runtime, wanted: Wanted, found: Found) -> Deployment:
     )
     with runtime.store.writing() as c:
         for each in deployments.listing(c):
-            if _left_behind(each, made) and _same(each, made):
+            if _left_behind(each, made, tables.now(c)) and _same(each, made):
                 deployments.own(c, each.id, owner)
                 return each
         deployments.add(c, made)
     return made
 
 
-def _left_behind(each: Deployment, mine: Deployment) -> bool:
+def _left_behind(each: Deployment, mine: Deployment, now: datetime) -> bool:
     """Nobody works at it: its process is dead, or it is this one, which failed and tries again."""
     here = (each.host, each.pid, each.process_start) == (mine.host, mine.pid, mine.process_start)
     unfinished = each.status is DeploymentStatus.STAGING
-    return each.status in OPEN and (not each.alive or (here and unfinished))
+    return each.status in OPEN and (not each.alive(now) or (here and unfinished))
 
 
 def _same(each: Deployment, mine: Deployment) -> bool:
@@ -169,7 +170,7 @@ def finish(runtime: Runtime, deployment_id: str) -> None:
     with runtime.store.writing() as c:
         staged = DeploymentStatus.STAGED
         if not deployments.move(
-            c, deployment.id, OPEN, staged, staged_at=tables.now(), notes=notes
+            c, deployment.id, OPEN, staged, staged_at=tables.now(c), notes=notes
         ):
             raise wrong_status(find(c, deployment.id), "staged")
 

@@ -166,7 +166,7 @@ class Swap:
         }
         places = [SchemaKey(*parts) for parts in self.deployment.base["touched"]]
         shown = cut_id or cuts.current(c)  # options alone make no cut
-        facts = {"cut_id": shown, "finished_at": tables.now()}
+        facts = {"cut_id": shown, "finished_at": tables.now(c)}
         staged, promoted = (DeploymentStatus.STAGED,), DeploymentStatus.PROMOTED
         if not deployments.move(c, self.deployment.id, staged, promoted, **facts):
             raise wrong_status(find(c, self.deployment.id), "promoted")

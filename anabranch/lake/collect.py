@@ -35,7 +35,7 @@ _CHECKSUM = re.compile(r"/\.([^/]+)\.crc$")
 
 
 def collect(
-    lake: Lake, grace: timedelta, foreign_grace: timedelta, now: datetime
+    lake: Lake, grace: timedelta, foreign_grace: timedelta, now: datetime | None = None
 ) -> tuple[int, int]:
     """Delete garbage of this warehouse that is older than a grace; the number of files and bytes."""
     for attempt in range(ATTEMPTS):
@@ -50,7 +50,7 @@ def collect(
 
 
 def _collect(
-    lake: Lake, grace: timedelta, foreign_grace: timedelta, now: datetime
+    lake: Lake, grace: timedelta, foreign_grace: timedelta, now: datetime | None
 ) -> tuple[int, int]:
     warehouse = lake.warehouse
     lake.fence.check()
@@ -58,12 +58,15 @@ def _collect(
     with lake.store.reading() as c:
         live = {each.id for each in stages.all_stages(c)}
         named = Named.read(lake, c)
-        if read_leases.all_files_held(c, tables.now(c)):
+        at = tables.now(c)
+        if read_leases.all_files_held(c, at):
             return 0, 0  # a backup is at work: the next upkeep finds the rest
+    # Files have the time of the clock on the wall, which may have been set: old is what both call old.
+    end = now or min(at, tables.now())
     old = {
         path: info
         for path, info in listed.items()
-        if _is_old(path, info, live, grace, foreign_grace, now)
+        if _is_old(path, info, live, grace, foreign_grace, end)
     }
     if not old:
         return 0, 0  # no need to ask what refers to them

@@ -80,7 +80,6 @@ def maintain(
     metadata is to change are held meanwhile (`hold`).  No file younger than `grace` is deleted.
     """
     kept = Retention(total=retention) if isinstance(retention, timedelta) else retention
-    now = now or tables.now()
     lake.fence.claim()
     lake.fence.check()
     fill_in(lake)
@@ -95,11 +94,12 @@ def _forget(
     lake: Lake,
     retention: Retention,
     needed: Mapping[TableName, Iterable[int]] | None,
-    now: datetime,
+    now: datetime | None,
 ) -> tuple[int, int, set[tuple[str, int]]]:
     """Forget cuts, and the rows of snapshots that nothing needs any more, in one transaction."""
     with lake.store.writing() as c:
         cuts.hold(c)  # whoever takes a read lease waits, or is seen here
+        now = now or tables.now(c)
         living, dead = _stages(c, now)
         for each in dead:  # should such a stage live after all, its publish will now fail
             stages.remove(c, each.id)

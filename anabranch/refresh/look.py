@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,7 @@ class Look:
         frozenset()
     )  # published upon this look: its cut shows them older
     moment: datetime = field(default_factory=tables.now, compare=False)  # of the catalog's clock
+    ahead: timedelta = field(default=timedelta(), compare=False)  # of it, the clock on the wall
 
     def declaring(self, made: Mapping[TableName, StreamTable], reads: Reads) -> Look:
         """As it will be once the given tables are declared; `stored` is what the catalog has."""
@@ -316,6 +317,7 @@ def look(c: Connection, lake: Lake | None = None) -> Look:
         declared=refresh_groups.all_groups(c),
         cut_id=cuts.current(c),
         moment=tables.now(c),
+        ahead=tables.ahead(c),
     )
 
 

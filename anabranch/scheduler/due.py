@@ -166,7 +166,11 @@ class Agenda:
             return True
         if last > self.now + SKEW:  # of a clock that was ahead: nobody waits for that time
             return True
-        return any(each.next_after(last) <= self.now for each in self.schedules[name])
+        return any(each <= self.now + self.seen.ahead for each in self.next_times(name, last))
+
+    def next_times(self, name: TableName, last: datetime) -> list[datetime]:
+        """By the clock on the wall, which cron texts mean; when it is set, so is `last`."""
+        return [each.next_after(last + self.seen.ahead) for each in self.schedules[name]]
 
     def interval(self, group: Group) -> float | None:
         """The shortest time between two refreshes that the group's schedules ask for."""

@@ -80,7 +80,7 @@ class Overview:
         if stream.last_refresh_at is None or not stream.populated:
             return stream.created_at
         last = min(stream.last_refresh_at, self.agenda.now)  # no later than now, whoever wrote it
-        return min(each.next_after(last) for each in self.agenda.schedules[name])
+        return min(self.agenda.next_times(name, last))
 
     def since(self, group: Group, wait: Wait | None) -> datetime | None:
         """The first attempt that came to nothing since the last one that did not."""

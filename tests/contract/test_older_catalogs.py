@@ -18,6 +18,7 @@ def make_older(store: Store) -> None:
     with store.writing() as c:
         history.add(c, [Refresh(T, Action.FULL, COMPLETED, reason="old")])
         c.execute(text("DROP TABLE ab_events"))
+        c.execute(text("DROP TABLE ab_boots"))
         c.execute(text("DROP INDEX ab_history_action"))
         for column in sorted(ADDED):
             c.execute(text(f"ALTER TABLE ab_history DROP COLUMN {column}"))
@@ -38,6 +39,10 @@ def test_missing_columns_tables_and_indexes_are_made(catalog_url: str) -> None:
         assert [each["message"] for each in events.listing(c, T)] == ["new"]
         indexes = {each["name"] for each in inspect(c).get_indexes("ab_history")}
         assert {"ab_history_action", "ab_history_table"} <= indexes
+        boots = c.execute(text("SELECT count(*) FROM ab_boots")).scalar_one()
+        assert boots == (1 if store.is_sqlite else 0), (
+            "a catalog in a file goes by its machine's clock"
+        )
     assert store.catalog_uuid == older.catalog_uuid
     store.close()
 

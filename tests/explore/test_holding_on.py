@@ -111,8 +111,8 @@ def test_maintain_leaves_alone_what_somebody_writes(ab: Anabranch) -> None:
 
 def test_a_scheduler_lets_those_who_wait_go_first(ab: Anabranch) -> None:
     ab.sql("INSERT INTO s.t VALUES (2, 20)")
-    waiting = Waiting.begin()
     with ab._store.writing() as c:
+        waiting = Waiting.begin(c)
         leases.queue(c, [D], waiting, 60)
     (group,) = ab.tick()
     assert group["outcome"] == "SKIPPED"
@@ -123,8 +123,8 @@ def test_a_scheduler_lets_those_who_wait_go_first(ab: Anabranch) -> None:
 
 
 def test_those_who_wait_get_their_turn(ab: Anabranch) -> None:
-    first, second = Waiting.begin(), Waiting.begin()
     with ab._store.writing() as c:
+        first, second = Waiting.begin(c), Waiting.begin(c)
         held = leases.take(c, [D], 60)
         assert isinstance(held, Lease)
         assert leases.take(c, [D], 60, first) == D == leases.take(c, [D], 60, second)

@@ -55,6 +55,7 @@ class ThinConnection:
         self.driver, self.usual = driver, usual
         self.dialect = usual.dialect
         self.engine = usual.engine
+        self.get_execution_options = usual.get_execution_options  # no clock of a machine among them
         self._compiled: dict[Any, Any] = {}
         self._prepared: dict[int, _Prepared] = {}
 
