@@ -18,7 +18,7 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.tokenizer_core import Token
 
 from anabranch.cache import cached
-from anabranch.plan.grammar import SparkGrammar
+from anabranch.plan.grammar import RECURSION_LEVEL, SparkGrammar
 
 _CLAUSE = [TokenType.ALIAS, TokenType.L_PAREN]  # what follows the name of a window
 _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY")
@@ -70,6 +70,11 @@ class Verbatim(SparkText):
             for kind, write in SparkGenerator.TRANSFORMS.items()
             if kind is not exp.Select
         } | {Written: lambda self, leaf: leaf.this}
+
+        def tablealias_sql(self, expression: exp.TableAlias) -> str:
+            level = self.sql(expression, RECURSION_LEVEL)
+            bound = f" MAX RECURSION LEVEL {level}" if level else ""
+            return super().tablealias_sql(expression) + bound
 
 
 try:

@@ -5,7 +5,7 @@ Where the two differ the tree gets parentheses, so that its text means the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 from sqlglot import TokenType, exp
@@ -54,6 +54,9 @@ def _value(tree: Tree | None) -> Tree | None:
     return exp.Paren(this=tree) if isinstance(tree, _COMPARED) else tree
 
 
+RECURSION_LEVEL = "recursion_level"  # of the name of a common table expression
+
+
 class SparkGrammar(SparkParser):
     """From tight to loose: unary, `* / % DIV`, `+ - ||`, shifts, `&`, `^`, `|`, comparisons."""
 
@@ -69,6 +72,15 @@ class SparkGrammar(SparkParser):
         TokenType.ILIKE: lambda self, this: self._parse_pattern(exp.ILike, this),
         TokenType.RLIKE: lambda self, this: self._parse_pattern(exp.RegexpLike, this),
     }
+
+    def _parse_table_alias(
+        self, alias_tokens: Collection[TokenType] | None = None
+    ) -> exp.TableAlias | None:
+        """WITH RECURSIVE r (n) MAX RECURSION LEVEL 10 AS (…): the bound stays with the name."""
+        alias = super()._parse_table_alias(alias_tokens)
+        if alias is not None and self._match_text_seq("MAX", "RECURSION", "LEVEL"):
+            alias.set(RECURSION_LEVEL, self._parse_number())
+        return alias
 
     def _parse_equality(self, parse_is: bool = True) -> Tree | None:
         this = self._parse_comparison()

@@ -59,7 +59,10 @@ def cluster_problems(name: str | None, at: Placed, compiled: Compiled) -> Iterat
     files = compiled.files
     if name is None or name in files.clusters or name in files.unread_clusters:
         return
-    hint = did_you_mean(name, files.clusters) or f"write clusters/{name}.sql: CREATE CLUSTER {name}"
+    hint = (
+        did_you_mean(name, files.clusters)
+        or f"write clusters/{name}.sql: CREATE CLUSTER {shown(name)}"
+    )
     yield at.problem(f"there is no cluster {shown(name)}", hint, name)
 
 

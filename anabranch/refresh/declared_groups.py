@@ -16,7 +16,7 @@ from anabranch.errors import AlreadyExists, InvalidValue, Refused, UnknownName
 from anabranch.graph.notices import closed_diamonds, left_out, member_conflicts
 from anabranch.graph.order import Cycle, closure, topological
 from anabranch.graph.policies import Isolation
-from anabranch.names import TableName
+from anabranch.names import TableName, shown
 from anabranch.refresh.look import Look, look, look_now
 from anabranch.runtime import Runtime, Transaction
 
@@ -114,7 +114,7 @@ def other_members(
     if len(members) < 2:
         raise InvalidValue(
             f"refresh group {group.name} would have fewer than two stream tables",
-            hint=f"DROP REFRESH GROUP {group.name}",
+            hint=f"DROP REFRESH GROUP {shown(group.name)}",
         )
     return members
 
@@ -178,7 +178,7 @@ def refuse_conflicts(group: RefreshGroup, others: Mapping[str, RefreshGroup]) ->
     for other, common in member_conflicts(group.members, held).items():
         raise Refused(
             f"{common[0]} is a member of refresh group {other}",
-            hint=f"DROP REFRESH GROUP {other}, or name all members in one group",
+            hint=f"DROP REFRESH GROUP {shown(other)}, or name all members in one group",
         )
 
 

@@ -36,7 +36,8 @@ def create_index(runtime: Runtime, statement: CreateIndex) -> TableName:
         if same:
             name = shown(same[0].name)
             raise AlreadyExists(
-                f"index {name} of {table} exists already", hint=f"DROP INDEX {name} ON {table}"
+                f"index {name} of {table} exists already",
+                hint=f"DROP INDEX {shown(name)} ON {table}",
             )
         if table in tx.world.views:
             raise Refused(f"{table} is a view: it has no rows to sort", hint="index a table")

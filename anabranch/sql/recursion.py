@@ -12,6 +12,7 @@ from anabranch.delta.closure import not_kept
 from anabranch.delta.recursive import not_linear
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Tree, cast, column
+from anabranch.plan.grammar import RECURSION_LEVEL
 from anabranch.plan.nodes import Again, Item, Node, Project, Recursive, UnionAll
 from anabranch.plan.walk import open_recursions
 from anabranch.sql.correlation import Lowering
@@ -35,6 +36,8 @@ def recursion(lowering: Lowering, cte: Cte) -> Relation:
 def _recursion(lowering: Lowering, cte: Cte) -> Relation:
     source, tree, body = cte.place.source, cte.tree, _bare(cte.tree.this)
     place, distinct = with_ctes(body, cte.place), _is_distinct(tree)
+    if level_of(tree) is not None:
+        raise Stop(source.obstacle("RECURSION_LEVEL", tree))
     branches = list(_branches(body, cte, distinct=distinct))
     seeds = [each for each in branches if not mentions_cte(each, tree)]
     steps = [each for each in branches if mentions_cte(each, tree)]
@@ -82,6 +85,12 @@ def keeps_rows_once(query: str) -> bool:
 def is_beyond_spark(query: str) -> bool:
     """Whether only our own plan can run the query."""
     return has_quantified(query) or keeps_rows_once(query)
+
+
+def level_of(cte: exp.CTE) -> str | None:
+    """The n of MAX RECURSION LEVEL n."""
+    found = cte.args["alias"].args.get(RECURSION_LEVEL)
+    return None if found is None else str(found.name)
 
 
 def _is_distinct(cte: exp.CTE) -> bool:

@@ -142,6 +142,11 @@ CODES: dict[str, Code] = {
         "move aggregates, and with UNION ALL also DISTINCT, outer joins and subqueries, out of the "
         "recursion",
     ),
+    "RECURSION_LEVEL": Code(
+        "recursion",
+        "MAX RECURSION LEVEL counts from the first row, which a change does not do",
+        "leave it out, and set max_fixpoint_iterations",
+    ),
     "SAMPLE": Code("sample", "TABLESAMPLE reads other rows each time", _WHOLE),
     "TIME_TRAVEL": Code(
         "time travel", "VERSION AS OF and TIMESTAMP AS OF pin a table", "read the table as it is"

@@ -285,3 +285,69 @@ def test_branches_without_a_type_for_both_are_refused(ab: Anabranch) -> None:
     query = "SELECT x AS n FROM n.t UNION SELECT n * CAST(1.5 AS DOUBLE) FROM r WHERE n < 9"
     with pytest.raises(UserError, match="r: column n is of type bigint in one branch, and double"):
         ab.create_stream_table("n.r", f"WITH RECURSIVE r AS ({query}) SELECT n FROM r")
+
+
+@pytest.mark.extended
+def test_a_recursion_with_a_level_of_its_own_is_recomputed(ab: Anabranch) -> None:
+    """The bound counts from the first row: what follows a change alone cannot keep it."""
+    ab.sql("CREATE TABLE l.n (most BIGINT)")
+    ab.sql("INSERT INTO l.n VALUES (5)")
+    query = (
+        "WITH RECURSIVE c (x) MAX RECURSION LEVEL 8 AS (SELECT 1L UNION ALL "
+        "SELECT x + 1 FROM c JOIN l.n ON x < most) SELECT x FROM c"
+    )
+    ab.create_stream_table("l.c", query)
+    assert "RECURSION_LEVEL" in ab.explain("l.c")
+    ab.sql("UPDATE l.n SET most = 7")
+    ab.refresh("l.c")
+    assert len(ab.table("l.c").collect()) == 7 and ab.verify("l.c")["equal"]
+    ab.sql("UPDATE l.n SET most = 12")
+    with pytest.raises(DataError, match="limit 8 reached"):
+        ab.refresh("l.c")
+    with pytest.raises(NotIncremental, match="MAX RECURSION LEVEL"):
+        ab.create_stream_table("l.d", query, refresh_mode="DIFFERENTIAL")
+    with pytest.raises(NotIncremental, match="MAX RECURSION LEVEL"):
+        ab.create_stream_table("l.e", query.replace("UNION ALL", "UNION"))
+
+
+@pytest.mark.extended
+def test_several_recursions_in_one_query_follow_every_change(ab: Anabranch) -> None:
+    """Beside each other, one over the other, and of both kinds."""
+    ab.sql("CREATE TABLE m.up (id BIGINT, boss BIGINT); CREATE TABLE m.e (a BIGINT, b BIGINT)")
+    ab.sql("INSERT INTO m.up VALUES (1, NULL), (2, 1), (3, 1), (4, 2)")
+    ab.sql("INSERT INTO m.e VALUES (1, 2), (2, 3), (3, 1), (5, 4)")
+    counted = (
+        "t AS (SELECT id, 0 AS level FROM m.up WHERE boss IS NULL UNION ALL "
+        "SELECT u.id, t.level + 1 FROM t JOIN m.up u ON u.boss = t.id)"
+    )
+    kept = "r AS (SELECT a, b FROM m.e UNION SELECT r.a, e.b FROM r JOIN m.e ON e.a = r.b)"
+    queries = {
+        "m.beside": f"WITH RECURSIVE {counted}, {kept} "
+        "SELECT t.id, t.level, r.b FROM t JOIN r ON r.a = t.id",
+        "m.over": f"WITH RECURSIVE {counted}, s AS (SELECT id, level FROM t UNION "
+        "SELECT e.b AS id, s.level FROM s JOIN m.e ON e.a = s.id) SELECT id, level FROM s",
+        "m.below": f"WITH RECURSIVE {kept}, t AS (SELECT a, b, 0 AS n FROM r WHERE a = 5 UNION ALL "
+        "SELECT t.a, u.boss AS b, t.n + 1 FROM t JOIN m.up u ON u.id = t.b) SELECT a, b, n FROM t",
+        "m.twice": f"WITH RECURSIVE {counted}, v AS (SELECT id, 0 AS n FROM m.up WHERE id = 4 "
+        "UNION ALL SELECT u.boss AS id, v.n + 1 FROM v JOIN m.up u ON u.id = v.id "
+        "WHERE u.boss IS NOT NULL) SELECT t.id, t.level, v.n FROM t LEFT JOIN v ON v.id = t.id",
+    }
+    for name, query in queries.items():
+        ab.create_stream_table(name, query)
+    changes = (
+        "INSERT INTO m.up VALUES (5, 4), (6, 5)",
+        "DELETE FROM m.e WHERE a = 2",
+        "UPDATE m.up SET boss = 3 WHERE id = 4",
+        "INSERT INTO m.e VALUES (4, 5), (3, 6)",
+        "DELETE FROM m.up WHERE id = 3; DELETE FROM m.e WHERE a = 5",
+        "INSERT INTO m.up VALUES (3, 1); INSERT INTO m.e VALUES (5, 2)",
+    )
+    for change in changes:
+        ab.sql(change)
+        for name in queries:
+            ab.refresh(name)
+            assert ab.verify(name)["equal"], (name, change)
+    modes = {
+        name: [each["action"] for each in ab.history(name)][: len(changes)] for name in queries
+    }
+    assert all("DIFFERENTIAL" in found for found in modes.values()), modes

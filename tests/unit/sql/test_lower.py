@@ -231,6 +231,11 @@ def test_union_gets_one_type() -> None:
         ("SELECT my_own(v) AS n FROM a", [("UNKNOWN_FUNCTION", 1, 8)]),
         ("SELECT * FROM range(3)", [("TABLE_FUNCTION", 1, 15)]),
         ("SELECT v FROM a TABLESAMPLE (10 PERCENT)", [("SAMPLE", 1, 15)]),
+        (
+            "WITH RECURSIVE r (v) MAX RECURSION LEVEL 9 AS (SELECT v FROM a UNION ALL "
+            "SELECT r.v FROM r JOIN a ON a.v = r.v) SELECT v FROM r",
+            [("RECURSION_LEVEL", 1, 16)],
+        ),
         ("SELECT v FROM a VERSION AS OF 3", [("TIME_TRAVEL", 1, 15)]),
         ("SELECT CAST(v AS TIME) AS t FROM a", [("UNSUPPORTED_SYNTAX", 1, 13)]),
         ("FROM a |> WHERE v > 1", [("PIPE_SYNTAX", 1, 8)]),
