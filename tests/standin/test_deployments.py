@@ -14,10 +14,10 @@ from anabranch import Anabranch
 from anabranch.catalog import clusters, deployments
 from anabranch.catalog.clusters import Cluster
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
-from anabranch.deploy import along, promote, rollback, swap
+from anabranch.deploy import abort, along, promote, rollback, swap
 from anabranch.deploy.state import newest
 from anabranch.deploy.steps import Action
-from anabranch.deploy.verbs import rollback_dry
+from anabranch.deploy.verbs import abort_dry, promote_dry, rollback_dry
 from anabranch.errors import InvalidValue, Refused
 from anabranch.leases import Leases
 from anabranch.names import TableName
@@ -910,6 +910,22 @@ def test_a_plan_sees_through_views_that_break(shop: Shop) -> None:
     assert readers["mine.r"]["outcome"] == "fails" and "mine.w" in readers["mine.r"]["error"]
     with pytest.raises(Refused, match=r"mine\.r is outside of the project"):
         shop.stage()
+
+
+def test_views_over_staged_tables_are_not_broken(shop: Shop) -> None:
+    shop.edit(TWICE)
+    staged = shop.stage()
+    shop.ab.sql(f"CREATE VIEW mine.peek AS SELECT * FROM db.B__{staged}.b")
+    shop.ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
+    before = (shop.ab.cuts(), shop.ab.deployments(), shop.ab.tables())
+    for verb in (promote_dry, promote.promote, abort_dry, abort.abort):
+        with pytest.raises(Refused, match=r"mine\.peek reads .*, which would go") as no:
+            verb(shop.ab._runtime, staged)
+        assert no.value.hint == "DROP VIEW mine.peek"
+    assert (shop.ab.cuts(), shop.ab.deployments(), shop.ab.tables()) == before
+    shop.ab.sql("DROP VIEW mine.peek")
+    shop.ab.promote(staged)
+    shop.check(2)
 
 
 def test_a_roll_back_keeps_what_somebody_suspended(shop: Shop) -> None:
