@@ -6,11 +6,13 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
-from anabranch.catalog import leases, read_leases
+from anabranch.catalog import deployments, leases, read_leases
 from anabranch.catalog.heartbeat import Beat
 from anabranch.catalog.leases import Lease, Waiting
 from anabranch.catalog.read_leases import ReadLease
+from anabranch.catalog.stages import StageRow
 from anabranch.catalog.store import Store
 from anabranch.errors import AnabranchError, Refused
 from anabranch.names import TableName
@@ -102,6 +104,22 @@ class Leases:
                     self._store.writing(durable=False) as c,
                 ):  # it ends by itself
                     read_leases.give_back(c, lease)
+
+    @contextmanager
+    def keep_deployment(
+        self, deployment_id: str, owner: StageRow, seconds: float
+    ) -> Iterator[None]:
+        """Renew the lease of a deployment that the owner stages, and give it back at the end."""
+        beat = partial(deployments.renew, deployment_id=deployment_id, owner=owner, seconds=seconds)
+        with self._kept(f"{deployment_id} {owner.id}", seconds, beat):
+            try:
+                yield
+            finally:
+                with (
+                    suppress(AnabranchError),
+                    self._store.writing(durable=False) as c,
+                ):  # it ends by itself
+                    deployments.let_go(c, deployment_id, owner)
 
     def check_cut(self, lease: ReadLease) -> None:
         """Refuse to read a cut that upkeep was free to remove."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, Update, delete, insert, select, update
 
 from anabranch.catalog import cuts, stages, tables
 
@@ -48,11 +48,16 @@ class Deployment:
     staged_at: datetime | None = None
     finished_at: datetime | None = None
     cut_id: int | None = None
+    expires_at: datetime | None = None
 
     def alive(self, now: datetime) -> bool:
-        """Is the process that stages it still at work?"""
-        owner = stages.StageRow(self.id, self.host, self.pid, self.process_start, self.created_at)
-        return stages.alive(owner, now)
+        """Is a process at work that stages it?  It renews its lease, however long it takes."""
+        owner = stages.StageRow(self.id, self.host, self.pid, self.process_start, now)
+        return self.expires_at is not None and self.expires_at > now and stages.alive(owner, now)
+
+    def owned_by(self, owner: stages.StageRow) -> bool:
+        mine = (owner.host, owner.pid, owner.process_start)
+        return (self.host, self.pid, self.process_start) == mine
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ class Owner:
 
 def add(c: Connection, deployment: Deployment) -> None:
     values = {each.name: getattr(deployment, each.name) for each in fields(Deployment)}
-    values["created_at"] -= tables.ahead(c)  # how long it is silent is asked by the catalog's clock
+    values["created_at"] -= tables.ahead(c)  # by the clock that `finished_at` goes by
     c.execute(insert(tables.deployments).values(**values | {"status": deployment.status.value}))
 
 
@@ -117,11 +122,34 @@ def set_undo(c: Connection, deployment_id: str, undo: Mapping[str, Any]) -> None
     c.execute(update(table).where(table.c.id == deployment_id).values(undo=dict(undo)))
 
 
-def own(c: Connection, deployment_id: str, owner: stages.StageRow) -> None:
-    """Another process goes on with it."""
+def own(c: Connection, deployment_id: str, owner: stages.StageRow, seconds: float) -> None:
+    """A process stages it from now on, and holds its lease."""
     values = {"host": owner.host, "pid": owner.pid, "process_start": owner.process_start}
     table = tables.deployments
-    c.execute(update(table).where(table.c.id == deployment_id).values(**values))
+    until = tables.now(c) + timedelta(seconds=seconds)
+    here = table.c.id == deployment_id
+    c.execute(update(table).where(here).values(**values, expires_at=until))
+
+
+def renew(c: Connection, deployment_id: str, owner: stages.StageRow, seconds: float) -> None:
+    """Say that the owner lives; one that was given up for dead, and replaced, says nothing."""
+    until = tables.now(c) + timedelta(seconds=seconds)
+    c.execute(_owned(deployment_id, owner).values(expires_at=until))
+
+
+def let_go(c: Connection, deployment_id: str, owner: stages.StageRow) -> None:
+    """The owner is done, or has failed."""
+    c.execute(_owned(deployment_id, owner).values(expires_at=None))
+
+
+def _owned(deployment_id: str, owner: stages.StageRow) -> Update:
+    table = tables.deployments
+    return update(table).where(
+        table.c.id == deployment_id,
+        table.c.host == owner.host,
+        table.c.pid == owner.pid,
+        table.c.process_start == owner.process_start,
+    )
 
 
 def deployed(c: Connection) -> list[tuple[Key, str, Mapping[str, Any]]]:

@@ -10,6 +10,8 @@ from sqlalchemy import Connection, delete, insert, select
 from anabranch.catalog import tables
 from anabranch.names import TableName
 
+COPY_OF = "anabranch.index.table"  # a property of the copies, and of no other table
+
 
 @dataclass(frozen=True)
 class Index:

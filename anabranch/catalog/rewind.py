@@ -1,17 +1,22 @@
 """Dumped rows of a catalog, taken back to an older cut that they still record.
 
-Tables and views become what the cut shows.  Definitions of stream tables, groups, deployments and
-clusters are kept as they were dumped, for the catalog keeps no older ones; what a stream table has read
-is told by its snapshot, and whoever cannot be told is recomputed by its next refresh.
+Tables and views become what the cut shows.  Definitions of stream tables, groups and clusters are kept
+as they were dumped, for the catalog keeps no older ones but those that a roll-back would bring back;
+what a stream table has read, and by which query, is told by its snapshot.  Whoever cannot be told, or
+tells of another query, is recomputed by its next refresh.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.catalog.cuts import table_name
+from anabranch.catalog.indexes import COPY_OF, Index
+from anabranch.catalog.taken_back import staging_suffixes, take_back
 from anabranch.errors import InvalidValue
+from anabranch.names import TableName
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]
@@ -22,7 +27,25 @@ Key = tuple[str, int | None]
 Told = Callable[[str, int | None], tuple[Sources, str] | None]
 
 
-def rewind(rows: Rows, cut_id: int, told: Callable[[Mapping[str, Row]], Told]) -> Rows:
+OTHER_QUERY = "its rows at the cut are not known to come from the query that it has in the backup"
+NO_READS = "its query in the backup reads {}, which the cut does not have"
+
+
+@dataclass
+class Rewound:
+    """Rows, and what whoever restores them has to know.
+
+    `stale`: stream tables that their next refresh recomputes, and why.  `undefined`: tables that were
+    stream tables, whose queries the backup has not.  `ended`: deployments, and why.
+    """
+
+    rows: Rows
+    stale: dict[str, str] = field(default_factory=dict)
+    undefined: list[str] = field(default_factory=list)
+    ended: dict[str, str] = field(default_factory=dict)
+
+
+def rewind(rows: Rows, cut_id: int, told: Callable[[Mapping[str, Row]], Told]) -> Rewound:
     """The rows as of a cut; `told` is given the versions at the cut, to look into their snapshots."""
     recorded = {row["cut_id"] for row in rows["ab_cuts"]}
     if cut_id not in recorded:
@@ -31,23 +54,22 @@ def rewind(rows: Rows, cut_id: int, told: Callable[[Mapping[str, Row]], Told]) -
         )
     (meta,) = rows["ab_meta"]
     if cut_id == meta["cut"]:
-        return rows
+        return Rewound(rows)
     new = dict(rows)
     new["ab_meta"] = [{**meta, "cut": cut_id}]
     new["ab_cuts"] = [row for row in rows["ab_cuts"] if row["cut_id"] <= cut_id]
     for name in ("ab_versions", "ab_view_versions"):
         new[name] = [_open(row, cut_id) for row in rows[name] if row["cut_id"] <= cut_id]
     new["ab_history"] = [row for row in rows["ab_history"] if (row["cut_id"] or 0) <= cut_id]
-    new["ab_deployments"] = [{**row, "undo": None} for row in rows["ab_deployments"]]
-    shown = {
-        _name(row): row
-        for row in new["ab_versions"]
-        if row["until_cut"] is None and row["metadata_location"] is not None
-    }
-    _rewind_tables(new, rows, shown)
-    _rewind_views(new, rows)
-    _rewind_streams(new, rows, shown, told(shown))
-    return new
+    there = {*_shown_by(new), *(row["name"] for row in _views_of(new))}
+    taken = take_back(new, cut_id, there)
+    found = Rewound(taken.rows, ended=taken.ended)
+    _forget_copies(found.rows)
+    shown = _shown_by(found.rows)
+    _rewind_tables(found.rows, rows, shown)
+    _rewind_views(found.rows, rows)
+    _rewind_streams(found, rows, shown, told(shown), taken.returned)
+    return found
 
 
 def cuts_with(rows: Rows, lost: Mapping[Key, str]) -> dict[int, str]:
@@ -83,6 +105,35 @@ def without_bases(rows: Rows, lost: Mapping[Key, str]) -> Rows:
     return new
 
 
+def _shown_by(rows: Rows) -> dict[str, Row]:
+    """The tables that the newest cut in rows shows."""
+    return {
+        _name(row): row
+        for row in rows["ab_versions"]
+        if row["until_cut"] is None and row["metadata_location"] is not None
+    }
+
+
+def _views_of(rows: Rows) -> list[Row]:
+    found = rows["ab_view_versions"]
+    return [row for row in found if row["until_cut"] is None and row["query"] is not None]
+
+
+def _forget_copies(rows: Rows) -> None:
+    """Sorted copies for indexes that are not known would come back as source tables."""
+    kept = {
+        str(Index(TableName.parse(row["table_name"]), row["name"], ()).copy)
+        for row in rows["ab_indexes"]
+    }
+    shapes = {row["id"]: row["record"] for row in rows.get("ab_shapes", ())}
+    copies = {
+        name
+        for name, row in _shown_by(rows).items()
+        if COPY_OF in (shapes.get(row.get("shape")) or {}).get("properties", {})
+    }
+    rows["ab_versions"] = [row for row in rows["ab_versions"] if _name(row) not in copies - kept]
+
+
 def _rewind_tables(new: Rows, rows: Rows, shown: Mapping[str, Row]) -> None:
     others = [row for row in rows["iceberg_tables"] if row["catalog_name"] != "anabranch"]
     new["iceberg_tables"] = others + [
@@ -97,8 +148,12 @@ def _rewind_tables(new: Rows, rows: Rows, shown: Mapping[str, Row]) -> None:
         for row in shown.values()
     ]
     spaces = {row["namespace"] for row in shown.values()}
-    known = {row["namespace"] for row in rows["iceberg_namespace_properties"]}
-    new["iceberg_namespace_properties"] = rows["iceberg_namespace_properties"] + [
+    dumped = rows["iceberg_namespace_properties"]
+    known = {row["namespace"] for row in dumped}
+    over = staging_suffixes(new)
+    new["iceberg_namespace_properties"] = [
+        row for row in dumped if not row["namespace"].endswith(over)
+    ] + [
         {
             "catalog_name": "anabranch",
             "namespace": space,
@@ -118,24 +173,33 @@ def _rewind_views(new: Rows, rows: Rows) -> None:
             "query": row["query"],
             "created_at": made.get(row["name"], first),
         }
-        for row in new["ab_view_versions"]
-        if row["until_cut"] is None and row["query"] is not None
+        for row in _views_of(new)
     ]
 
 
-def _rewind_streams(new: Rows, rows: Rows, shown: Mapping[str, Row], told: Told) -> None:
-    streams = [row for row in rows["ab_stream_tables"] if row["name"] in shown]
+def _rewind_streams(
+    found: Rewound, rows: Rows, shown: Mapping[str, Row], told: Told, returned: Collection[str]
+) -> None:
+    """`returned`: tables whose definitions are those of the cut, since a deployment was taken back."""
+    new, before = found.rows, _shown_by(rows)
+    streams = [
+        row
+        for row in new["ab_stream_tables"]
+        if row["name"] in shown
+        and (row["name"] in returned or _is_stream(row["name"], shown, before, told))
+    ]
     names = {row["name"] for row in streams}
-    bases = names.__contains__
+    new["ab_dependencies"] = [row for row in new["ab_dependencies"] if row["table_name"] in names]
     new["ab_stream_tables"], new["ab_inputs"], new["ab_frontiers"] = [], [], []
     for row in streams:
         name, at = row["name"], shown[row["name"]]["snapshot_id"]
         read = told(name, at)
-        frontier = _frontier(name, at, told, bases) if read is not None else None
+        frontier = _frontier(name, at, told, names.__contains__) if read is not None else None
         if read is None or frontier is None or read[1] != row["fingerprint"]:
             new["ab_stream_tables"].append(
                 {**row, "computed_from": None, "cut_id": None, "data_at": None}
             )
+            found.stale[name] = OTHER_QUERY
             continue
         new["ab_stream_tables"].append({**row, "cut_id": None, "data_at": None, "last_error": None})
         new["ab_inputs"] += [
@@ -146,11 +210,32 @@ def _rewind_streams(new: Rows, rows: Rows, shown: Mapping[str, Row], told: Told)
             {"table_name": name, "source": source, "snapshot_id": snapshot}
             for source, snapshot in frontier.items()
         ]
-    for table, there in (("ab_dependencies", names), ("ab_indexes", set(shown))):
-        new[table] = [row for row in rows[table] if row["table_name"] in there]
+    new["ab_indexes"] = [row for row in new["ab_indexes"] if row["table_name"] in shown]
     new["ab_refresh_groups"] = [
         row for row in rows["ab_refresh_groups"] if set(row["members"]) <= names
     ]
+    _say_what_lacks(found, shown, names, told)
+
+
+def _is_stream(name: str, shown: Mapping[str, Row], before: Mapping[str, Row], told: Told) -> bool:
+    """Whether a stream table of the backup was one at the cut: a source table may have had its name."""
+    at, now = shown[name], before.get(name)
+    same = now is None or at.get("table_uuid") == now.get("table_uuid")
+    return same or at["snapshot_id"] is None or told(name, at["snapshot_id"]) is not None
+
+
+def _say_what_lacks(
+    found: Rewound, shown: Mapping[str, Row], names: Collection[str], told: Told
+) -> None:
+    there = {*shown, *(row["name"] for row in found.rows["ab_views"])}
+    for row in found.rows["ab_dependencies"]:
+        if row["upstream"] not in there:
+            found.stale[row["table_name"]] = NO_READS.format(row["upstream"])
+    found.undefined = sorted(
+        name
+        for name, row in shown.items()
+        if name not in names and told(name, row["snapshot_id"]) is not None
+    )
 
 
 def _input(name: str, source: str, snapshot: int | None, shown: Mapping[str, Row]) -> Row:

@@ -373,6 +373,7 @@ deployments = Table(
     Column("host", Text, nullable=False),
     Column("pid", BigInteger, nullable=False),
     Column("process_start", Text, nullable=False),
+    Column("expires_at", Moment),  # of the lease of the process that stages it; none: nobody does
     Column("plan", JSON, nullable=False),
     Column("wanted", JSON, nullable=False),
     Column("base", JSON, nullable=False),

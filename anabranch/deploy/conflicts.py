@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from anabranch.catalog import cuts, deployments, streams
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.deployments import OPEN, Deployment, SchemaVersion
 from anabranch.catalog.store import Connection
+from anabranch.deploy.outside import reads_of
 from anabranch.deploy.record import snapshot_of
 from anabranch.deploy.refusals import alike
 from anabranch.deploy.snapshot import ObjectKey, SchemaKey
@@ -182,11 +183,19 @@ def _replaced(deployment: Deployment, name: TableName) -> bool:
 
 
 def refuse_staged_readers(c: Connection, staged: Collection[TableName]) -> None:
-    """Somebody may have declared a stream table over a staged one, which goes or gets its real name."""
+    """Somebody may have made a stream table or a view over a staged one, which goes or is renamed."""
     gone = set(staged)
     for reader, reads in sorted(streams.dependencies(c).items()):
-        if reader not in gone and gone.intersection(reads):
-            read = sorted(gone.intersection(reads))[0]
-            raise Refused(
-                f"{reader} reads {read}, which would go", hint=f"DROP STREAM TABLE {reader}"
-            )
+        _refuse_reader(reader, gone, reads, "STREAM TABLE")
+    views = view_rows.all_views(c)
+    there = {*cuts.newest(c), *views, *gone}  # inside the flip the pointers of those have gone
+    for view, text in views.items():
+        _refuse_reader(view, gone, reads_of(text, there), "VIEW")
+
+
+def _refuse_reader(
+    reader: TableName, gone: Collection[TableName], reads: Iterable[TableName], kind: str
+) -> None:
+    read = sorted(each for each in reads if each in gone)
+    if read and reader not in gone:
+        raise Refused(f"{reader} reads {read[0]}, which would go", hint=f"DROP {kind} {reader}")

@@ -14,7 +14,7 @@ from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.leases import Lease
 from anabranch.deploy.along import OF_THE_TABLE, Broken, Consent, Cures, Flip, whose
 from anabranch.deploy.by_hand import made_by_hand
-from anabranch.deploy.conflicts import check_base
+from anabranch.deploy.conflicts import check_base, refuse_staged_readers
 from anabranch.deploy.outside import outside_readers
 from anabranch.deploy.production import Fingerprints, fingerprints, renaming
 from anabranch.deploy.readers import Reader
@@ -195,6 +195,8 @@ def check_now(runtime: Runtime, deployment: Deployment) -> None:
     """Refuse at once what the publish would refuse at its end."""
     with observed(runtime.lake) as c:
         check_base(c, runtime.lake, look(c, runtime.lake), deployment)
+        staging = staging_of(deployment)
+        refuse_staged_readers(c, [*staging.names, *staging.stand_ins])
 
 
 def check_one_world(seen: Look, staged: Iterable[TableName]) -> None:

@@ -37,6 +37,7 @@ from anabranch.deploy.state import (
     wrong_status,
 )
 from anabranch.deploy.steps import Action
+from anabranch.errors import Refused
 from anabranch.lake.steps import BEGUN, at_step
 from anabranch.names import TableName
 from anabranch.refresh.parallel import side_by_side
@@ -66,11 +67,13 @@ def stage(
         SUSPEND_READERS: suspend_readers,
     }
     check(found.plan, agreed)
-    begun = begin(runtime, wanted, found)
-    at_step(BEGUN)
-    if begun.status is DeploymentStatus.STAGING:
-        finish(runtime, begun.id)
-    agree(runtime, begun.id, [reader.name for reader in broken(found.plan.readers)])
+    owner = stages.mine(uuid.uuid4().hex[:8])
+    begun = begin(runtime, wanted, found, owner)
+    with runtime.leases.keep_deployment(begun.id, owner, runtime.settings.lease_time):
+        at_step(BEGUN)
+        if begun.status is DeploymentStatus.STAGING:
+            finish(runtime, begun.id)
+        agree(runtime, begun.id, [reader.name for reader in broken(found.plan.readers)])
     return begun.id
 
 
@@ -88,9 +91,8 @@ def check(plan: Plan, agreed: Mapping[str, bool]) -> None:
             raise refusal.error
 
 
-def begin(runtime: Runtime, wanted: Wanted, found: Found) -> Deployment:
+def begin(runtime: Runtime, wanted: Wanted, found: Found, owner: stages.StageRow) -> Deployment:
     """Write the deployment down, or take up the same one where an earlier run left it."""
-    owner = stages.mine(uuid.uuid4().hex[:8])
     made = Deployment(
         id=owner.id,
         project=wanted.name,
@@ -104,19 +106,19 @@ def begin(runtime: Runtime, wanted: Wanted, found: Found) -> Deployment:
         base=base_of(runtime, found),
     )
     with runtime.store.writing() as c:
-        for each in deployments.listing(c):
-            if _left_behind(each, made, tables.now(c)) and _same(each, made):
-                deployments.own(c, each.id, owner)
-                return each
-        deployments.add(c, made)
-    return made
+        known, now = deployments.listing(c), tables.now(c)
+        left = (each for each in known if _left_behind(each, owner, now) and _same(each, made))
+        begun = next(left, made)
+        if begun is made:
+            deployments.add(c, made)
+        deployments.own(c, begun.id, owner, runtime.settings.lease_time)
+    return begun
 
 
-def _left_behind(each: Deployment, mine: Deployment, now: datetime) -> bool:
-    """Nobody works at it: its process is dead, or it is this one, which failed and tries again."""
-    here = (each.host, each.pid, each.process_start) == (mine.host, mine.pid, mine.process_start)
-    unfinished = each.status is DeploymentStatus.STAGING
-    return each.status in OPEN and (not each.alive(now) or (here and unfinished))
+def _left_behind(each: Deployment, owner: stages.StageRow, now: datetime) -> bool:
+    """Nobody works at it: its lease is over, or it is of this process, which failed and tries again."""
+    again = each.owned_by(owner) and each.status is DeploymentStatus.STAGING
+    return each.status in OPEN and (again or not each.alive(now))
 
 
 def _same(each: Deployment, mine: Deployment) -> bool:
@@ -198,9 +200,17 @@ def build_all(
 
 
 def check_open(runtime: Runtime, deployment: Deployment) -> None:
-    """Somebody may abort a deployment while it is being built: then nothing of it may stay."""
+    """Somebody may abort a deployment while it is being built: then nothing of it may stay.
+
+    And a process that was silent for too long may find that another one has taken it over.
+    """
     with runtime.store.reading() as c:
         now = find(c, deployment.id)
     if now.status not in OPEN:
         remove_left_overs(runtime, now)
         raise wrong_status(now, "staged")
+    if not now.owned_by(stages.mine(deployment.id)):
+        raise Refused(
+            f"another process took {deployment.id} over: this one was silent for too long",
+            hint=f"`anabranch wait {deployment.id}` tells how far it is",
+        )

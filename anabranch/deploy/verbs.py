@@ -11,6 +11,7 @@ from anabranch.deploy import owners
 from anabranch.deploy import promote as promoting
 from anabranch.deploy import rollback as rolling_back
 from anabranch.deploy.along import look_after
+from anabranch.deploy.conflicts import refuse_staged_readers
 from anabranch.deploy.listing import summary
 from anabranch.deploy.outside import readers_after_rollback
 from anabranch.deploy.plan import Plan
@@ -118,6 +119,8 @@ def abort_dry(runtime: Runtime, deployment_id: str) -> dict[str, Any]:
     if deployment.status not in aborting.CAN_END:
         raise wrong_status(deployment, "aborted")
     names = aborting.staged_names(runtime.world(), deployment)
+    with runtime.store.reading() as c:
+        refuse_staged_readers(c, names)
     steps = [{"action": "drop", "object": str(name)} for name in names]
     return {**summary(deployment), "steps": steps}
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch.catalog.clusters import Cluster, all_clusters
-from anabranch.catalog.indexes import Index, all_indexes
+from anabranch.catalog.indexes import COPY_OF, Index, all_indexes
 from anabranch.engine.clusters import at_home
 from anabranch.engine.identity import HASHES, hashable
 from anabranch.engine.merge import add_all, apply_rows, stored_rows
@@ -29,7 +29,7 @@ from anabranch.lake.version import TableVersion
 from anabranch.model import FIRST_HIDDEN_ID, Columns, Delta
 from anabranch.names import TableName, shown
 
-UUID = "anabranch.index.table"  # properties of the copy: which table, and which version of it
+UUID = COPY_OF  # properties of the copy: which table, and which version of it
 SNAPSHOT = "anabranch.index.snapshot"
 SORTED_BY = "anabranch.index.columns"
 SMALL_ROWS = 100_000  # up to here the copy is sorted anew

@@ -12,8 +12,10 @@ from pyiceberg.table.snapshots import Snapshot
 
 from anabranch.catalog import cuts, deployments, snapshots
 from anabranch.catalog import rows as catalog_rows
+from anabranch.catalog.deployments import OPEN
 from anabranch.catalog.rewind import (
     Key,
+    Rewound,
     Row,
     Rows,
     Sources,
@@ -25,6 +27,7 @@ from anabranch.catalog.rewind import (
 from anabranch.catalog.snapshots import Shown
 from anabranch.catalog.store import Store
 from anabranch.catalog.tables import TABLE_TYPE
+from anabranch.catalog.taken_back import unowned
 from anabranch.errors import FileMissing, Refused, Unsupported
 from anabranch.lake.adopt import broken_snapshots, relocate, replace_file
 from anabranch.lake.archive import Archive, Record, chosen, damaged
@@ -57,6 +60,7 @@ def restore(archive: Archive, store: Store, warehouse: str, cut: int | None) -> 
     _check_empty(lake)
     bad = archive.copy_out(record, lake.warehouse)
     move = Move(record.warehouse, lake.warehouse.location)
+    rows = unowned(rows)
     moved: Rows = rows
     if move.old != move.new:
         kept = (row["record"] for row in rows.get("ab_snapshots", ()))
@@ -65,9 +69,11 @@ def restore(archive: Archive, store: Store, warehouse: str, cut: int | None) -> 
     if bad or record.missing:
         lost = _lost(lake, moved)
         _unlist(lake, moved)
+    rewound = Rewound(moved)
     if cut is not None:
         records = _records(moved)
-        moved = rewind(moved, cut, lambda shown: _told(lake, shown, records))
+        rewound = rewind(moved, cut, lambda shown: _told(lake, shown, records))
+        moved = rewound.rows
     left_out = cuts_with(moved, lost)
     _check_shown(archive, lake, moved, {*bad}, left_out)
     moved = without_bases(moved, lost)
@@ -95,7 +101,32 @@ def restore(archive: Archive, store: Store, warehouse: str, cut: int | None) -> 
         )
     report = _report(archive, record, lake)
     damaged_files = [f"{archive.location}/files/{path}" for path in sorted(bad)]
-    return {**report, "cuts_left_out": sorted(left_out), "damaged": damaged_files}
+    return {
+        **report,
+        **_told_of(rewound),
+        "cuts_left_out": sorted(left_out),
+        "damaged": damaged_files,
+    }
+
+
+def _told_of(found: Rewound) -> dict[str, Any]:
+    """What is not as it was at the cut, for the answer and as warnings."""
+    for name, why in sorted(found.stale.items()):
+        log.warning("%s is recomputed by its next refresh: %s", name, why)
+    for name in found.undefined:
+        log.warning("%s is a source table now: the backup has no query for it any more", name)
+    for id_, why in sorted(found.ended.items()):
+        log.warning("deployment %s is aborted: %s", id_, why)
+    statuses = {row["id"]: row["status"] for row in found.rows.get("ab_deployments", ())}
+    open_ = {id_ for id_, status in statuses.items() if status in {each.value for each in OPEN}}
+    return {
+        "stale": [{"table": name, "reason": why} for name, why in sorted(found.stale.items())],
+        "undefined": found.undefined,
+        "deployments": [
+            {"id": id_, "status": statuses[id_], "reason": found.ended.get(id_)}
+            for id_ in sorted({*open_, *found.ended})
+        ],
+    }
 
 
 def _lost(lake: Lake, rows: Rows) -> dict[Key, str]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from anabranch import Anabranch
-from anabranch.catalog import clusters, deployments
+from anabranch.catalog import clusters, deployments, stages, tables
 from anabranch.catalog.clusters import Cluster
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
-from anabranch.deploy import along, promote, rollback, swap
+from anabranch.deploy import abort, along, promote, rollback, stage, swap
+from anabranch.deploy.progress import progress
 from anabranch.deploy.state import newest
 from anabranch.deploy.steps import Action
-from anabranch.deploy.verbs import rollback_dry
+from anabranch.deploy.verbs import abort_dry, promote_dry, rollback_dry
 from anabranch.errors import InvalidValue, Refused
 from anabranch.leases import Leases
 from anabranch.names import TableName
@@ -910,6 +914,117 @@ def test_a_plan_sees_through_views_that_break(shop: Shop) -> None:
     assert readers["mine.r"]["outcome"] == "fails" and "mine.w" in readers["mine.r"]["error"]
     with pytest.raises(Refused, match=r"mine\.r is outside of the project"):
         shop.stage()
+
+
+def test_views_over_staged_tables_are_not_broken(shop: Shop) -> None:
+    shop.edit(TWICE)
+    staged = shop.stage()
+    shop.ab.sql(f"CREATE VIEW mine.peek AS SELECT * FROM db.B__{staged}.b")
+    shop.ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
+    before = (shop.ab.cuts(), shop.ab.deployments(), shop.ab.tables())
+    for verb in (promote_dry, promote.promote, abort_dry, abort.abort):
+        with pytest.raises(Refused, match=r"mine\.peek reads .*, which would go") as no:
+            verb(shop.ab._runtime, staged)
+        assert no.value.hint == "DROP VIEW mine.peek"
+    assert (shop.ab.cuts(), shop.ab.deployments(), shop.ab.tables()) == before
+    shop.ab.sql("DROP VIEW mine.peek")
+    shop.ab.promote(staged)
+    shop.check(2)
+
+
+# -- who stages it, and whether that one lives -------------------------------------------------------
+
+
+def from_elsewhere(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -> Any:
+    with monkeypatch.context() as there:
+        there.setattr(stages, "host", lambda: "another host")
+        return act()
+
+
+def stuck(shop: Shop, deployment: str) -> bool:
+    return bool(progress(shop.ab._store, shop.ab._runtime.lake, deployment)["stuck"])
+
+
+@pytest.fixture
+def short_leases(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = shop.ab._runtime.settings.with_("lease_time", "500ms")
+    monkeypatch.setattr(shop.ab._runtime, "settings", settings)
+
+
+@pytest.mark.usefixtures("short_leases")
+def test_a_long_stage_elsewhere_is_not_taken_for_dead(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has taken hours, and four times its lease since it last began to build something."""
+    found: list[Any] = []
+    build = stage.build
+
+    def slow(*given: Any) -> None:
+        build(*given)
+        if found:
+            return
+        with shop.ab._store.writing() as c:
+            (mine,) = (each for each in deployments.listing(c) if each.status.value == "STAGING")
+            hours_ago = mine.created_at - timedelta(hours=2)
+            c.execute(update(tables.deployments).values(created_at=hours_ago))
+        time.sleep(2)
+        found.append(from_elsewhere(monkeypatch, lambda: stuck(shop, mine.id)))
+        found.append(from_elsewhere(monkeypatch, shop.stage))
+
+    monkeypatch.setattr(stage, "build", slow)
+    shop.edit(TWICE)
+    mine = shop.stage()
+    assert found[0] is False and found[1] != mine
+    shop.ab.abort(found[1])
+    shop.ab.promote(mine)
+    shop.check(2)
+
+
+@pytest.mark.usefixtures("short_leases")
+def test_a_dead_stage_elsewhere_is_found_when_its_lease_is_over(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    shop.edit(TWICE)
+    with monkeypatch.context() as dead:
+        dead.setattr(stage, "build", dies)
+        dead.setattr(deployments, "let_go", lambda *given: None)
+        with pytest.raises(KeyboardInterrupt):
+            shop.stage()
+    (mine,) = (row["id"] for row in shop.ab.deployments() if row["status"] == "STAGING")
+    assert not from_elsewhere(monkeypatch, lambda: stuck(shop, mine))
+    time.sleep(0.6)
+    assert from_elsewhere(monkeypatch, lambda: stuck(shop, mine))
+    assert from_elsewhere(monkeypatch, shop.stage) == mine
+    shop.ab.promote(mine)
+    shop.check(2)
+
+
+@pytest.mark.usefixtures("short_leases")
+def test_a_stage_that_slept_leaves_the_work_to_who_took_it_over(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+    build = stage.build
+
+    def sleeps(*given: Any) -> None:
+        build(*given)
+        if not taken:
+            taken.append("")
+            with shop.ab._store.writing() as c:
+                c.execute(update(tables.deployments).values(expires_at=tables.now(c)))
+            taken.append(from_elsewhere(monkeypatch, shop.stage))
+
+    monkeypatch.setattr(stage, "build", sleeps)
+    monkeypatch.setattr(deployments, "renew", lambda *given, **named: None)
+    shop.edit(TWICE)
+    with pytest.raises(Refused, match=r"another process took .* over") as no:
+        shop.stage()
+    assert no.value.hint == f"`anabranch wait {taken[1]}` tells how far it is"
+    shop.ab.promote(taken[1])
+    shop.check(2)
 
 
 def test_a_roll_back_keeps_what_somebody_suspended(shop: Shop) -> None:
