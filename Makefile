@@ -27,7 +27,7 @@ test-all: lint postgres ## also run the slow tests
 		ANABRANCH_CIRCLE_SEEDS=40 ANABRANCH_CYCLE_PROGRAMS=20000 ANABRANCH_MODEL_PROGRAMS=600 \
 		ANABRANCH_SPARK_CYCLES=40 ANABRANCH_EXPRESSIONS=1000 ANABRANCH_FUZZ_CALLS=100000 \
 		ANABRANCH_SIMULATION_SEEDS=1000000 ANABRANCH_SIMULATION_PROCESSES=2 \
-		$(PYTEST) -m "slow or extended or not slow"
+		$(PYTEST) --timeout 36000 -m "slow or extended or not slow"
 
 lint: dev ## ruff and mypy
 	@$(BIN)/ruff check --quiet .

@@ -10,7 +10,6 @@ lose digits, and x is widened first so that -x cannot overflow.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -29,10 +28,10 @@ from anabranch.plan.exprs import (
     when,
 )
 from anabranch.plan.nodes import WEIGHT, Call
+from anabranch.types import Type
 
 ROWS = "_ab_n"
 _SMALL = ("tinyint", "smallint", "int")
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _WEIGHT = column(WEIGHT)
 
 
@@ -143,7 +142,7 @@ def _widened(value: Expr, type_: str) -> Expr | None:
         return cast(value, "bigint")
     if type_ == "bigint":
         return cast(value, "decimal(28,0)")
-    return value if _DECIMAL.fullmatch(type_) else None
+    return value if Type.parse(type_).is_decimal else None
 
 
 def _signed_sum(value: Expr) -> Expr:
@@ -152,11 +151,11 @@ def _signed_sum(value: Expr) -> Expr:
 
 def _sum_type(arg_type: str) -> str:
     """The type of Spark's SUM."""
-    found = _DECIMAL.fullmatch(arg_type)
-    if found is None:
+    type_ = Type.parse(arg_type)
+    if not type_.is_decimal:
         return "bigint"
-    precision, scale = int(found[1]), int(found[2])
-    return f"decimal({min(38, precision + 10)},{scale})"
+    precision, scale = type_.numbers
+    return str(Type.decimal(precision + 10, scale))
 
 
 def _quotient(arg_type: str) -> Callable[[Expr, Expr], Expr] | None:
@@ -166,11 +165,11 @@ def _quotient(arg_type: str) -> Callable[[Expr, Expr], Expr] | None:
     of its own: exactly s+4 for decimal(34,s) when s >= 2, and far more than s+4 when p is small.
     For other decimals the second rounding could show.
     """
-    found = _DECIMAL.fullmatch(arg_type)
-    if found is None:
+    type_ = Type.parse(arg_type)
+    if not type_.is_decimal:
         return lambda total, count: binary(exp.Div, cast(total, "double"), cast(count, "double"))
-    precision, scale = int(found[1]), int(found[2])
-    result = f"decimal({min(38, precision + 4)},{min(38, scale + 4)})"
+    precision, scale = type_.numbers
+    result = str(Type.decimal(precision + 4, scale + 4))
     if scale >= 2 and precision <= 24:
         wide = f"decimal(34,{scale})"
     elif precision <= 14:

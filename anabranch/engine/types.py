@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from pyspark.sql import types as T
@@ -10,7 +9,7 @@ from pyspark.sql import types as T
 from anabranch.cache import cached
 from anabranch.errors import InvalidValue, Unsupported
 from anabranch.model import FILE_PATH_ID, POSITION_ID, Column, Columns
-from anabranch.names import quote
+from anabranch.types import Field, Type
 
 FIELD_ID = "parquet.field.id"
 
@@ -21,172 +20,75 @@ WEIGHT = Column("_ab_w", "bigint", False)
 _SIMPLE: dict[str, T.DataType] = {
     "boolean": T.BooleanType(),
     "tinyint": T.ByteType(),
-    "byte": T.ByteType(),
     "smallint": T.ShortType(),
-    "short": T.ShortType(),
     "int": T.IntegerType(),
-    "integer": T.IntegerType(),
     "bigint": T.LongType(),
-    "long": T.LongType(),
     "float": T.FloatType(),
-    "real": T.FloatType(),
     "double": T.DoubleType(),
-    "string": T.StringType(),
+    "char": T.StringType(),  # Iceberg knows only string
+    "varchar": T.StringType(),
     "binary": T.BinaryType(),
     "date": T.DateType(),
     "timestamp": T.TimestampType(),
-    "timestamp_ltz": T.TimestampType(),
     "timestamp_ntz": T.TimestampNTZType(),
     "void": T.NullType(),
 }
-_DECIMALS = frozenset({"decimal", "dec", "numeric"})
-_STRINGS = frozenset({"char", "character", "varchar"})  # Iceberg knows only string
-
-_TOKEN = re.compile(
-    r"\s*(?:(?P<quoted>`(?:[^`]|``)*`)|(?P<word>\w+)|(?P<text>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(?P<sign>[<>(),:]))"
-)
-
-
-class _Reader:
-    """A cursor over the tokens of a type text."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens: list[str] = []
-        at = 0
-        while at < len(text.rstrip()):
-            match = _TOKEN.match(text, at)
-            if match is None:
-                raise self.wrong()
-            self.tokens.append(match.group().strip())
-            at = match.end()
-        self.at = 0
-
-    def wrong(self) -> InvalidValue:
-        return InvalidValue(
-            f'"{self.text}" is not a type', hint="a valid type is decimal(12,2) or array<string>"
-        )
-
-    def peek(self) -> str:
-        return self.tokens[self.at].lower() if self.at < len(self.tokens) else ""
-
-    def take(self, expected: str | None = None) -> str:
-        if self.at >= len(self.tokens) or (expected is not None and self.peek() != expected):
-            raise self.wrong()
-        self.at += 1
-        return self.tokens[self.at - 1]
-
-    def numbers(self) -> list[int]:
-        if self.peek() != "(":
-            return []
-        self.take("(")
-        found = [self.number()]
-        while self.peek() == ",":
-            self.take(",")
-            found.append(self.number())
-        self.take(")")
-        return found
-
-    def number(self) -> int:
-        word = self.take()
-        if not word.isdigit():
-            raise self.wrong()
-        return int(word)
-
-    def type(self) -> T.DataType:
-        word = self.take().lower()
-        if word == "array":
-            self.take("<")
-            element = self.type()
-            self.take(">")
-            return T.ArrayType(element)
-        if word == "map":
-            self.take("<")
-            key = self.type()
-            self.take(",")
-            value = self.type()
-            self.take(">")
-            return T.MapType(key, value)
-        if word == "struct":
-            return T.StructType(self.fields())
-        return self.simple(word)
-
-    def simple(self, word: str) -> T.DataType:
-        numbers = self.numbers()
-        if word in _DECIMALS:
-            precision, scale = (*numbers, *((10, 0)[len(numbers) :]))
-            return T.DecimalType(precision, scale)
-        if word in _STRINGS and len(numbers) == 1:
-            return T.StringType()
-        if word not in _SIMPLE or numbers:
-            raise self.wrong()
-        return _SIMPLE[word]
-
-    def fields(self) -> list[T.StructField]:
-        found: list[T.StructField] = []
-        self.take("<")
-        while self.peek() != ">":
-            name = self.take()
-            if name.startswith("`"):
-                name = name[1:-1].replace("``", "`")
-            if self.peek() == ":":
-                self.take(":")
-            type_ = self.type()
-            nullable = True
-            if self.peek() == "not":
-                self.take("not")
-                self.take("null")
-                nullable = False
-            if self.peek() == "comment":
-                self.take("comment")
-                self.take()
-            found.append(T.StructField(name, type_, nullable))
-            if self.peek() != ">":
-                self.take(",")
-        self.take(">")
-        return found
 
 
 @cached(4096)
 def parse_type(text: str) -> T.DataType:
     """`array<struct<a:int>>` as Spark's own type; nothing is asked of a running Spark."""
-    reader = _Reader(text)
-    found = reader.type()
-    if reader.peek():
-        raise reader.wrong()
-    return found
+    return to_spark(Type.parse(text))
+
+
+def to_spark(type_: Type) -> T.DataType:
+    match type_.name:
+        case "decimal":
+            return T.DecimalType(*type_.numbers)
+        case "string":
+            return T.StringType(type_.collation) if type_.collation else T.StringType()
+        case "array":
+            return T.ArrayType(to_spark(type_.fields[0].type))
+        case "map":
+            key, value = (to_spark(each.type) for each in type_.fields)
+            return T.MapType(key, value)
+        case "struct":
+            fields = (
+                T.StructField(each.name, to_spark(each.type), not each.required)
+                for each in type_.fields
+            )
+            return T.StructType(list(fields))
+    if type_.name not in _SIMPLE:
+        raise InvalidValue(f"{type_} is not a type of a column", hint="CAST it to STRING")
+    return _SIMPLE[type_.name]
+
+
+def of_spark(type_: T.DataType) -> Type:
+    """What Spark says of its own type; that a field inside is never NULL is left out."""
+    if isinstance(type_, T.ArrayType):
+        return Type.array(of_spark(type_.elementType))
+    if isinstance(type_, T.MapType):
+        return Type.map(of_spark(type_.keyType), of_spark(type_.valueType))
+    if isinstance(type_, T.StructType):
+        return Type.struct(*(Field(each.name, of_spark(each.dataType)) for each in type_))
+    if isinstance(type_, (T.CharType, T.VarcharType)):
+        return Type("string")
+    if isinstance(type_, T.StringType):
+        return Type("string", collation=type_.collation if is_collated(type_) else None)
+    if isinstance(type_, T.DecimalType):
+        return Type("decimal", (type_.precision, type_.scale))
+    return Type(type_.simpleString())
 
 
 def type_text(type_: T.DataType) -> str:
     """The text that `parse_type` reads; names inside structs are quoted where they must be."""
-    return _text(type_, "timestamp")
+    return str(of_spark(type_))
 
 
 @cached(4096)
 def sql_type(text: str) -> str:
     """The type in SQL that means the same in every session: TIMESTAMP depends on a setting."""
-    return _text(parse_type(text), "timestamp_ltz")
-
-
-def _text(type_: T.DataType, timestamp: str) -> str:
-    if isinstance(type_, T.ArrayType):
-        return f"array<{_text(type_.elementType, timestamp)}>"
-    if isinstance(type_, T.MapType):
-        return f"map<{_text(type_.keyType, timestamp)},{_text(type_.valueType, timestamp)}>"
-    if isinstance(type_, T.StructType):
-        fields = (
-            f"{_field_name(field.name)}:{_text(field.dataType, timestamp)}" for field in type_
-        )
-        return f"struct<{','.join(fields)}>"
-    if isinstance(type_, T.StringType) and is_collated(type_):
-        return f"string collate {type_.collation}"
-    if isinstance(type_, (T.CharType, T.VarcharType, T.StringType)):
-        return "string"
-    return timestamp if isinstance(type_, T.TimestampType) else type_.simpleString()
-
-
-def _field_name(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else quote(name)
+    return of_spark(parse_type(text)).text("timestamp_ltz")
 
 
 def struct(columns: Iterable[Column]) -> T.StructType:

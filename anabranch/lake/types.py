@@ -6,9 +6,7 @@ string.  Spark's timestamp is an instant (timestamptz), timestamp_ntz is not (ti
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from pyiceberg.types import (
     BinaryType,
@@ -33,27 +31,21 @@ from pyiceberg.types import (
 from anabranch.errors import InvalidValue, Unsupported
 from anabranch.model import Column, Columns
 from anabranch.names import shown
+from anabranch.types import Field, Type
 
 _SIMPLE: dict[str, Callable[[], IcebergType]] = {
     "boolean": BooleanType,
     "tinyint": IntegerType,
-    "byte": IntegerType,
     "smallint": IntegerType,
-    "short": IntegerType,
     "int": IntegerType,
-    "integer": IntegerType,
     "bigint": LongType,
-    "long": LongType,
     "float": FloatType,
-    "real": FloatType,
     "double": DoubleType,
     "date": DateType,
     "timestamp": TimestamptzType,
-    "timestamp_ltz": TimestamptzType,
     "timestamp_ntz": TimestampType,
     "string": StringType,
     "char": StringType,
-    "character": StringType,
     "varchar": StringType,
     "binary": BinaryType,
 }
@@ -75,22 +67,47 @@ _CURES = {
     "interval": "store the number of seconds, days or months instead",
     "variant": "store the text: CAST(... AS STRING) or to_json(...)",
     "void": "give NULL a type: CAST(NULL AS STRING)",
-    "null": "give NULL a type: CAST(NULL AS STRING)",
     "struct": "give the struct a field, or leave the column out",
     "time": "store the text or the number of seconds instead",
 }
-DEEPEST = 50  # levels of a nested type: the libraries that write schemas fail at about twice that
-_TOKEN = re.compile(
-    r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\")|([\w$.]+)|(.))", re.DOTALL
-)
 
 
 def to_iceberg(type_text: str, column: str = "", ids: Iterator[int] | None = None) -> IcebergType:
     """Read DDL type text such as `array<struct<a: int, b: string>>`; fields get ids from `ids`."""
-    parser = _Parser(type_text, column, ids or iter(range(1, 1 << 30)))
-    found = parser.type()
-    parser.end()
-    return found
+    try:
+        found = Type.parse(type_text)
+    except InvalidValue as error:
+        where = f"column {shown(column)}: " if column else ""
+        raise InvalidValue(f"{where}{error.message}", hint=error.hint) from None
+    if (part := found.unstorable) is not None:
+        raise _unstorable(found, part, column)
+    return _iceberg(found, ids or iter(range(1, 1 << 30)))
+
+
+def _iceberg(type_: Type, ids: Iterator[int]) -> IcebergType:
+    match type_.name:
+        case "decimal":
+            return DecimalType(*type_.numbers)
+        case "array":
+            return ListType(next(ids), _iceberg(type_.fields[0].type, ids), element_required=False)
+        case "map":
+            key_id, value_id = next(ids), next(ids)
+            key, value = (_iceberg(each.type, ids) for each in type_.fields)
+            return MapType(key_id, key, value_id, value, value_required=False)
+        case "struct":
+            return StructType(*(_iceberg_field(each, ids) for each in type_.fields))
+    return _SIMPLE[type_.name]()
+
+
+def _iceberg_field(field: Field, ids: Iterator[int]) -> NestedField:
+    field_id = next(ids)
+    return NestedField(field_id, field.name, _iceberg(field.type, ids), required=field.required)
+
+
+def _unstorable(type_: Type, part: Type, column: str) -> Unsupported:
+    what = f"column {shown(column)} has type {type_}, which Iceberg cannot store"
+    cure = _CURES.get(part.name.split(" ")[0], "cast it to a type of Iceberg, such as string")
+    return Unsupported(what if column else f"type {type_} is not supported", hint=cure)
 
 
 def to_text(kind: IcebergType, column: str = "") -> str:
@@ -175,140 +192,3 @@ def _nested(kind: IcebergType, prefix: str) -> Iterator[tuple[str, int]]:
     for name, (field_id, below) in inner.items():
         yield prefix + name, field_id
         yield from _nested(below, f"{prefix}{name}.")
-
-
-@dataclass
-class _Parser:
-    """type := name [(n [, n])] | array<type> | map<type, type> | struct<name [:] type ..., ...>"""
-
-    text: str
-    column: str
-    ids: Iterator[int]
-    at: int = 0
-    depth: int = 0
-
-    def type(self) -> IcebergType:
-        name = self.word().lower()
-        if name in ("array", "map", "struct"):
-            self.expect("<")
-            self.depth += 1
-            if self.depth > DEEPEST:
-                raise Unsupported(f"{self.where()}the type has more than {DEEPEST} levels")
-            found = {"array": self.array, "map": self.map, "struct": self.struct}[name]()
-            self.depth -= 1
-            return found
-        numbers = self.numbers()
-        if name in ("decimal", "dec", "numeric"):
-            return self.decimal(numbers)
-        if name not in _SIMPLE:
-            raise self.unsupported(name)
-        if self.peek().lower() == "collate":
-            self.collation()
-        return _SIMPLE[name]()
-
-    def decimal(self, numbers: list[int]) -> IcebergType:
-        precision, scale = (*numbers, *(10, 0)[len(numbers) :])[:2]
-        if not 1 <= precision <= 38 or not 0 <= scale <= precision:
-            raise InvalidValue(f"{self.where()}decimal({precision},{scale}) is out of range")
-        return DecimalType(precision, scale)
-
-    def collation(self) -> None:
-        """Only the order of bytes is kept by files; other collations would compare differently."""
-        self.next()
-        if self.next().upper() != "UTF8_BINARY":
-            raise self.unsupported(self.text)
-
-    def array(self) -> IcebergType:
-        element_id = next(self.ids)
-        element = self.type()
-        self.expect(">")
-        return ListType(element_id, element, element_required=False)
-
-    def map(self) -> IcebergType:
-        key_id, value_id = next(self.ids), next(self.ids)
-        key = self.type()
-        self.expect(",")
-        value = self.type()
-        self.expect(">")
-        return MapType(key_id, key, value_id, value, value_required=False)
-
-    def struct(self) -> IcebergType:
-        fields: list[NestedField] = []
-        while self.peek() != ">":
-            if fields:
-                self.expect(",")
-            fields.append(self.field())
-        self.expect(">")
-        if not fields:
-            raise self.unsupported("struct")
-        names = [each.name.lower() for each in fields]
-        if len(set(names)) != len(names):
-            raise InvalidValue(f"{self.where()}a struct has two fields of the same name")
-        return StructType(*fields)
-
-    def field(self) -> NestedField:
-        field_id, name = next(self.ids), self.word()
-        if self.peek() == ":":
-            self.next()
-        kind, needed = self.type(), False
-        while (word := self.peek().lower()) in ("not", "comment"):
-            self.next()
-            if word == "not":
-                needed = self.next().lower() == "null"
-            else:
-                self.next()
-        return NestedField(field_id, name, kind, required=needed)
-
-    def numbers(self) -> list[int]:
-        found: list[int] = []
-        if self.peek() != "(":
-            return found
-        self.next()
-        while (token := self.next()) != ")":
-            if token.isdigit():
-                found.append(int(token))
-            elif token != ",":
-                raise self.wrong()
-        return found
-
-    def word(self) -> str:
-        token = self.next()
-        if token.startswith("`"):
-            return token[1:-1].replace("``", "`")
-        if not token or not (token[0].isalnum() or token[0] in "_$"):
-            raise self.wrong()
-        return token
-
-    def expect(self, wanted: str) -> None:
-        if self.next() != wanted:
-            raise self.wrong()
-
-    def end(self) -> None:
-        if self.peek():
-            raise self.wrong()
-
-    def peek(self) -> str:
-        match = _TOKEN.match(self.text, self.at)
-        return next((group for group in match.groups() if group), "") if match else ""
-
-    def next(self) -> str:
-        match = _TOKEN.match(self.text, self.at)
-        if match is None:
-            return ""
-        self.at = match.end()
-        return next((group for group in match.groups() if group), "")
-
-    def where(self) -> str:
-        return f"column {shown(self.column)}: " if self.column else ""
-
-    def wrong(self) -> InvalidValue:
-        return InvalidValue(f"{self.where()}{self.text!r} is not a type")
-
-    def unsupported(self, name: str) -> Unsupported:
-        subject = f"column {shown(self.column)} has type" if self.column else "type"
-        cure = _CURES.get(name.split("_")[0], "cast it to a type of Iceberg, such as string")
-        suffix = "" if self.column else " is not supported"
-        message = (
-            f"{subject} {self.text}{', which Iceberg cannot store' if self.column else suffix}"
-        )
-        return Unsupported(message, hint=cure)

@@ -11,10 +11,11 @@ is NONE, so that nothing is maintained by an equality that was only assumed.
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 
 from anabranch.cache import cached
+from anabranch.errors import InvalidValue
+from anabranch.types import Type
 
 
 class Sameness(Enum):
@@ -31,24 +32,21 @@ class Sameness(Enum):
 
 _BYTES = frozenset(
     "boolean tinyint smallint int bigint decimal string char varchar binary date timestamp "
-    "timestamp_ltz timestamp_ntz void array struct "
-    "interval year month day hour minute second to".split()
+    "timestamp_ntz void array struct interval".split()
 )
 _FORM = frozenset(("float", "double", "map"))  # a map is shown with its keys in order
-_BINARY = "utf8_binary"
-_NAME = re.compile(r"(?:`(?:[^`]|``)*`|\w+)\s*:")  # of a field
-_COLLATION = re.compile(r"\bcollate\s+([\w.]+)")
-_CLAUSES = re.compile(r"\bnot null\b|\bcomment\s+'(?:[^'\\]|\\.)*'")
 
 
 @cached(4096)
 def sameness(type_text: str) -> Sameness:
     """What equality means for a type, given as Spark's text: `array<string collate UTF8_LCASE>`."""
-    text = _NAME.sub(" ", _CLAUSES.sub(" ", type_text.lower()))
-    collations = {name.rpartition(".")[2] for name in _COLLATION.findall(text)}
-    words = set(re.findall(r"[a-z_]\w*", _COLLATION.sub(" ", text)))
-    if not words or words - _BYTES - _FORM:
+    try:
+        parts = list(Type.parse(type_text).walk())
+    except InvalidValue:
         return Sameness.NONE
-    if collations - {_BINARY}:
+    names = {part.name.split(" ")[0] for part in parts}
+    if names - _BYTES - _FORM:
+        return Sameness.NONE
+    if any(part.collation for part in parts):
         return Sameness.OPEN
-    return Sameness.FORM if words & _FORM else Sameness.BYTES
+    return Sameness.FORM if names & _FORM else Sameness.BYTES

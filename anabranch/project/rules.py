@@ -14,6 +14,7 @@ from anabranch.schedules import Schedule
 from anabranch.settings import Settings
 from anabranch.sql.outline import Outline
 from anabranch.sql.statement_records import CreateStreamTable, Rows
+from anabranch.types import Type
 
 if TYPE_CHECKING:
     from anabranch.project.compile import Compiled, CompiledObject
@@ -74,10 +75,11 @@ def index_problems(index: Index, found: CompiledObject, compiled: Compiled) -> I
     yield from cluster_problems(statement.cluster, index.at, compiled)
     wrong = unknown_columns(statement.columns, found.columns, str(found.key))
     yield from (index.at.problem(*each) for each in wrong)
-    types = {(each.name or "").lower(): each.type or "" for each in found.columns or ()}
+    types = {(each.name or "").lower(): each.type for each in found.columns or ()}
     for name in statement.columns:
-        if types.get(name.lower(), "").startswith(("array<", "map<", "struct<")):
-            message = f"column {shown(name)} is a {types[name.lower()]}: it cannot be sorted by"
+        type_ = types.get(name.lower())
+        if type_ is not None and Type.parse(type_).is_nested:
+            message = f"column {shown(name)} is a {type_}: it cannot be sorted by"
             yield index.at.problem(message, "index another column", name)
 
 

@@ -28,6 +28,7 @@ from anabranch.sql.branches import branches_without
 from anabranch.sql.reach import Reach
 from anabranch.sql.recursion import keeps_rows_once
 from anabranch.sql.source_text import SourceText
+from anabranch.types import Type
 from anabranch.world import World
 
 SETTLING = 10  # times that types may pass round a circle until they are settled
@@ -80,7 +81,7 @@ def check_member(
             hint="change the query, or read the part that is not incremental from another table",
         )
     for column in definition.columns:
-        if "map<" in column.type:
+        if any(part.name == "map" for part in Type.parse(column.type).walk()):
             raise Refused(
                 f"{name} cannot be in a circle: its column {shown(column.name)} is a map, "
                 "and maps cannot be compared",

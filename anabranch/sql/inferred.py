@@ -5,7 +5,6 @@ Only rules that hold whatever the data and the settings are: a type said here is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from sqlglot import exp
@@ -14,15 +13,10 @@ from anabranch.errors import UserError
 from anabranch.plan.exprs import Tree
 from anabranch.sql import functions
 from anabranch.sql.column_types import column_type
+from anabranch.types import FLOATS, INTEGERS, MAX_PRECISION, TIMES, Type
 
 ColumnType = Callable[[Sequence[str]], str | None]
 
-INTEGERS = ("tinyint", "smallint", "int", "bigint")
-FLOATS = ("float", "double")
-TIMES = ("date", "timestamp", "timestamp_ntz")
-MAX_PRECISION = 38
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)\Z")
-_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 _PREDICATES = (exp.Predicate, exp.And, exp.Or, exp.Not, exp.Xor, exp.Exists)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 
@@ -158,15 +152,15 @@ def _average(of: str) -> str | None:
 
 
 def decimal(text: str | None) -> tuple[int, int] | None:
-    match = _DECIMAL.match(text or "")
-    return (int(match[1]), int(match[2])) if match else None
+    type_ = Type.parse(text) if text else None
+    return type_.digits if type_ is not None and type_.is_decimal else None
 
 
 def _arithmetic(node: Tree, left: str | None, right: str | None) -> str | None:
     if left is None or right is None:
         return None
     if left in INTEGERS and right in INTEGERS:
-        return INTEGERS[max(INTEGERS.index(left), INTEGERS.index(right))]
+        return max(left, right, key=INTEGERS.__getitem__)
     numbers = [each in INTEGERS or each in FLOATS or decimal(each) for each in (left, right)]
     if not all(numbers):
         return None
@@ -181,7 +175,7 @@ def _exact(node: Tree, type_: str) -> tuple[int, int] | None:
     """An operand as a decimal; a whole number that is written out has as many digits as it has."""
     if isinstance(node, exp.Literal) and type_ in INTEGERS:
         return len(node.name.lstrip("0")) or 1, 0
-    return (_DIGITS[type_], 0) if type_ in INTEGERS else decimal(type_)
+    return Type.parse(type_).as_decimal
 
 
 def _decimal_result(node: Tree, one: tuple[int, int], two: tuple[int, int]) -> str | None:

@@ -30,9 +30,9 @@ from anabranch.plan.nodes import (
     UnionAll,
     Windows,
 )
+from anabranch.types import INTEGERS
 
-_INTEGERS = {"tinyint", "smallint", "int", "bigint"}
-_SIMPLE = _INTEGERS | {"boolean", "date", "double", "float", "string"}
+_SIMPLE = {*INTEGERS, "boolean", "date", "double", "float", "string"}
 _PASSING = (Filter, Generate, Join, Look, Match, Outer, Semi, Top, Windows)
 _LARGEST_INT = 2**31 - 1
 _PREDICATES = (
@@ -107,7 +107,7 @@ def _of_call(call: Call) -> str | None:
             return "bigint"
         case "min" | "max":
             return call.arg_type
-        case "sum" if call.arg_type in _INTEGERS:
+        case "sum" if call.arg_type in INTEGERS:
             return "bigint"
         case "sum" | "avg" if call.arg_type in ("float", "double"):
             return "double"

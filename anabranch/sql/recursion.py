@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -20,6 +19,7 @@ from anabranch.sql.ctes import mentions_cte, reads_itself
 from anabranch.sql.predicates import has_quantified
 from anabranch.sql.relation import Cte, Output, Relation, Stop, column_aliases, with_ctes
 from anabranch.sql.source_text import SourceText
+from anabranch.types import Type
 
 
 def recursion(lowering: Lowering, cte: Cte) -> Relation:
@@ -133,10 +133,6 @@ def _named(node: Node, names: tuple[str, ...]) -> Node:
     return Project(node, tuple(Item(name, column(inner)) for name, inner in pairs))
 
 
-INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}  # and how many digits they have
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
-
-
 def _wider(
     tree: exp.CTE, outputs: Sequence[Output], types: Sequence[Sequence[str]], known: Sequence[str]
 ) -> Sequence[str]:
@@ -147,39 +143,16 @@ def _wider(
     found = list(known)
     for own in types:
         for at, (output, mine) in enumerate(zip(outputs, own, strict=True)):
-            if fits(found[at], mine):
+            old, new = Type.parse(found[at]), Type.parse(mine)
+            if old.fits(new):
                 found[at] = mine
-            elif not fits(mine, found[at]):
+            elif not new.fits(old):
                 raise UserError(
                     f"WITH RECURSIVE {tree.alias}: column {output.name} is of type {found[at]} in one "
                     f"branch, and {mine} in another",
                     hint=f"CAST one of them, such as CAST(… AS {found[at].upper()})",
                 )
     return found
-
-
-def fits(mine: str, goal: str) -> bool:
-    """Whether every value of a type is one of the other.
-
-    >>> fits("int", "bigint"), fits("int", "decimal(12,2)"), fits("bigint", "int"), fits("int", "void")
-    (True, True, False, False)
-    """
-    if mine in (goal, "void") or (goal == "string" and mine.startswith(("char", "varchar"))):
-        return True
-    if mine in INTEGERS and goal in INTEGERS:
-        return INTEGERS[mine] <= INTEGERS[goal]
-    if goal == "double" and mine in ("float", "tinyint", "smallint", "int"):
-        return True
-    before = (INTEGERS[mine], 0) if mine in INTEGERS else _digits(mine)
-    after = _digits(goal)
-    if before is None or after is None:
-        return False
-    return after[1] >= before[1] and after[0] - after[1] >= before[0] - before[1]
-
-
-def _digits(type_: str) -> tuple[int, int] | None:
-    found = _DECIMAL.fullmatch(type_)
-    return (int(found[1]), int(found[2])) if found else None
 
 
 def _typed(node: Node, own: Sequence[str], wanted: Sequence[str]) -> Node:

@@ -20,6 +20,7 @@ from anabranch.sql.obstacles import name_of_call
 from anabranch.sql.relation import Place, Stop, TypesOf
 from anabranch.sql.resolve import resolved
 from anabranch.sql.support import Obstacle
+from anabranch.types import Type
 
 _BY_PLACE = frozenset({"row_number", "ntile", "lag", "lead"})  # depend on the order of tied rows
 _RANKS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
@@ -183,7 +184,7 @@ def check_orderable(
     """Maps and variants have no order, so ties between rows that differ in them stay ties."""
     asked = [Expr.of(column_tree(name)) for name in names]
     for name, type_ in zip(names, types(node, asked) if asked else (), strict=True):
-        if "map<" in type_.lower() or "variant" in type_.lower():
+        if any(part.name in ("map", "variant") for part in Type.parse(type_).walk()):
             raise Stop(place.source.obstacle("TIES", where, what=name))
 
 
