@@ -123,6 +123,13 @@ def absolute(text: str) -> str:
     return text if is_url(text) else str(Path(text).expanduser().absolute())
 
 
+def local_part(text: str) -> str | None:
+    """The path of a folder or of a SQLite catalog; None for anything else."""
+    if sqlite := _SQLITE.match(text):
+        return sqlite[1]
+    return None if is_url(text) or text.startswith("file:") else text
+
+
 def relative_to(folder: Path, text: str) -> str:
     """A path written in a file, seen from the file's folder."""
     if sqlite := _SQLITE.match(text):

@@ -51,6 +51,11 @@ def is_reference(text: str) -> bool:
     return _REFERENCE.fullmatch(text.strip()) is not None
 
 
+def holds_reference(text: str) -> bool:
+    """Does ENV('X') or FILE('…') stand anywhere in it?"""
+    return _REFERENCE.search(text) is not None
+
+
 def redacted(text: str) -> str:
     """A text fit to be shown: without passwords in addresses and values of secret names."""
     return _PAIR.sub(_without_value, _ADDRESS.sub(_without_password, text))
