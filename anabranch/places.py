@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.errors import InvalidValue, Refused, Unreachable
-from anabranch.redaction import redacted
+from anabranch.redaction import redacted_address
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -58,7 +58,7 @@ def check_catalog(text: str) -> str:
     if _SERVER.match(text):
         return text
     raise InvalidValue(
-        f"setting catalog: {redacted(text)!r} is not a catalog that Anabranch can use",
+        f"setting catalog: {redacted_address(text)!r} is not a catalog that Anabranch can use",
         hint="use sqlite:///path/catalog.db or postgresql://user:password@host/database",
     )
 

@@ -130,11 +130,12 @@ def needs(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
 
 def _reasons(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[str]:
     for key, value in given.items():
+        name = key.replace("_", ".", key.startswith("spark_"))
         if reason := RULES[key](value, defaults.get(key), file.parent):
-            yield f"{key.replace('_', '.', key.startswith('spark_'))} {reason}"
+            yield f"{name} {reason}"
         texts = value.values() if isinstance(value, Mapping) else (value,)
         if any(isinstance(text, str) and holds_reference(text) for text in texts):
-            yield f"{key} refers to a secret"
+            yield f"{name} refers to a secret"
 
 
 def is_trusted(file: Path) -> bool:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import anabranch.redaction as redaction
 from anabranch.durations import parse_duration, show_duration
 from anabranch.errors import InvalidValue
-from anabranch.redaction import redacted, redacted_value
+from anabranch.redaction import redacted_address, redacted_value
 
 CONNECT_PORT = 15002
 _HOST = re.compile(r"[^\s/;@:]+(?::\d{1,5})?\Z|\[[0-9a-f:.]+\](?::\d{1,5})?\Z")
@@ -137,11 +137,11 @@ COUNT = Kind("count", "100000", _count)
 BOUND = Kind("fraction", "0.5", _bound, lambda value: "none" if value is None else str(value))
 DURATION = Kind("duration", "7d", parse_duration, show_duration)
 INTERVAL = Kind("duration", "1s", _interval, show_duration)
-FOLDER = Kind("folder", "./warehouse", _text, redacted)
-CATALOG = Kind("catalog", "postgresql://user@host/database", _text, redacted)
-MASTER = Kind("text", "local[4]", _text, redacted)
+FOLDER = Kind("folder", "./warehouse", _text, redacted_address)
+CATALOG = Kind("catalog", "postgresql://user@host/database", _text, redacted_address)
+MASTER = Kind("text", "local[4]", _text, redacted_address)
 PROFILE = Kind("text", "prod", _text)
-REMOTE = Kind("text", "sc://host:15002", _text, redacted)
+REMOTE = Kind("text", "sc://host:15002", _text, redacted_address)
 HOSTS = Kind("hosts", "spark.example.org:15002", _hosts, lambda value: ";".join(value) or "none")
 PAIRS = Kind(
     "properties",

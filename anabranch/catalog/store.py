@@ -24,7 +24,7 @@ from anabranch.catalog.clock import boot_clock
 from anabranch.catalog.grants import ALL, role_with
 from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.errors import InvalidValue, MissingRight, Unreachable
-from anabranch.redaction import redacted
+from anabranch.redaction import redacted_address
 
 __all__ = ["Connection", "Store", "parse_url"]  # Connection: for those above, who run no SQL
 
@@ -167,7 +167,7 @@ class Store:
         """The address without its password."""
         if self.is_sqlite:
             return self.url.database or ""
-        return redacted(self.url.render_as_string(hide_password=True))
+        return redacted_address(self.url.render_as_string(hide_password=True))
 
     @contextmanager
     def _clear_errors(self) -> Iterator[None]:
@@ -242,7 +242,7 @@ def parse_url(url: str | os.PathLike[str]) -> URL:
     try:
         parsed = make_url(given)
     except ArgumentError as error:
-        raise InvalidValue(f"{redacted(given)!r} is not a database URL") from error
+        raise InvalidValue(f"{redacted_address(given)!r} is not a database URL") from error
     backend = parsed.drivername.split("+")[0]
     if backend in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")

@@ -22,7 +22,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from anabranch.errors import InvalidValue, Unreachable
 from anabranch.lake.durable import sync, sync_each
 from anabranch.names import TableName
-from anabranch.redaction import redacted
+from anabranch.redaction import redacted_address
 
 MARKER = "anabranch.json"
 LONGEST = 1000  # Iceberg's catalog keeps locations in VARCHAR(1000)
@@ -43,7 +43,7 @@ def location_of(path: str | Path) -> str:
     elif scheme := _SCHEME.match(given):
         if scheme[0].lower() not in REMOTE:
             raise InvalidValue(
-                f"{redacted(given)!r} is not a place for files",
+                f"{redacted_address(given)!r} is not a place for files",
                 hint=f"give a folder, or an address that starts with {', '.join(REMOTE)}",
             )
         return given.rstrip("/")
