@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+_SHARED = stat.S_ISGID | stat.S_IWGRP
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///(.+)\Z")
 _SERVER = re.compile(r"postgres(?:ql)?(?:\+\w+)?://")
@@ -109,13 +112,31 @@ def catalog_in(home: Path) -> str:
 
 
 def create_folder(path: Path) -> None:
-    """A folder for its owner only."""
+    """A folder for its owner only, unless it is made in one that a group shares."""
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if path.is_dir():
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(exist_ok=True, mode=0o777 if is_shared(path.parent) else 0o700)
     except OSError as error:
         raise Unreachable(
-            f"folder {path} cannot be made: {error.strerror}", hint="choose another home"
+            f"folder {path} cannot be made: {error.strerror}", hint="choose another place"
         ) from None
+
+
+def create_file(path: Path) -> None:
+    """An empty file for its owner only, where there is none; the same holds."""
+    if not path.exists():
+        with suppress(OSError):  # whoever opens it says what is wrong
+            path.touch(mode=0o666 if is_shared(path.parent) else 0o600)
+
+
+def is_shared(folder: Path) -> bool:
+    """Somebody let a group write here, and what is made here belong to it: chmod g+ws."""
+    try:
+        return folder.stat().st_mode & _SHARED == _SHARED
+    except OSError:
+        return False
 
 
 def absolute(text: str) -> str:

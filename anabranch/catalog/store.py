@@ -24,6 +24,7 @@ from anabranch.catalog.clock import boot_clock
 from anabranch.catalog.grants import ALL, role_with
 from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.errors import InvalidValue, MissingRight, Unreachable
+from anabranch.places import create_file
 from anabranch.redaction import redacted_address
 
 __all__ = ["Connection", "Store", "parse_url"]  # Connection: for those above, who run no SQL
@@ -84,6 +85,8 @@ class Store:
     def open(cls, url: str | os.PathLike[str], *, fsync: bool = True) -> Store:
         """Open a catalog by path or URL; make its tables on first use."""
         parsed = parse_url(url)
+        if parsed.drivername.startswith("sqlite") and parsed.database:
+            create_file(Path(parsed.database))
         store = cls(_engine(parsed), parsed, fsync=fsync)
         try:
             with store._clear_errors():
