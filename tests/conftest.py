@@ -28,6 +28,7 @@ LONG = (
     "model",
     "faults",
     "contract",
+    "spark",
 )
 
 
