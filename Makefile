@@ -1,6 +1,6 @@
 # `make help` lists the targets. Only Python 3.10+ and Java 17+ are needed; the rest is fetched once.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extended test-all lint format docs sbom audit clean runtime dev postgres
+.PHONY: help demo test test-unit test-extended test-all lint format docs sbom audit clean runtime dev postgres
 .PHONY: bench bench-large bench-tpch bench-growth soak
 
 BIN := .venv/bin
@@ -15,6 +15,9 @@ help: ## list the targets
 
 demo: runtime ## run the demo: a diamond of stream tables under changes
 	@$(BIN)/anabranch demo
+
+test-unit: dev ## run the unit tests, without Spark and PostgreSQL, in less than a minute: run this first
+	@$(PYTEST) tests/unit
 
 test: lint postgres ## check style and types, then run the tests
 	@$(PYTEST)

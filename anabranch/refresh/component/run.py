@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from anabranch import failpoints
 from anabranch.catalog import events
 from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.events import REINITIALIZED, Event
@@ -14,7 +15,6 @@ from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way, follow, f
 from anabranch.engine.errors import Blame, as_written_failed, blame, plan_failed, said
 from anabranch.engine.query import Inputs
 from anabranch.errors import FileMissing, PlanFailed, RowsLost
-from anabranch.lake import steps
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
 from anabranch.model import Action, FixpointBounds, RefreshMode
@@ -336,7 +336,7 @@ class Work:
         self.rounds += 1
         rows = {str(name): count for name, count in found.items()}
         self.runtime.progress("round", {"round": self.rounds, "rows": rows})
-        steps.at_step(f"{steps.ROUND}{self.rounds}")
+        failpoints.hit(f"{failpoints.ROUND}{self.rounds}")
 
     def stage(self, settled: Settled, choice: Choice) -> None:
         afresh = self.plan.afresh
