@@ -8,7 +8,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from anabranch.catalog.read_set import ReadSet
-from anabranch.catalog.streams import computed_from
 from anabranch.clusters import on_cluster
 from anabranch.engine.errors import Blame, blame, is_lost, plan_failed
 from anabranch.errors import (
@@ -28,6 +27,7 @@ from anabranch.refresh.afresh import lost
 from anabranch.refresh.apply import Outcome, refresh_table
 from anabranch.refresh.choose import ASKED
 from anabranch.refresh.component import refresh_component
+from anabranch.refresh.editions import confirmed
 from anabranch.refresh.failures import Failure
 from anabranch.refresh.look import Look
 from anabranch.refresh.parallel import side_by_side
@@ -75,7 +75,9 @@ class Staging:
             return False
         for outcome in outcomes:
             stream = self.seen.streams[outcome.table]
-            follows = computed_from(stream.definition)
+            follows = confirmed(
+                stream, outcome.fingerprint, of_a_moment="moment" in outcome.options
+            )
             done = replace(outcome, duration_ms=_ms(start), computed_from=follows)
             self.done[outcome.table] = done
             self.tx.used.add(views_read(self.tx, outcome.reads))

@@ -14,7 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Layers from the bottom up: a layer may import itself and those below.
 LAYERS = (
-    ("errors", "retry", "cache", "names", "types", "model", "durations", "redaction"),
+    ("errors", "retry", "cache", "edition", "names", "types", "model", "durations", "redaction"),
     ("values", "places", "schedules", "settings", "graph", "plan", "datalog"),
     ("delta", "sql", "drawing"),
     ("catalog", "engine"),
