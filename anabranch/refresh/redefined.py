@@ -25,13 +25,13 @@ def redefined(
         return None
     if definition.moment is None:
         refuse_newer(stream)
-    causes = [*_views(world, definition, known), *_columns(world, definition, known)]
+    causes = [*views_replaced(world, definition, known), *_columns(world, definition, known)]
     if not causes and definition.moment is not None:
         return f"{TIME_PASSED}{definition.moment}"
     return "; ".join(causes) or "the query, or the way it is read or kept, changed"
 
 
-def _views(world: World, definition: Definition, known: Inputs) -> list[str]:
+def views_replaced(world: World, definition: Definition, known: Inputs) -> list[str]:
     return [
         f"view {view} was replaced"
         for view in sorted(definition.views & known.keys())
