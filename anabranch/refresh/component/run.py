@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -167,6 +168,11 @@ class Work:
         self.members = [member for member in found if member is not None]
         self.rounds = 0
 
+    @cached_property
+    def started(self) -> float:
+        """Whatever is tried one after the other shares the time of one refresh."""
+        return time.monotonic()
+
     def done(self) -> tuple[Settled | None, Choice]:
         """Run the rounds and stage what they found."""
         unstaged = {name: self.tx.stage.changes.get(name) for name in self.circle}
@@ -196,6 +202,7 @@ class Work:
         """The rounds; None when there is nothing to do."""
         if self.plan.way is None:
             return None
+        _ = self.started
         session = self.runtime.spark.session
         with Inputs(session) as inputs:
             first = next(iter(self.circle))
@@ -266,7 +273,7 @@ class Work:
         if len(self.members) < len(self.circle):
             return self.from_queries(bench, self.plan.reason, None)
         try:
-            return from_empty(bench, self.members, self.bounds, self.watch)
+            return from_empty(bench, self.members, self.bounds, self.watch, started=self.started)
         except NotSettled:
             raise
         except Exception as error:
@@ -306,7 +313,14 @@ class Work:
         queries = {name: each.definition.query for name, each in self.circle.items()}
         columns = {name: each.columns for name, each in self.rows.items()}
         return AsWritten(
-            self.runtime, self.tx.world, queries, columns, self.sources, self.bounds, self.watch
+            self.runtime,
+            self.tx.world,
+            queries,
+            columns,
+            self.sources,
+            self.bounds,
+            self.watch,
+            self.started,
         )
 
     def judged(self, error: Exception) -> Exception:
@@ -334,6 +348,7 @@ class Work:
             bounds=self.bounds,
             watch=self.watch,
             careful=careful,
+            started=self.started,
         )
 
     @property
