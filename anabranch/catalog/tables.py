@@ -146,7 +146,7 @@ stream_tables = Table(
     Column("max_fixpoint_rows", BigInteger),
     Column("max_fixpoint_time", Float),
     Column("definition", String(32)),  # a token, new whenever something else is declared
-    Column("computed_from", Text),  # the token, and the format of fingerprints, that rows follow
+    Column("computed_from", Text),  # what rows follow: streams.Basis
     Column("cut_id", BigInteger),  # where it stands; NULL: at no single cut, or not known
     Column("data_at", Moment),  # the newest commit of a source there: the cut may be forgotten
 )

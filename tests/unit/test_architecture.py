@@ -14,7 +14,10 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Layers from the bottom up: a layer may import itself and those below.
 LAYERS = (
-    ("errors", "failpoints", "retry", "cache", "names", "types", "model", "durations", "redaction"),
+    (
+        *("errors", "failpoints", "retry", "cache", "edition"),
+        *("names", "types", "model", "durations", "redaction"),
+    ),
     ("values", "places", "schedules", "trust", "settings", "graph", "plan", "datalog"),
     ("delta", "sql", "drawing"),
     ("catalog", "engine"),
