@@ -344,9 +344,15 @@ class Anabranch:
     def drop_stream_table(
         self, name: str, cascade: bool = False, *, if_exists: bool = False
     ) -> None:
-        from anabranch.refresh import declare
+        from anabranch.sources.drop import Kind, drop
 
-        declare.drop(self._runtime, TableName.parse(name), cascade=cascade, if_exists=if_exists)
+        drop(
+            self._runtime,
+            TableName.parse(name),
+            Kind.STREAM,
+            cascade=cascade,
+            if_exists=if_exists,
+        )
 
     def refresh(self, name: str | None = None, *, full: bool = False) -> list[dict[str, Any]]:
         """Bring stream tables up to date now: one with all it reads, or all of them.
