@@ -16,7 +16,7 @@ help: ## list the targets
 demo: runtime ## run the demo: a diamond of stream tables under changes
 	@$(BIN)/anabranch demo
 
-test-unit: dev ## run the unit tests, without Spark and PostgreSQL, in less than a minute: run this first
+test-unit: dev ## run the unit tests, without Spark and PostgreSQL: run this first
 	@$(PYTEST) tests/unit
 
 test: lint postgres ## check style and types, then run the tests

@@ -125,7 +125,7 @@ def test_unit_tests_mirror_the_package(path: Path) -> None:
 
 
 def test_unit_tests_start_no_spark() -> None:
-    """`make test-unit` takes less than a minute."""
+    """A JVM takes longer to start than most of them take together."""
     for path in UNIT.rglob("*.py"):
         started = [name for name in imports(path) if name.endswith("engine.session.Spark")]
         assert not started, path
