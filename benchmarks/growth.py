@@ -4,20 +4,24 @@
 
 Every second commit appends rows to a source; the other publishes the three stream tables of a diamond
 below it in one cut: two that append, one that is rewritten.  Upkeep runs now and then, as the scheduler
-does it, with its times scaled down.  Time per commit, metadata, files and rows of the catalog must stay
-flat while the data grows, and everything together must stay below three times the data.
+does it, with its times scaled down.  Time per commit, metadata, files, rows and bytes of the catalog
+and the memory of the process must stay flat while the data grows, and everything together must stay
+below three times the data.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import json
+import os
 import shutil
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -45,6 +49,7 @@ ROWS = 400  # of the source, in one commit
 GROUPS = 100
 MOST_GROWTH = 1.5  # from the second quarter to the last one, for a line that is called flat
 MOST_SHARE = 3.0  # everything, by the data
+FLAT = ("commit_ms", "metadata_bytes", "files", "catalog_rows", "catalog_bytes", "memory_bytes")
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,7 @@ class Line:
     catalog_bytes: int
     total_bytes: int
     data_bytes: int
+    memory_bytes: int  # resident, after a collection of garbage
 
 
 class Diamond:
@@ -139,7 +145,14 @@ class Diamond:
             catalog_bytes=catalog,
             total_bytes=sum(sizes.values()) + catalog,
             data_bytes=sum(self.lake.current(n).bytes for n in (SOURCE, LEFT, RIGHT, BOTTOM)),
+            memory_bytes=resident(),
         )
+
+
+def resident() -> int:
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def run(
@@ -167,7 +180,7 @@ def growing(lines: Sequence[Line]) -> list[str]:
     """The lines that are not flat, from the second quarter of the measurements to the last."""
     quarter = max(1, len(lines) // 4)
     found = []
-    for key in ("commit_ms", "metadata_bytes", "files", "catalog_rows"):
+    for key in FLAT:
         early = statistics.median(getattr(each, key) for each in lines[quarter : 2 * quarter])
         late = statistics.median(getattr(each, key) for each in lines[-quarter:])
         if late > MOST_GROWTH * early:
@@ -176,6 +189,16 @@ def growing(lines: Sequence[Line]) -> list[str]:
     if share > MOST_SHARE:
         found.append(f"everything is {share:.1f} times the data")
     return found
+
+
+def save(found: Sequence[Line], problems: Sequence[str], out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    told = {
+        "conditions": {"cpus": os.cpu_count(), "rows": ROWS, "commit_ms": "median CPU time"},
+        "problems": [*problems],
+        "lines": [asdict(each) for each in found],
+    }
+    (out / "growth.json").write_text(json.dumps(told, indent=1) + "\n")
 
 
 def main() -> int:
@@ -190,6 +213,7 @@ def main() -> int:
     )
     parser.add_argument("--grace", type=float, default=5, help="seconds that files are spared")
     parser.add_argument("--fsync", action="store_true")
+    parser.add_argument("--out", default="benchmarks/results", help="where results go, or nothing")
     given = parser.parse_args()
     kept = Retention(
         timedelta(seconds=given.total),
@@ -199,7 +223,7 @@ def main() -> int:
     home = Path(tempfile.mkdtemp(prefix="anabranch-growth-"))
     print(
         f"{'commits':>8} {'ms/commit':>10} {'metadata MB':>12} {'files':>7} {'rows':>7} "
-        f"{'catalog MB':>11} {'data MB':>8} {'all/data':>9}"
+        f"{'catalog MB':>11} {'data MB':>8} {'all/data':>9} {'memory MB':>10}"
     )
     found: list[Line] = []
     try:
@@ -216,12 +240,15 @@ def main() -> int:
             print(
                 f"{line.commits:>8} {line.commit_ms:>10.1f} {line.metadata_bytes / 1e6:>12.2f} "
                 f"{line.files:>7} {line.catalog_rows:>7} {line.catalog_bytes / 1e6:>11.2f} "
-                f"{line.data_bytes / 1e6:>8.2f} {line.total_bytes / line.data_bytes:>9.2f}",
+                f"{line.data_bytes / 1e6:>8.2f} {line.total_bytes / line.data_bytes:>9.2f} "
+                f"{line.memory_bytes / 1e6:>10.1f}",
                 flush=True,
             )
     finally:
         shutil.rmtree(home, ignore_errors=True)
     problems = growing(found)
+    if given.out:
+        save(found, problems, Path(given.out))
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0

@@ -6,14 +6,17 @@ A writer adds a few rows, a tick brings the diamond up to date, and upkeep runs 
 times scaled down.  Every minute one line says what the process and its JVM hold after a collection of
 garbage, and how many files, bytes of metadata, rows of the catalog and milliseconds a tick there are.
 A line that is higher in the last third of the time than in the middle one fails the run (exit 1).  On
-a machine too slow for many writes, which never reaches a steady state, nothing can be said (exit 2).
+a machine too slow for many writes, which never reaches a steady state, nothing can be said (exit 2);
+and in less than three minutes, where there are no thirds, nothing is run (exit 2).
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import logging
+import os
 import shutil
 import statistics
 import sys
@@ -31,6 +34,7 @@ from anabranch.api import Anabranch
 from anabranch.catalog import tables
 from anabranch.scheduler import upkeep
 
+LEAST_MINUTES = 3  # one for each third
 ENOUGH_WRITES = 300  # the files of this many writes have been compacted several times over
 MOST_RISE = 1.15  # from the middle third to the last one
 SCALED = {
@@ -99,7 +103,7 @@ def rising(found: Sequence[Minute]) -> list[str]:
     third = max(1, len(found) // 3)
     middle, last = found[third : 2 * third], found[-third:]
     said = []
-    for key in asdict(found[0]) if len(found) >= 3 else ():
+    for key in asdict(found[0]):
         early = statistics.median(getattr(each, key) for each in middle)
         late = statistics.median(getattr(each, key) for each in last)
         if late > MOST_RISE * early:
@@ -139,10 +143,28 @@ def run(home: Path, minutes: int) -> tuple[list[Minute], int]:
     return found, at
 
 
+def save(found: Sequence[Minute], writes: int, problems: Sequence[str], out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    told = {
+        "conditions": {"cpus": os.cpu_count(), "writes": writes, "settings": SCALED},
+        "problems": [*problems],
+        "minutes": [asdict(each) for each in found],
+    }
+    (out / "soak.json").write_text(json.dumps(told, indent=1) + "\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=int, default=7)
+    parser.add_argument("--out", default="benchmarks/results", help="where results go, or nothing")
     given = parser.parse_args()
+    if given.minutes < LEAST_MINUTES:
+        print(
+            f"{given.minutes} minutes are too few to tell what keeps rising: the last third of them "
+            f"is compared with the middle one, so give at least {LEAST_MINUTES} (MINUTES=7 is usual)",
+            file=sys.stderr,
+        )
+        return 2
     logging.getLogger("anabranch").setLevel(logging.ERROR)
     home = Path(tempfile.mkdtemp(prefix="anabranch-soak-"))
     print(
@@ -155,12 +177,14 @@ def main() -> int:
         shutil.rmtree(home, ignore_errors=True)
     largest = sorted(cache.sizes().items(), key=lambda each: -each[1])[:8]
     print("largest caches: " + ", ".join(f"{name} {size:,}" for name, size in largest))
-    if writes < ENOUGH_WRITES:
-        print(f"{writes} writes are too few to tell: {ENOUGH_WRITES} are needed", file=sys.stderr)
-        return 2
-    problems = rising(found)
+    few = f"{writes} writes are too few to tell: {ENOUGH_WRITES} are needed"
+    problems = [*rising(found), *([few] if writes < ENOUGH_WRITES else [])]
+    if given.out:
+        save(found, writes, problems, Path(given.out))
     for problem in problems:
         print(problem, file=sys.stderr)
+    if writes < ENOUGH_WRITES:
+        return 2
     return 1 if problems else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from anabranch.lake.recorded import LISTED
 from anabranch.lake.stage import Stage
 from anabranch.lake.upkeep import maintain
 from anabranch.names import TableName
-from benchmarks.growth import Diamond, run
+from benchmarks import soak
+from benchmarks.growth import FLAT, Diamond, Line, growing, run
 from tests.contract.world import T, World, bag, difference, net
 
 OTHER = TableName.of("shop", "other")
@@ -177,3 +179,34 @@ def test_between_two_rounds_of_upkeep_no_file_lists_all_commits(tmp_path: Path) 
         listed = [path.read_text().count('"manifest-list"') for path in files]
         assert len(listed) <= 4 * (PREVIOUS_METADATA + SUPERSEDED) and max(listed) <= LISTED
     diamond.store.close()
+
+
+def lines(**changed: tuple[int, ...]) -> list[Line]:
+    """Eight measurements of something flat, but for what is changed."""
+    flat = dict.fromkeys((each.name for each in fields(Line)), (100,) * 8)
+    found = {**flat, **changed}
+    return [Line(**{name: values[at] for name, values in found.items()}) for at in range(8)]
+
+
+RISING = (100, 100, 100, 100, 120, 150, 200, 240)
+
+
+@pytest.mark.parametrize("key", FLAT)
+def test_a_line_that_rises_is_told(key: str) -> None:
+    assert growing(lines()) == []
+    (said,) = growing(lines(**{key: RISING}))
+    assert said.startswith(f"{key} grew from 100")
+
+
+def test_the_share_of_the_data_is_judged() -> None:
+    (said,) = growing(lines(total_bytes=(301,) * 8))
+    assert said == "everything is 3.0 times the data"
+
+
+def test_too_short_a_soak_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["soak", "--minutes", "2"])
+    monkeypatch.setattr(soak, "run", lambda *_: pytest.fail("nothing is run"))
+    assert soak.main() == 2
+    assert "2 minutes are too few" in capsys.readouterr().err
