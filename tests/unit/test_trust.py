@@ -6,18 +6,14 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
 from anabranch import trust
 from anabranch.cli.main import run
-from anabranch.engine.clusters import at_home
-from anabranch.engine.session import Spark
-from anabranch.errors import InvalidValue, Refused
+from anabranch.errors import Refused
 from anabranch.project.project import load as load_project
 from anabranch.settings import TABLE, Settings
-from anabranch.values import HOSTS
 
 NEEDS_TRUST = {
     "a server's catalog": 'catalog = "postgresql://x@evil/db"\nwarehouse = "wh"',
@@ -218,68 +214,3 @@ def test_init_trusts_what_it_writes(
     assert run(["--home", str(tmp_path / "mine"), "init", "--bare", "new"]) == 0
     monkeypatch.chdir("new")
     assert Settings.load().home == str(tmp_path / "mine")
-
-
-# -- clusters: SQL that names servers ------------------------------------------------------------
-
-
-class Remote:
-    """As much of a session on a Connect server as is asked."""
-
-    is_remote = True
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "sc://evil/;token=ENV('HOME')",
-        "sc://evil",
-        "sc://here.evil",
-        "sc://here:1",
-        "sc://here@evil",
-        "sc://ENV('HOME')",
-        "sc://h:ENV('HOME')/",
-        "sc://",
-        "sc:///",
-    ],
-)
-def test_a_cluster_sends_nothing_where_the_operator_does_not(
-    monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
-    monkeypatch.setattr("anabranch.engine.session.is_remote", lambda session: True)
-    spark = Spark({"spark.remote": "sc://here", "cluster_hosts": HOSTS.read("there;other:1")})
-    spark._session = cast("Any", Remote())
-    for settings in ({}, {"spark.x": "FILE('/nowhere')"}):
-        with (
-            pytest.raises(Refused, match="no Spark Connect server that work may be sent to") as no,
-            at_home(spark, None, address, settings),
-        ):
-            pass
-        assert os.environ["HOME"] not in str(no.value)
-        assert not spark._others
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "sc://here",
-        "sc://localhost:1",
-        "sc://HERE:15002/;token=x",
-        "sc://there:7",
-        "sc://other:1/;a=b",
-    ],
-)
-def test_a_cluster_reaches_the_servers_that_the_operator_names(
-    monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
-    monkeypatch.setattr("anabranch.engine.session.is_remote", lambda session: True)
-    spark = Spark({"spark.remote": "sc://here", "cluster_hosts": HOSTS.read("there;other:1")})
-    spark._session = cast("Any", Remote())
-    with at_home(spark, None, address, {}) as other:
-        assert other is not spark
-
-
-@pytest.mark.parametrize("hosts", ["a b", "a/b", "sc://a", "a:b", "me@a"])
-def test_hosts_are_hosts(hosts: str) -> None:
-    with pytest.raises(InvalidValue, match="neither host nor host:port"):
-        HOSTS.read(hosts)
