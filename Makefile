@@ -1,6 +1,6 @@
 # `make help` lists the targets. Only Python 3.10+ and Java 17+ are needed; the rest is fetched once.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extended test-all lint format docs sbom audit clean runtime dev postgres
+.PHONY: help demo test test-extended test-all lint format docs docs-site sbom audit clean runtime dev postgres
 .PHONY: bench bench-large bench-tpch bench-growth soak
 
 BIN := .venv/bin
@@ -38,8 +38,13 @@ format: dev ## let ruff put the code into form
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format --quiet .
 
-docs: dev ## write the generated pages of docs/ anew
+docs: dev ## regenerate the pages of docs/ that are written from the code
 	@$(BIN)/python tools/docs.py
+
+docs-site: ## build the documentation site into build/site, with all links checked
+	@tools/bootstrap.sh docs
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
+	@echo "open build/site/index.html"
 
 sbom: dev ## write a bill of materials (CycloneDX) of the runtime's lock file to build/sbom.json
 	@$(BIN)/python tools/sbom.py
@@ -66,7 +71,7 @@ soak: dev ## small writes on Spark for some minutes; fails if memory, files or t
 	@$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 
 clean: ## remove the environment, caches and the demo
-	@rm -rf .venv .anabranch-demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-docs .anabranch-demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 runtime:
