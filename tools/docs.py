@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/ from the code: settings, commands and errors.
+"""Writes the generated pages of docs/ from the code: settings, commands, errors, Python, diagrams.
 
 `python tools/docs.py` writes them; `python tools/docs.py --check` says which are out of date.
 """
@@ -6,18 +6,28 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from inspect import getattr_static
 from pathlib import Path
+from typing import Any
 
 import click
 
-from anabranch import errors
+import anabranch
+from anabranch import Anabranch, errors, listing
+from anabranch.api import UNSET
 from anabranch.cli.main import cli
 from anabranch.retry import described
 from anabranch.settings import FILE, TABLE, Settings
 from anabranch.sql.support import CODES
 from anabranch.sql.supported import SUPPORTED
+from anabranch.world import World
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import diagrams
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- written by `make docs`; edit the code, not this page -->\n"
@@ -157,6 +167,98 @@ source changes, and `explain` and the history say why; with `DIFFERENTIAL` it is
 """
 
 
+# The verbs of a connection, in the order of the page.
+SECTIONS = {
+    "Tables and SQL": "sql append transaction table at tables columns",
+    "Stream tables": "create_stream_table create_stream_tables alter_stream_table "
+    "drop_stream_table refresh suspend resume tick run",
+    "Groups": "groups diamond_groups scc_status create_refresh_group alter_refresh_group "
+    "drop_refresh_group refresh_groups",
+    "Looking": "status history events explain verify cuts dependency_tree graph clusters indexes",
+    "Deployments": "plan stage wait promote rollback abort claim deployments",
+    "Operations": "maintain check backup adopt recover grants",
+    "Connection": "settings set spark spark_actions on_progress close",
+}
+# Listings whose rows a system view shows as well.
+SAME = "groups diamond_groups refresh_groups scc_status clusters indexes cuts settings events"
+VIEWS = {
+    "status": "stream_tables",
+    "history": "refresh_history",
+    **{name: name for name in SAME.split()},
+}
+
+
+def sections() -> dict[str, list[str]]:
+    """The verbs by section; those that nobody has put anywhere come last."""
+    found = {title: names.split() for title, names in SECTIONS.items()}
+    placed = {name for names in found.values() for name in names}
+    public = [name for name in vars(Anabranch) if not name.startswith("_")]
+    rest = [name for name in public if name not in placed]
+    return {**found, **({"Further": rest} if rest else {})}
+
+
+def reference_page() -> str:
+    parts = [
+        NOTE,
+        "# Python",
+        "Everything is a method of the object that `anabranch.connect()` returns, called `ab` here. "
+        "Listings return a list of dicts. Every error is an `AnabranchError`, see "
+        "[Errors](errors.md). None of the listings starts Spark.",
+        "```python\nimport anabranch\n\nwith anabranch.connect() as ab:\n    print(ab.status())\n```",
+        "## Opening a catalog",
+        _entry("anabranch.", "connect", anabranch.connect),
+        _entry("anabranch.", "restore", anabranch.restore),
+    ]
+    for title, names in sections().items():
+        parts.append(f"## {title}")
+        parts += [_entry("ab.", name, getattr_static(Anabranch, name)) for name in names]
+    parts.append("## A held cut")
+    parts.append("`with ab.at() as world:` gives a cut that all reads of the block share.")
+    parts += [_entry("world.", name, getattr_static(World, name)) for name in ("table", "sql")]
+    return "\n\n".join(parts) + "\n"
+
+
+def _entry(owner: str, name: str, member: Any) -> str:
+    """Heading, signature and docstring of a function, method or property."""
+    told = inspect.getdoc(member) or ""
+    if isinstance(member, property):
+        signature = f"{owner}{name}"
+    else:
+        found = inspect.signature(member)
+        given = [each for each in found.parameters.values() if each.name != "self"]
+        signature = _wrapped(f"{owner}{name}", [str(each) for each in _marked(given)])
+    columns = ""
+    if owner == "ab." and name in VIEWS:
+        named = ", ".join(f"`{column}`" for column in listing.COLUMNS[VIEWS[name]])
+        columns = f"\n\nColumns, also of `system.{VIEWS[name]}`: {named}."
+    text = re.sub(r"(?<=\.)  (?=\S)", " ", told)
+    return f"### {owner}{name}\n\n```text\n{signature}\n```\n\n{text}{columns}"
+
+
+def _marked(given: Sequence[inspect.Parameter]) -> Iterator[str]:
+    """Parameters as they are written, with the `*` before those that are named only."""
+    named = False
+    for each in given:
+        if each.kind is each.KEYWORD_ONLY and not named:
+            named = True
+            yield "*"
+        default = "" if each.default is each.empty else f"={_default(each.default)}"
+        stars = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
+        yield f"{stars}{each.name}{default}"
+
+
+def _default(value: Any) -> str:
+    return "…" if value is UNSET else repr(value)
+
+
+def _wrapped(name: str, arguments: list[str]) -> str:
+    short = f"{name}({', '.join(arguments)})"
+    if len(short) <= 96:
+        return short
+    filled = textwrap.wrap(", ".join(arguments), 92, break_long_words=False)
+    return "\n".join([f"{name}(", *(f"    {line}" for line in filled), ")"])
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
@@ -174,6 +276,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "errors.md": errors_page,
     "support.md": support_page,
+    "reference.md": reference_page,
+    **{f"images/{name}": draw for name, draw in diagrams.DIAGRAMS.items()},
 }
 
 
