@@ -31,6 +31,15 @@ BRIGHT = ((97, 175, 239), (198, 120, 221), (94, 196, 206), (216, 222, 233))
 THEME = TerminalTheme((24, 28, 36), (216, 222, 233), [*PLAIN, *BRIGHT])
 
 
+def excerpt(shown: str) -> str:
+    """The beginning, two rounds and the proof: one screen.  What follows names this machine."""
+    parts = re.split(r"\n(?=\x1b\[1m(?:Round|Proof))", shown[: shown.rindex("╭")])
+    opening, rounds, proof = parts[0], parts[1:-1], parts[-1]
+    more = "\x1b[2m…\x1b[0m\n"
+    proof = proof.rpartition("\x1b")[0].rstrip()
+    return "\n".join((opening, rounds[0], more, rounds[-1], proof))
+
+
 def main() -> None:
     os.chdir(tempfile.mkdtemp())
     session = CliSession()
@@ -44,10 +53,9 @@ def main() -> None:
                 raise SystemExit("the demo failed")
         finally:
             session.close()
-    shown = stage.console.export_text(styles=True)
-    shown = shown[: shown.rindex("╭")].rpartition("\x1b")[0]  # what follows names this machine
+    shown = excerpt(stage.console.export_text(styles=True))
     picture = Console(file=StringIO(), record=True, width=WIDTH)
-    picture.print(Text.from_ansi(shown.rstrip()))
+    picture.print(Text.from_ansi(shown))
     OUT.write_text(
         picture.export_svg(title="anabranch demo", theme=THEME, code_format=FORMAT), "utf-8"
     )
