@@ -45,7 +45,7 @@ if ! [ -x $venv/bin/python ]; then
     }
 fi
 
-echo "Installing from $lock (once; Spark is a large download) ..." >&2
+echo "Installing from $lock (once) ..." >&2
 pip="$venv/bin/python -m pip --disable-pip-version-check --quiet --quiet"
 $pip install --require-hashes --requirement "$lock" || die "the packages in $lock could not be installed; see the message above"
 [ "$want" = docs ] || $pip install --no-deps --no-build-isolation --editable . || die "the package itself could not be installed"
