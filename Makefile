@@ -44,7 +44,7 @@ docs: dev ## regenerate the pages of docs/ that are written from the code
 docs-site: ## build the documentation site into build/site, with all links checked
 	@tools/bootstrap.sh docs
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
-	@echo "open build/site/index.html"
+	@echo "to read it: python3 -m http.server --directory build/site (without a server there is no search)"
 
 sbom: dev ## write a bill of materials (CycloneDX) of the runtime's lock file to build/sbom.json
 	@$(BIN)/python tools/sbom.py

@@ -55,7 +55,7 @@ def main() -> None:
             session.close()
     shown = excerpt(stage.console.export_text(styles=True))
     picture = Console(file=StringIO(), record=True, width=WIDTH)
-    picture.print(Text.from_ansi(shown))
+    picture.print(Text.from_ansi(shown), end="\n\n")
     OUT.write_text(
         picture.export_svg(title="anabranch demo", theme=THEME, code_format=FORMAT), "utf-8"
     )
