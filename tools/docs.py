@@ -42,7 +42,7 @@ def settings_page() -> str:
     return f"""{NOTE}
 # Settings
 
-A setting's value comes from the nearest of these that names it:
+The value of a setting comes from the first of these that has it:
 
 1. an argument of the call, such as `create_stream_table(…, diamond_consistency="none")`;
 2. `SET anabranch.<name> = <value>`, until the connection ends;
@@ -52,13 +52,13 @@ A setting's value comes from the nearest of these that names it:
 5. the file `{FILE}` in the current folder or the nearest folder above it that has one;
 6. the default.
 
-`SELECT * FROM system.settings` and `ab.settings()` list the values in force and where each came from.
+`SELECT * FROM system.settings` and `ab.settings()` list the values in force and where each comes from.
 
 | name | type | default | meaning | `SET` |
 |---|---|---|---|---|
 {rows}
 
-Durations are written `500ms`, `2s`, `1h30m`, `7d` or `2w`. Fractions lie between 0 and 1.
+Durations are written `500ms`, `2s`, `1h30m`, `7d` or `2w`. Fractions are between 0 and 1.
 
 ## Where the tables are
 
@@ -66,8 +66,8 @@ Durations are written `500ms`, `2s`, `1h30m`, `7d` or `2w`. Fractions lie betwee
 `catalog.db` and a `warehouse` for data files. `connect("path")` uses another folder,
 `connect("postgresql://user:password@host/database", warehouse="/data/warehouse")` a shared catalog,
 `connect("path/to/settings.toml")` another settings file and `connect({{"parallelism": 2}})` the
-settings given. The nearest place that names `home` or `catalog` decides: a folder given to
-`connect` hides a `catalog` that the file names.
+given settings. The first place that has `home` or `catalog` decides both: a folder passed to
+`connect` overrides a `catalog` in the file.
 
 ## The file
 
@@ -83,8 +83,8 @@ master = "local[4]"
 "spark.driver.memory" = "4g"
 ```
 
-Relative folders in the file start from the file's own folder. `anabranch init` writes one that
-explains itself.
+Relative paths in the file are relative to the file. `anabranch init` writes a file with all
+settings, explained.
 """
 
 
@@ -99,8 +99,8 @@ def cli_page() -> str:
         NOTE,
         "# Command line",
         "The answer goes to stdout, everything else to stderr. Listings take `--json`.",
-        "Exit codes: 0 done, 1 a mistake of the caller, 2 refused or a failed check, 3 the system "
-        "failed, 130 interrupted.",
+        "Exit codes: 0 done, 1 user error, 2 refused or a failed check, 3 system failure, "
+        "130 interrupted.",
         f"```text\n{cli.get_help(context)}\n```",
     ]
     for name, command in cli.commands.items():
@@ -119,7 +119,7 @@ def errors_page() -> str:
 # Errors
 
 Every error that Anabranch raises is an `AnabranchError` from `anabranch.errors`. It has a short
-`message` that names the thing, often a `hint` with the cure, and an `exit_code` for the command line.
+`message` that names the object, often a `hint` with the cure, and an `exit_code` for the command line.
 
 ```text
 {tree}
@@ -130,7 +130,7 @@ Every error that Anabranch raises is an `AnabranchError` from `anabranch.errors`
 {rows}
 
 Whatever the error, what was visible before stays visible: a write, refresh or group that fails
-publishes nothing.
+publishes nothing. [Troubleshooting](operations.md#troubleshooting) goes from symptoms to cures.
 """
 
 
@@ -145,21 +145,22 @@ def support_page() -> str:
     return f"""{NOTE}
 # What is incremental
 
-These parts of SQL, nested as you like, are kept up to date from the delta of their sources:
+These parts of SQL, nested in any way, are maintained from the delta of their sources:
 
 | part | how its change is found | example |
 |---|---|---|
 {kept}
 
-Rows that tie in an `ORDER BY` of a window or a limit are put in the order of all columns the query
-looks at, so that nothing is left to chance. `ORDER BY` without `LIMIT` has no effect on what is stored.
+Rows that tie in the `ORDER BY` of a window or a limit are ordered by all columns the query
+reads, so that nothing is left to chance. `ORDER BY` without `LIMIT` has no effect on what is stored.
 `current_date`, `now()` and the like mean one moment per refresh, which the snapshot's summary records;
 when they mean something else than last time, the table is recomputed.
 
 ## What is recomputed
 
-A query with one of the following parts is still right. With refresh mode `AUTO` it is recomputed when a
-source changes, and `explain` and the history say why; with `DIFFERENTIAL` it is refused at creation.
+A query with one of the following parts gives the right result, too. With refresh mode `AUTO` it is
+recomputed when a source changes, and `explain` and the history say why; with `DIFFERENTIAL` it is
+refused at creation.
 
 | reason | operator | meaning | what to do |
 |---|---|---|---|
