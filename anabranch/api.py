@@ -339,8 +339,9 @@ class Anabranch:
     ) -> None:
         """Change what is given and leave the rest.
 
-        A new `query` refills the table: it is computed beside the old rows, and both are swapped in
-        one publish, together with the tables that read it.
+        The arguments are those of `create_stream_table`.  A new `query` is computed beside the old
+        rows and replaces them in one publish, together with the tables that read this one.  `status`
+        is `"SUSPENDED"` or `"ACTIVE"`; see `suspend` and `resume`.
         """
         given = {
             "schedule": schedule,
@@ -389,7 +390,7 @@ class Anabranch:
         """Bring stream tables up to date now: one with its group and all it reads, or all of them.
 
         `full` recomputes the whole group from its sources, whatever is stored.  Returns one dict per
-        table, with the columns of `history()`.
+        table, with what `history()` shows of it.
         """
         from anabranch.refresh.run import refresh
 
@@ -505,7 +506,8 @@ class Anabranch:
     ) -> Plan:
         """What deploying a project would change, build, swap, keep and drop.  Starts no Spark.
 
-        `select` takes only some of the changes; `what_if` plans as if objects had been edited.
+        `select` takes only some of the changes; `what_if` plans as if objects had been edited.  The
+        answer prints as text; `empty`, `steps`, `readers`, `refused` and `as_dict()` tell more.
         """
         from anabranch.deploy import verbs
         from anabranch.project import load
@@ -631,7 +633,11 @@ class Anabranch:
         return listing.dependency_tree(self._store, TableName.parse(name))
 
     def graph(self, name: str | None = None) -> Picture:
-        """All tables and what they read, or only what one table reads and is read by."""
+        """All tables and what they read, or only what one table reads and is read by.
+
+        Returns a `Picture`: `tables`, `edges` (pairs of upstream and reader), `groups`, `components`,
+        and `data()` for all of it as plain values.
+        """
         return listing.graph(self._store, _name(name))
 
     def explain(self, name: str) -> str:
@@ -644,7 +650,11 @@ class Anabranch:
         return explain(self._runtime, TableName.parse(name))
 
     def verify(self, name: str) -> dict[str, Any]:
-        """Recompute a stream table's query at its frontier and compare, row by row with counts."""
+        """Recompute a stream table's query at its frontier and compare, row by row with counts.
+
+        Returns a dict: `equal`, `missing_rows` and `unexpected_rows` (counts), `missing` and
+        `unexpected` (a few of these rows), `frontier`, `cut_id`, `mixed_cuts`, and `why` if it differs.
+        """
         from anabranch.refresh.verify import verify
 
         return verify(self._runtime, TableName.parse(name))
@@ -668,6 +678,9 @@ class Anabranch:
         previous_metadata: bool = False,
     ) -> list[dict[str, Any]]:
         """Find missing and damaged files; an empty list means that all is well.
+
+        Returns one dict per finding: `table`, `kind`, `problem`, `path`, `detail`, `cure`, `repaired`
+        and `error`, the reason why something was not repaired.
 
         `deep` reads every file and compares stream tables with their queries.  `repair` rebuilds stream
         tables and indexes.  A source table returns to its newest readable snapshot only with
