@@ -7,16 +7,13 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import anabranch
-from anabranch import Anabranch
-from anabranch.cli import projects
 from anabranch.cli.main import run
 from anabranch.engine.session import Spark
 
@@ -81,21 +78,15 @@ class Reader:
 
 @pytest.fixture
 def one_spark(spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Commands run in an empty folder, on the session of all tests."""
-    connect = anabranch.connect
+    """Commands run in an empty folder, as guests of the session of all tests."""
+    start = Spark.__init__
 
-    def connected(*given: Any, **settings: Any) -> Anabranch:
-        return connect(*given, spark=spark.session, **settings)
-
-    @contextmanager
-    def shared(*_: Any) -> Iterator[Any]:
-        with spark.tuned(1):
-            yield spark.session
+    def shared(self: Spark, settings: Any, session: Any = None) -> None:
+        start(self, settings, session or spark.session)
 
     log = logging.getLogger("anabranch")
     before = log.handlers, log.propagate
-    monkeypatch.setattr(anabranch, "connect", connected)
-    monkeypatch.setattr(projects, "spark_of", shared)
+    monkeypatch.setattr(Spark, "__init__", shared)
     monkeypatch.chdir(tmp_path)
     yield
     log.handlers, log.propagate = before
