@@ -24,7 +24,7 @@ from anabranch.graph.components import Component
 from anabranch.graph.picture import Facts, Picture, picture
 from anabranch.graph.policies import DEFAULT, SchedulePolicy, group_policy, said_policy
 from anabranch.names import TableName
-from anabranch.redaction import redacted, redacted_value
+from anabranch.redaction import redacted_address, redacted_value
 from anabranch.settings import Settings
 
 Rows = list[dict[str, Any]]
@@ -195,7 +195,7 @@ def clusters(store: Store) -> Rows:
         {
             "cluster": each.name,
             "pool": each.pool,
-            "address": redacted(each.address) if each.address else None,
+            "address": redacted_address(each.address) if each.address else None,
             "settings": {k: redacted_value(k, value) for k, value in each.settings.items()},
             "used_by": users[each.name],
         }

@@ -13,6 +13,7 @@ from anabranch.clusters import pools_at_start
 from anabranch.engine.rows import rows_frame
 from anabranch.engine.session import Spark
 from anabranch.errors import UnknownName, Unreachable
+from anabranch.lake.ground import weaknesses
 from anabranch.lake.lake import Lake
 from anabranch.runtime import Runtime
 from anabranch.settings import Settings
@@ -52,7 +53,9 @@ def open_runtime(
 
 
 def _tell(lake: Lake) -> None:
-    """A copy may be read: say at once that it will refuse to write."""
+    """Say at once that a copy will refuse to write, and what a power cut would take."""
     with suppress(Unreachable):  # whoever reads or writes is told
         if problem := lake.fence.problem():
             log.warning("%s", problem)
+        for weakness in weaknesses(lake.store, lake.warehouse):
+            log.warning("%s", weakness)

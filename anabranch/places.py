@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from anabranch.errors import InvalidValue, Refused, Unreachable
-from anabranch.redaction import redacted
+from anabranch.redaction import redacted_address
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
+_SHARED = stat.S_ISGID | stat.S_IWGRP
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///(.+)\Z")
 _SERVER = re.compile(r"postgres(?:ql)?(?:\+\w+)?://")
@@ -58,7 +61,7 @@ def check_catalog(text: str) -> str:
     if _SERVER.match(text):
         return text
     raise InvalidValue(
-        f"setting catalog: {redacted(text)!r} is not a catalog that Anabranch can use",
+        f"setting catalog: {redacted_address(text)!r} is not a catalog that Anabranch can use",
         hint="use sqlite:///path/catalog.db or postgresql://user:password@host/database",
     )
 
@@ -109,18 +112,43 @@ def catalog_in(home: Path) -> str:
 
 
 def create_folder(path: Path) -> None:
-    """A folder for its owner only."""
+    """A folder for its owner only, unless it is made in one that a group shares."""
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if path.is_dir():
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(exist_ok=True, mode=0o777 if is_shared(path.parent) else 0o700)
     except OSError as error:
         raise Unreachable(
-            f"folder {path} cannot be made: {error.strerror}", hint="choose another home"
+            f"folder {path} cannot be made: {error.strerror}", hint="choose another place"
         ) from None
+
+
+def create_file(path: Path) -> None:
+    """An empty file for its owner only, where there is none; the same holds."""
+    if not path.exists():
+        with suppress(OSError):  # whoever opens it says what is wrong
+            path.touch(mode=0o666 if is_shared(path.parent) else 0o600)
+
+
+def is_shared(folder: Path) -> bool:
+    """Somebody let a group write here, and what is made here belong to it: chmod g+ws."""
+    try:
+        return folder.stat().st_mode & _SHARED == _SHARED
+    except OSError:
+        return False
 
 
 def absolute(text: str) -> str:
     """A local path made absolute; a URL as it is."""
     return text if is_url(text) else str(Path(text).expanduser().absolute())
+
+
+def local_part(text: str) -> str | None:
+    """The path of a folder or of a SQLite catalog; None for anything else."""
+    if sqlite := _SQLITE.match(text):
+        return sqlite[1]
+    return None if is_url(text) or text.startswith("file:") else text
 
 
 def relative_to(folder: Path, text: str) -> str:

@@ -10,26 +10,60 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 HIDDEN = "***"
 # Spark's own pattern (secret, password, token, access key) and more.
-_SECRET = (
-    r"secret|passwd|password|passphrase|token|access[._-]?key|api[._-]?key|account[._-]?key"
-    r"|private[._-]?key|shared[._-]?key|credential|signature|\bsas\b|\bpwd\b|\.sas\."
+_SECRET = re.compile(
+    r"secret|passwd|password|passphrase|passcode|token|credential|signature|authorization"
+    r"|(?:access|api|account|private|shared|encryption|encrypt|signing|master)[._-]?key"
+    r"|user[._-]?info",
+    re.IGNORECASE,
 )
-_SECRET_NAME = re.compile(_SECRET, re.IGNORECASE)
-# Names that only speak of secrets.
-_INNOCENT = re.compile(
-    r"provider$|\.enabled$|renewal|\.lifetime|timeout|expir|\.path$|file$|sslkey$", re.IGNORECASE
-)
-# Begins at the word that gives a secret away, and parts are bounded: otherwise a search takes minutes
-# over a text of 100,000 letters.
+# Whole words of a name, `keyPass` has two; an abbreviation may also be a part of another word.
+_SECRET_WORDS = {"pass", "pwd", "pw", "sas", "pin", "otp", "jwt", "bearer", "cookie", "apikey"}
+_SECRET_LAST = {"key", "auth", "keypass"}
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+# Names that only speak of secrets end so; a key of an account has the account's name at its end.
+_INNOCENT_LAST = {
+    "sslkey", "location", "class", "type", "algorithm", "format", "issuer", "endpoint", "alias",
+    "enabled", "required", "renewal", "renew", "ratio", "lifetime", "timeout", "expiry", "expiration",
+    "expires", "interval", "ttl", "length", "bits", "size", "version", "count", "max", "min", "ms",
+    "sec", "seconds", "minutes", "hours", "days",
+}  # fmt: skip
+_INNOCENT_END = ("provider", "path", "file")
+_ACCOUNT = re.compile(r"account[._-]?key\.", re.IGNORECASE)
+_NO_SECRET = {"", "true", "false", "none", "null"}
+# Each part is bounded, or begins where another ends: otherwise a search takes minutes over a text of
+# 100,000 letters.
+_QUOTED = r""""(?:[^"\\]|\\.|"")*"|'(?:[^'\\]|\\.|'')*'"""
 _PAIR = re.compile(
-    rf"""((?:{_SECRET})[\w.-]{{0,60}}\s{{0,9}}=\s*)("[^"]*"|'[^']*'|[^\s;,&"']+)""", re.IGNORECASE
+    rf"""(?<![\w.-])(?P<name>[\w.-]+)\s{{0,9}}=\s{{0,9}}(?P<value>{_QUOTED}|[^\s;,&"']+)"""
 )
+_ENTRY = re.compile(rf"""(["'])(?P<name>[\w.-]+)\1\s{{0,9}}:\s{{0,9}}(?P<value>{_QUOTED})""")
+_IN_QUERY = re.compile(r"""[?&](?P<name>[^\s=&?"']{1,100})=(?P<value>[^&"'<>\n]+)""")
+_NAMED = (_IN_QUERY, _ENTRY, _PAIR)
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,20}://)(\S+)")
+# A password with blanks in a text; `host:5432/` is a port.
+_WITH_BLANKS = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]{0,20}://)([^\s:/?#@]{0,100}:(?!\d{1,5}[/?\s])[^@\n]{1,200}@\S{0,500})"
+)
+_WHOLE = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.:-]{0,40}://)(.*)\Z", re.DOTALL)
+_PARAMETER = re.compile(r"[?&;]([^=&;?]{1,100})=")
+_LIBPQ = re.compile(r"postgres\w*(?:\+\w+)?://", re.IGNORECASE)
+# What libpq's parameters may be shown: any other may be a password that was misspelt.
+_PLAIN = {
+    "host", "hostaddr", "port", "dbname", "user", "connect_timeout", "options", "application_name",
+    "client_encoding", "fallback_application_name", "keepalives", "keepalives_idle",
+    "keepalives_interval", "keepalives_count", "tcp_user_timeout", "sslmode", "sslnegotiation",
+    "sslcompression", "sslcert", "sslkey", "sslcertmode", "sslrootcert", "sslcrl", "sslcrldir",
+    "sslsni", "ssl_min_protocol_version", "ssl_max_protocol_version", "requirepeer", "gssencmode",
+    "channel_binding", "require_auth", "krbsrvname", "target_session_attrs", "load_balance_hosts",
+    "service", "passfile", "requiressl", "gsslib", "gssdelegation", "min_protocol_version",
+}  # fmt: skip
 _REFERENCE = re.compile(r"(ENV|FILE)\(\s*'([^']+)'\s*\)", re.IGNORECASE)
 _SHORTEST = 4  # blanking shorter texts would blank words of any message
 
@@ -43,7 +77,16 @@ class MissingSecret(ValueError):
 
 def is_secret(name: str) -> bool:
     """Whether the value of a property, option or parameter of this name is a secret."""
-    return bool(_SECRET_NAME.search(name)) and not _INNOCENT.search(name)
+    words = [word.lower() for word in _WORD.findall(unquote(name))]
+    if not words:
+        return False
+    if _ACCOUNT.search(name):
+        return True
+    if words[-1] in _INNOCENT_LAST or words[-1].endswith(_INNOCENT_END):
+        return False
+    if words[-1] in _SECRET_LAST or not _SECRET_WORDS.isdisjoint(words):
+        return True
+    return _SECRET.search(unquote(name)) is not None
 
 
 def is_reference(text: str) -> bool:
@@ -51,16 +94,32 @@ def is_reference(text: str) -> bool:
     return _REFERENCE.fullmatch(text.strip()) is not None
 
 
+def holds_reference(text: str) -> bool:
+    """Does ENV('X') or FILE('…') stand anywhere in it?"""
+    return _REFERENCE.search(text) is not None
+
+
 def redacted(text: str) -> str:
     """A text fit to be shown: without passwords in addresses and values of secret names."""
-    return _PAIR.sub(_without_value, _ADDRESS.sub(_without_password, text))
+    text = _WITH_BLANKS.sub(_without_secrets, text)
+    text = _ADDRESS.sub(_without_secrets, text)
+    for pattern in _NAMED:
+        text = pattern.sub(_without_value, text)
+    return text
+
+
+def redacted_address(text: str) -> str:
+    """The same for what is one address from its first letter to its last, blanks included."""
+    return redacted(
+        "".join(HIDDEN if secret else piece for piece, secret in _pieces(text, strict=True))
+    )
 
 
 def redacted_value(name: str, value: str) -> str:
     """The value of a property, fit to be shown."""
-    if is_secret(name) and value and not is_reference(value):
+    if is_secret(name) and _may_be_secret(value):
         return HIDDEN
-    return redacted(value)
+    return redacted_address(value)
 
 
 def holds_secret(name: str, value: str) -> bool:
@@ -68,23 +127,81 @@ def holds_secret(name: str, value: str) -> bool:
     return redacted_value(name, value) != value
 
 
-def _without_password(found: re.Match[str]) -> str:
-    """`user:***@host`; a password may hold any letter, so all up to the last @ is taken for it."""
-    scheme, rest = found.groups()
-    user_info, at, behind = rest.rpartition("@")
-    user, colon, password = user_info.partition(":")
-    if not at or not colon or is_reference(password):
-        return found[0]
-    return f"{scheme}{user}:{HIDDEN}@{behind}"
+def _may_be_secret(value: str) -> bool:
+    return value.strip().lower() not in _NO_SECRET and not is_reference(value)
+
+
+def _without_secrets(found: re.Match[str]) -> str:
+    return "".join(HIDDEN if secret else piece for piece, secret in _pieces(found[0]))
+
+
+def _pieces(address: str, *, strict: bool = False) -> Iterator[tuple[str, bool]]:
+    """An address in pieces, and whether each is a secret; if `strict`, what nobody knows is one.
+
+    A password may hold any letter, so all up to the last @ is taken for it.
+    """
+    whole = _WHOLE.match(address)
+    if whole is None:
+        yield address, False
+        return
+    scheme, rest = whole.groups()
+    hides = _is_unknown if strict and _LIBPQ.match(scheme) else is_secret
+    before, at, behind = rest.rpartition("@")
+    user, colon, password = before.partition(":")
+    if not (at and colon and password):
+        yield address[: whole.start(2)], False
+        yield from _parameters(rest, hides)
+        return
+    yield f"{address[: whole.start(2)]}{user}:", False
+    yield password, not is_reference(password)
+    yield at, False
+    if any(hides(name) for name in _PARAMETER.findall(before)):
+        part, and_, behind = behind.partition("&")  # the @ was one of a parameter's value
+        yield part, True
+        behind = and_ + behind
+    yield from _parameters(behind, hides)
+
+
+def _possible(address: str) -> Iterator[str]:
+    """What may be meant to be a secret: an @ may end a password, or stand in one or in a parameter."""
+    for piece, secret in _pieces(address, strict=True):
+        if secret:
+            yield piece
+            yield from (piece[: at.start()] for at in islice(re.finditer("@", piece), 20))
+    if whole := _WHOLE.match(address):
+        hides = _is_unknown if _LIBPQ.match(whole[1]) else is_secret
+        yield from (piece for piece, secret in _parameters(whole[2], hides) if secret)
+
+
+def _parameters(rest: str, hides: Callable[[str], bool]) -> Iterator[tuple[str, bool]]:
+    """`?name=value&…` or `;name=value;…`; what has no name belongs to the value before it."""
+    start = re.search(r"[?;&]", rest)
+    if start is None:
+        yield rest, False
+        return
+    yield rest[: start.end()], False
+    separator = ";" if start[0] == ";" else "&"
+    hidden = False
+    for at, part in enumerate(rest[start.end() :].split(separator)):
+        name, equals, value = part.partition("=")
+        yield separator if at else "", False
+        if equals:
+            hidden = hides(name)
+            yield name + equals, False
+        yield (value if equals else part), hidden and _may_be_secret(value if equals else part)
+
+
+def _is_unknown(name: str) -> bool:
+    return unquote(name).strip().lower() not in _PLAIN
 
 
 def _without_value(found: re.Match[str]) -> str:
-    name = found[1].rstrip("= \t")
-    return f"{found[1]}{HIDDEN}" if is_secret(name) and not _is_reference_start(found) else found[0]
-
-
-def _is_reference_start(found: re.Match[str]) -> bool:
-    return _REFERENCE.match(found.string, found.start(2)) is not None
+    start = found.start("value")
+    if not is_secret(found["name"]) or not _may_be_secret(found["value"].strip("\"'")):
+        return found[0]
+    if _REFERENCE.match(found.string, start):
+        return found[0]
+    return found[0][: start - found.start()] + HIDDEN
 
 
 # -- references --------------------------------------------------------------------------------
@@ -120,20 +237,22 @@ def _named(kind: str, name: str) -> str:
 
 def remember(value: str) -> None:
     """From now on `hide` blanks this text, however it is escaped."""
+    if not _may_be_secret(value):
+        return
     forms = {value, unquote(value), unquote_plus(value), quote(value, safe=""), quote_plus(value)}
+    forms |= {value.strip(), repr(value)[1:-1]}
     with _lock:
         _known.update(each for each in forms if len(each) >= _SHORTEST)
 
 
 def remember_all(text: str) -> None:
     """The same for every secret in an address or a list of properties."""
-    for found in _ADDRESS.finditer(text) if "://" in text else ():
-        password = found[2].rpartition("@")[0].partition(":")[2]
-        if password:
-            remember(password)
-    for found in _PAIR.finditer(text):
-        if is_secret(found[1].rstrip("= \t")):
-            remember(found[2].strip("\"'"))
+    for piece in _possible(text):
+        remember(piece)
+    for pattern in _NAMED:
+        for found in pattern.finditer(text):
+            if is_secret(found["name"]):
+                remember(found["value"].strip("\"'"))
 
 
 def hide(text: str) -> str:

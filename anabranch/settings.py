@@ -11,13 +11,14 @@ import dataclasses
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anabranch.places as places
 import anabranch.redaction as redaction
+import anabranch.trust as trust
 import anabranch.values as values
 from anabranch.errors import InvalidValue, Refused, UnknownName
 
@@ -25,6 +26,7 @@ PREFIX = "ANABRANCH_"
 FILE = "anabranch.toml"
 NOT_SETTINGS = ("profiles", "variables")  # tables of the file that are the project's
 PROJECT_NAME = "name"  # of the project, at the top of the file
+_OF_FILE = ("profile", "file")  # the layers of a settings file, the nearest first
 
 
 def cores() -> int:
@@ -271,6 +273,17 @@ class Settings(Mapping[str, Any]):
         fixed=True,
         operator=True,
     )
+    cluster_hosts: tuple[str, ...] = row(
+        "cluster_hosts",
+        values.HOSTS,
+        "none",
+        "Spark Connect servers that `CREATE CLUSTER … ADDRESS` may name, besides that of "
+        "`spark.remote`: `host` or `host:port`, separated by `;`. Work goes there, with `spark.conf` "
+        "and what the cluster refers to. Only an argument of `connect` or the environment can say so.",
+        start=tuple,
+        fixed=True,
+        operator=True,
+    )
     verbose: bool = row(
         "verbose", values.BOOLEAN, "false", "Whether Spark's own log and tracebacks are shown."
     )
@@ -293,12 +306,18 @@ class Settings(Mapping[str, Any]):
         return f"Settings({said})"
 
     @classmethod
-    def load(cls, place: object = None, /, **overrides: object) -> Settings:
-        """Settings for `connect(place)`: a folder, a catalog URL, a settings file or a mapping."""
+    def load(
+        cls, place: object = None, found: Path | None = None, /, **overrides: object
+    ) -> Settings:
+        """Settings for `connect(place)`: a folder, a catalog URL, a settings file or a mapping.
+
+        A file that is named so is trusted, one that was `found` in a folder as far as `trust` says.
+        """
         if isinstance(place, Settings):
             return dataclasses.replace(place, **keyed(overrides))
         given, file = places.argument(place)
-        file = file or places.find_file(Path.cwd(), FILE)
+        named_file = file
+        file = file or found or places.find_file(Path.cwd(), FILE)
         layers = [
             ("argument", keyed({**given, **overrides})),
             ("environment", environment(os.environ)),
@@ -317,6 +336,8 @@ class Settings(Mapping[str, Any]):
             for name in ("file", "profile"):
                 refuse_code_in_file(file, dict(layers)[name].get("spark_conf", {}))
         chosen |= places.resolve([layer for _, layer in layers], cls().home)
+        if file is not None and named_file is None and not chosen.get("allow_external_code"):
+            trust.check(file, in_effect(layers), defaults(), chosen["catalog"])
         return cls(**chosen, origins=origins)
 
     @property
@@ -374,6 +395,26 @@ TABLE: dict[str, Setting] = {
     for each in dataclasses.fields(Settings)
     if "setting" in each.metadata
 }
+
+
+def defaults() -> dict[str, Any]:
+    made = Settings()
+    return {key: getattr(made, key) for key in TABLE}
+
+
+def in_effect(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    """What a file and its profile say that no argument and no variable overrules."""
+    nearer = {key for name, layer in layers if name not in _OF_FILE for key in layer}
+    places_given = {"home", "catalog"} & nearer
+    hidden = nearer - {"spark_conf"} | ({"home", "catalog"} if places_given else set())
+    if "home" in nearer:
+        hidden.add("warehouse")
+    said = dict[str, Any]()
+    for name in _OF_FILE[::-1]:
+        for key, value in dict(layers)[name].items():
+            if key not in hidden:
+                said[key] = {**said.get(key, {}), **value} if key == "spark_conf" else value
+    return said
 
 
 def one(name: str, value: object) -> tuple[str, Any]:

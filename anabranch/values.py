@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anabranch.redaction as redaction
 from anabranch.durations import parse_duration, show_duration
 from anabranch.errors import InvalidValue
-from anabranch.redaction import redacted, redacted_value
+from anabranch.redaction import redacted_address, redacted_value
+
+CONNECT_PORT = 15002
+_HOST = re.compile(r"[^\s/;@:]+(?::\d{1,5})?\Z|\[[0-9a-f:.]+\](?::\d{1,5})?\Z")
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,29 @@ def _pairs(value: object) -> Mapping[str, str]:
     return pairs
 
 
+def _hosts(value: object) -> tuple[str, ...]:
+    """`host;host:port`, or a list of them."""
+    parts = value if isinstance(value, (list, tuple)) else str(value).split(";")
+    hosts = tuple(str(part).strip().lower() for part in parts if str(part).strip())
+    if hosts == ("none",):
+        return ()
+    for host in hosts:
+        if not _HOST.match(host):
+            raise InvalidValue(f"{host!r} is neither host nor host:port")
+    return hosts
+
+
+def host_of(address: str) -> tuple[str, int]:
+    """Host and port of a Spark Connect server; no host if PySpark reads it otherwise."""
+    try:
+        parts = urlsplit("http" + address[2:])
+        if "@" in parts.netloc:
+            return "", 0
+        return (parts.hostname or "").lower(), parts.port or CONNECT_PORT
+    except ValueError:
+        return "", 0
+
+
 def spark_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -109,11 +137,12 @@ COUNT = Kind("count", "100000", _count)
 BOUND = Kind("fraction", "0.5", _bound, lambda value: "none" if value is None else str(value))
 DURATION = Kind("duration", "7d", parse_duration, show_duration)
 INTERVAL = Kind("duration", "1s", _interval, show_duration)
-FOLDER = Kind("folder", "./warehouse", _text, redacted)
-CATALOG = Kind("catalog", "postgresql://user@host/database", _text, redacted)
-MASTER = Kind("text", "local[4]", _text, redacted)
+FOLDER = Kind("folder", "./warehouse", _text, redacted_address)
+CATALOG = Kind("catalog", "postgresql://user@host/database", _text, redacted_address)
+MASTER = Kind("text", "local[4]", _text, redacted_address)
 PROFILE = Kind("text", "prod", _text)
-REMOTE = Kind("text", "sc://host:15002", _text, redacted)
+REMOTE = Kind("text", "sc://host:15002", _text, redacted_address)
+HOSTS = Kind("hosts", "spark.example.org:15002", _hosts, lambda value: ";".join(value) or "none")
 PAIRS = Kind(
     "properties",
     "spark.driver.memory=4g;spark.sql.shuffle.partitions=8",

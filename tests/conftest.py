@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from tempfile import mkdtemp
 
 import pytest
 from hypothesis import settings
@@ -15,6 +16,9 @@ from tests.quick import GIVEN, QUICK
 expect_little()  # subprocesses inherit it
 os.environ.setdefault("ANABRANCH_FSYNC", "false")  # power cuts have tests of their own
 os.environ.setdefault("ANABRANCH_ORPHAN_GRACE", "0s")  # and so has the age of files
+os.environ["XDG_CONFIG_HOME"] = mkdtemp(
+    prefix="anabranch-tests-"
+)  # what this user trusts is not ours
 settings.register_profile("anabranch", deadline=None)  # a busy machine is no failure
 settings.load_profile("anabranch")
 gc.set_threshold(200_000, 20, 100)  # trees of plans are many and short-lived, and hold few circles

@@ -58,6 +58,7 @@ RIGHTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "ab_snapshots": ("DELETE",),
         "ab_shapes": ("DELETE",),
         "ab_view_versions": ("DELETE",),
+        "ab_deployments": ("UPDATE (undo)", "DELETE"),  # those that are over, with their age
     },
 }
 SEQUENCES = {"writer": ("ab_events_event_id_seq",), "scheduler": ("ab_history_refresh_id_seq",)}

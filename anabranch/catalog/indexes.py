@@ -29,7 +29,10 @@ class Index:
 
 
 def set_indexes(c: Connection, table: TableName, found: Iterable[Index]) -> None:
-    """Replace the indexes of a table."""
+    """Replace the indexes of a table; who makes copies again has no right to, and needs none."""
+    found = sorted(found, key=lambda each: each.name)
+    if tuple(found) == tuple(sorted(all_indexes(c).get(table, ()), key=lambda each: each.name)):
+        return
     c.execute(delete(tables.indexes).where(tables.indexes.c.table_name == str(table)))
     rows = [
         {

@@ -24,7 +24,8 @@ from anabranch.catalog.clock import boot_clock
 from anabranch.catalog.grants import ALL, role_with
 from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.errors import InvalidValue, MissingRight, Unreachable
-from anabranch.redaction import redacted
+from anabranch.places import create_file
+from anabranch.redaction import redacted_address
 
 __all__ = ["Connection", "Store", "parse_url"]  # Connection: for those above, who run no SQL
 
@@ -84,6 +85,8 @@ class Store:
     def open(cls, url: str | os.PathLike[str], *, fsync: bool = True) -> Store:
         """Open a catalog by path or URL; make its tables on first use."""
         parsed = parse_url(url)
+        if parsed.drivername.startswith("sqlite") and parsed.database:
+            create_file(Path(parsed.database))
         store = cls(_engine(parsed), parsed, fsync=fsync)
         try:
             with store._clear_errors():
@@ -167,7 +170,7 @@ class Store:
         """The address without its password."""
         if self.is_sqlite:
             return self.url.database or ""
-        return redacted(self.url.render_as_string(hide_password=True))
+        return redacted_address(self.url.render_as_string(hide_password=True))
 
     @contextmanager
     def _clear_errors(self) -> Iterator[None]:
@@ -242,7 +245,7 @@ def parse_url(url: str | os.PathLike[str]) -> URL:
     try:
         parsed = make_url(given)
     except ArgumentError as error:
-        raise InvalidValue(f"{redacted(given)!r} is not a database URL") from error
+        raise InvalidValue(f"{redacted_address(given)!r} is not a database URL") from error
     backend = parsed.drivername.split("+")[0]
     if backend in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")

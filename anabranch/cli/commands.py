@@ -67,6 +67,18 @@ def init(session: CliSession, out: Output, folder: str, bare: bool) -> None:
 
 
 @click.command()
+@click.argument("file", required=False)
+@click.option("--revoke", is_flag=True, help="Trust the file no longer.")
+@command
+def trust(session: CliSession, out: Output, file: str | None, revoke: bool) -> None:
+    """Trust a settings file, as it is now, to name servers and secrets; see docs/security.md."""
+    from anabranch.cli.project import trust_file
+
+    text, data = trust_file(file, revoke=revoke)
+    out.answer(text, data)
+
+
+@click.command()
 @command
 def status(session: CliSession, out: Output) -> None:
     """List the stream tables and where each stands."""
@@ -360,6 +372,7 @@ def grants(session: CliSession, out: Output, role: str | None, prefix: str, sche
 
 COMMANDS = (
     init,
+    trust,
     demo,
     prepare,
     sql,

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anabranch.trust as trust
 from anabranch.cli.session import CliSession
-from anabranch.errors import AlreadyExists
-from anabranch.places import relative_to
-from anabranch.settings import FILE, TABLE, Setting, Settings
+from anabranch.errors import AlreadyExists, UserError
+from anabranch.places import find_file, read_toml, relative_to
+from anabranch.settings import FILE, TABLE, Setting, Settings, defaults, from_file, of_profile
 
 HEAD = """\
 # The project that deployments belong to: its objects in the catalog are recorded under this name.
@@ -51,9 +52,36 @@ def create(session: CliSession, folder: str, *, example: bool = True) -> Created
     example = example and not (file.parent / "models").exists()
     profiles = write_example(file.parent) if example else ""
     file.write_text(settings_text(chosen, new_name(file.parent)) + profiles, encoding="utf-8")
+    if trust_needed(file):
+        trust.trust(file)  # whoever asked for the places in it is who trusts it
     catalog = TABLE["catalog"].kind.show(Settings.load(file).catalog)
     text = NEXT.format(file=file, catalog=catalog) + (EXAMPLE if example else "")
     return Created(text, {"file": str(file), "catalog": catalog, "example": example})
+
+
+def trust_file(given: str | None, *, revoke: bool) -> tuple[str, dict[str, Any]]:
+    """Note that a settings file is trusted, or no longer; say for what that is needed."""
+    file = Path(given).absolute() if given else find_file(Path.cwd(), FILE)
+    if file is None or not file.is_file():
+        raise UserError(
+            f"there is no {given or FILE} here", hint="name one: `anabranch trust path/to/file`"
+        )
+    if revoke:
+        there = trust.distrust(file)
+        return f"{file} is {'no longer' if there else 'not'} trusted", {"file": str(file)}
+    reasons = trust_needed(file)
+    trust.trust(file)
+    lines = [f"trusted {file} as it is now", *(f"  {each}" for each in reasons)]
+    return "\n".join(lines), {"file": str(file), "reasons": reasons}
+
+
+def trust_needed(file: Path) -> list[str]:
+    """What a file says, in any of its profiles, for which it has to be trusted."""
+    profiles = read_toml(file).get("profiles", {})
+    names = list(profiles) if isinstance(profiles, dict) else []
+    layers = [from_file(file), *(of_profile(file, str(name)) for name in names)]
+    found = [reason for layer in layers for reason in trust.needs(file, layer, defaults())]
+    return list(dict.fromkeys(found))
 
 
 def write_example(folder: Path) -> str:

@@ -35,7 +35,8 @@ class CliSession:
         given: dict[str, Any] = {"warehouse": self.warehouse, "verbose": self.verbose or None}
         given["profile"] = self.profile
         chosen = {name: value for name, value in given.items() if value is not None}
-        return Settings.load(self.catalog or self.home or self.project, **chosen)
+        place = self.catalog or self.home
+        return Settings.load(place, None if place else self.project, **chosen)
 
     def output(self, json: bool) -> Output:
         return JsonOutput(self.verbose) if json else TextOutput(self.verbose)

@@ -19,6 +19,7 @@ from pygments.lexers.sql import SqlLexer
 from anabranch.cli.output import error_text
 from anabranch.errors import AnabranchError, InternalError, SqlSyntaxError, UnknownName
 from anabranch.names import TableName
+from anabranch.places import create_file
 
 if TYPE_CHECKING:
     from anabranch.cli.statements import Runner
@@ -160,7 +161,11 @@ class Shell:
 
 
 def _history(home: Path) -> History:
-    return FileHistory(str(home / "sql_history")) if home.is_dir() else InMemoryHistory()
+    if not home.is_dir():
+        return InMemoryHistory()
+    file = home / "sql_history"
+    create_file(file)
+    return FileHistory(str(file))
 
 
 def _keys() -> KeyBindings:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from anabranch.errors import Refused
+from anabranch.places import create_folder
 
 FOLDER = ".anabranch-demo"
 MARK = "made-by-anabranch-demo"
@@ -22,7 +23,7 @@ def fresh(home: Path) -> Path:
             hint="remove it, or name another folder: anabranch --home FOLDER demo",
         )
     shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
+    create_folder(home)
     (home / MARK).touch()
     return home
 

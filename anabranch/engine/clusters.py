@@ -21,6 +21,7 @@ def at_home(
 ) -> Iterator[Spark]:
     """The Spark of a cluster, with the jobs of this thread in the cluster's pool."""
     if address is not None:
+        spark.check_address(address)  # before any secret is looked up
         conf = {name: resolved(value) for name, value in settings.items()}
         yield spark.at(resolved(address, address=True), conf)
     elif pool is not None:

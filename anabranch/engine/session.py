@@ -26,6 +26,7 @@ from pyspark.sql.session import _monkey_patch_RDD
 from anabranch.engine import write
 from anabranch.engine.archive import java_option
 from anabranch.errors import Refused, Unreachable
+from anabranch.values import host_of
 
 # What every session must have; may be set while it runs.
 RUNTIME = {
@@ -221,16 +222,30 @@ class Spark:
         PySpark takes all calls of a process for one kind of session: a server needs that the session
         at hand is on a server too.
         """
-        if not self.is_remote:
-            raise Refused(
-                f"{address} is a Spark Connect server, and this process runs Spark itself",
-                hint="set spark.remote, so that all of them are reached by Connect",
-            )
+        self.check_address(address)
         with self._lock:
             if address not in self._others:
                 named = {f"spark.conf.{name}": value for name, value in conf.items()}
                 self._others[address] = Spark({**self._settings, **named, "spark.remote": address})
             return self._others[address]
+
+    def check_address(self, address: str) -> None:
+        """Refuse a server that the operator has not named: it is sent work, properties and secrets."""
+        host, port = host_of(address)
+        if not self.is_remote:
+            raise Refused(
+                f"{host} is a Spark Connect server, and this process runs Spark itself",
+                hint="set spark.remote, so that all of them are reached by Connect",
+            )
+        own = host_of(str(self._settings.get("spark.remote", "")))
+        named = self._settings.get("cluster_hosts", ())
+        shown = f"[{host}]" if ":" in host else host
+        if not host or ((host, port) != own and not {shown, f"{shown}:{port}"} & {*named}):
+            raise Refused(
+                f"{shown}:{port} is no Spark Connect server that work may be sent to",
+                hint="whoever starts this process can allow it: "
+                f"ANABRANCH_CLUSTER_HOSTS={shown}:{port}, or cluster_hosts of connect()",
+            )
 
     @property
     def is_remote(self) -> bool:

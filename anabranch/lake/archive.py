@@ -248,6 +248,7 @@ def copy(source: Warehouse, at: str, target: Warehouse, to: str) -> tuple[int, s
         with _opened(files, path, at) as read:
             chunk = _next(read, at)
             if other.type_name == "local":  # object stores show nothing before it is whole
+                target.create_top()
                 other.create_dir(place.rpartition("/")[0], recursive=True)
                 aside = f"{place}.{uuid.uuid4().hex}"
             with other.open_output_stream(aside) as write:

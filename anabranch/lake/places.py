@@ -22,7 +22,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from anabranch.errors import InvalidValue, Unreachable
 from anabranch.lake.durable import sync, sync_each
 from anabranch.names import TableName
-from anabranch.redaction import redacted
+from anabranch.places import create_folder
+from anabranch.redaction import redacted_address
 
 MARKER = "anabranch.json"
 LONGEST = 1000  # Iceberg's catalog keeps locations in VARCHAR(1000)
@@ -43,7 +44,7 @@ def location_of(path: str | Path) -> str:
     elif scheme := _SCHEME.match(given):
         if scheme[0].lower() not in REMOTE:
             raise InvalidValue(
-                f"{redacted(given)!r} is not a place for files",
+                f"{redacted_address(given)!r} is not a place for files",
                 hint=f"give a folder, or an address that starts with {', '.join(REMOTE)}",
             )
         return given.rstrip("/")
@@ -94,6 +95,11 @@ class Warehouse:
         if len(self.location) > LONGEST - 300:
             raise InvalidValue(f"the path of the warehouse is too long: {self.location}")
 
+    def create_top(self) -> None:
+        """The folder of the warehouse itself; what is below it nobody reaches who may not enter."""
+        if (top := local_path(self.location)) is not None:
+            create_folder(Path(top))
+
     def filesystem(self, location: str) -> tuple[FileSystem, str]:
         scheme, netloc, path = self.io.parse_location(location)
         return self.io.fs_by_scheme(scheme, netloc), path
@@ -112,6 +118,7 @@ class Warehouse:
             raise self.unreachable(error) from error
 
     def _put_local(self, target: Path, data: bytes, replace: bool) -> None:
+        self.create_top()
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = target.with_name(f"{target.name}.{uuid.uuid4().hex}")
         aside.write_bytes(data)

@@ -71,7 +71,7 @@ def load(path: str | os.PathLike[str] = ".", profile: str | None = None) -> Proj
         )
     root = file.parent
     given = {} if profile is None else {"profile": profile}
-    settings = Settings.load(file, **given)
+    settings = Settings.load(None, file, **given)
     chosen = read_profile(file, settings.profile, asked="profile" in settings.origins)
     if not (root / MODELS).is_dir():
         raise UserError(f"{root} has no folder {MODELS}", hint=f"objects stand in {MODEL_PATH}")

@@ -17,6 +17,7 @@ from anabranch.catalog.streams import needed_snapshots
 from anabranch.errors import AnabranchError, FileMissing, Kind, Refused
 from anabranch.graph.order import closure
 from anabranch.lake.damage import Damage, damages
+from anabranch.lake.ground import weaknesses
 from anabranch.lake.repair import older_metadata, older_snapshot, table_folders, with_main_at
 from anabranch.names import TableName, shown
 from anabranch.refresh.look import Look, look_now
@@ -26,6 +27,7 @@ from anabranch.runtime import Runtime, Transaction
 
 CATALOG, SOURCE, STREAM, INDEX = "catalog", "source table", "stream table", "index"
 EMPTY = "EMPTY"  # the catalog knows no table of a warehouse that has some
+NOT_DURABLE = "NOT_DURABLE"  # what catalog or warehouse stand on may lose what was acknowledged
 NO_TABLE = "NO_TABLE"  # a stream table or index without its table
 LEFT_ALONE = "left alone without {}: the rows of a source table are nowhere else"
 NOT_MENDED = "the repair ended, and the problem is still there"
@@ -95,6 +97,10 @@ class Check:
             detail = f"the catalog knows no table, but the warehouse has {len(roots)}"
             cure = "restore the catalog from a backup, or anabranch recover --from-warehouse"
             yield Finding(None, CATALOG, EMPTY, warehouse.location, detail, cure)
+        for each in weaknesses(self.runtime.store, warehouse):
+            yield Finding(
+                None, CATALOG, NOT_DURABLE, None, f"{each.where}: {each.detail}", each.cure
+            )
         for name, stream in sorted(self.seen.streams.items()):
             if name not in pointers and stream.populated:
                 yield self._finding(name, Damage("", NO_TABLE, "its table is gone"))

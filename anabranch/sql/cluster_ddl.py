@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from anabranch.errors import InvalidValue, did_you_mean
-from anabranch.redaction import holds_secret, redacted
+from anabranch.redaction import holds_secret, redacted_address
 from anabranch.sql.cursor import Cursor
 from anabranch.sql.options import read_options
 from anabranch.sql.statement_records import (
@@ -65,7 +65,7 @@ def _check(name: str, address: str | None, settings: Mapping[str, str]) -> None:
             f"cluster {name}: {address!r} is no address of a Spark Connect server",
             hint="write ADDRESS 'sc://host:15002'",
         )
-    if redacted(address) != address:
+    if redacted_address(address) != address:
         raise _secret(name, "its address")
     for key, value in settings.items():
         if holds_secret(key, value):

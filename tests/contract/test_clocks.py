@@ -52,7 +52,9 @@ def jump(monkeypatch: pytest.MonkeyPatch) -> Jump:
         def now(cls, tz: tzinfo | None = None) -> Any:
             return datetime.now(tz) + cls.ahead
 
+    kernel = boot.wall
     monkeypatch.setattr(tables, "datetime", Clock)
+    monkeypatch.setattr(boot, "wall", lambda: found + Clock.ahead if (found := kernel()) else None)
     return lambda by: setattr(Clock, "ahead", by)
 
 

@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Layers from the bottom up: a layer may import itself and those below.
 LAYERS = (
     ("errors", "retry", "cache", "names", "types", "model", "durations", "redaction"),
-    ("values", "places", "schedules", "settings", "graph", "plan", "datalog"),
+    ("values", "places", "schedules", "trust", "settings", "graph", "plan", "datalog"),
     ("delta", "sql", "drawing"),
     ("catalog", "engine"),
     ("lake", "boundary"),

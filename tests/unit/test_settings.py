@@ -153,6 +153,7 @@ def test_spark_properties_from_everywhere(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "anabranch.toml").write_text(
         '[spark.conf]\n"spark.a" = 1\nspark.nested.b = true\n"spark.c" = "file"\n'
     )
+    monkeypatch.setenv("ANABRANCH_TRUST", str(tmp_path))
     monkeypatch.setenv("ANABRANCH_SPARK_CONF", "spark.c=environment; spark.d=x=y;")
     settings = Settings.load({"spark.conf.spark.e": 5, "spark": {"conf": {"spark.f": False}}})
     assert settings.spark_conf == {

@@ -39,6 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANABRANCH_TRUST", str(tmp_path))  # other repositories name its catalog
     without_spark(monkeypatch.setattr)
 
     def connect(session: CliSession, settings: Settings) -> Anabranch:

@@ -57,7 +57,7 @@ def test_a_server_is_reached_from_a_session_on_a_server(monkeypatch: pytest.Monk
         return Remote()
 
     monkeypatch.setattr("anabranch.engine.session.start", start)
-    spark = Spark({"spark.remote": "sc://here"}, cast("Any", Remote()))
+    spark = Spark({"spark.remote": "sc://here", "cluster_hosts": ("there",)}, cast("Any", Remote()))
     conf = {"spark.sql.shuffle.partitions": "8"}
     with (
         at_home(spark, None, "sc://there", conf) as other,
