@@ -1,6 +1,7 @@
 # `make help` lists the targets. You need Python 3.10+ and Java 17+; the rest is downloaded once.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extended test-all lint format docs docs-site sbom audit clean runtime dev postgres
+.PHONY: help demo test test-unit test-extended test-all lint format docs docs-site sbom audit clean runtime dev
+.PHONY: postgres
 .PHONY: bench bench-large bench-tpch bench-growth soak
 
 BIN := .venv/bin
@@ -16,6 +17,9 @@ help: ## list these targets
 demo: runtime ## run the demo: a diamond of stream tables under changes
 	@$(BIN)/anabranch demo
 
+test-unit: dev ## run the unit tests, without Spark and PostgreSQL, in less than a minute: run this first
+	@$(PYTEST) tests/unit
+
 test: lint postgres ## check style and types, then run the tests that every change must pass
 	@$(PYTEST)
 
@@ -25,7 +29,7 @@ test-extended: postgres ## run further cases, mostly on Spark, that `make test` 
 test-all: lint postgres ## run everything, with the slow and random tests; takes hours
 	@ANABRANCH_ORACLE_CASES=100000 ANABRANCH_SPARK_QUERIES=300 ANABRANCH_TPCH_WINDOWS=3 \
 		ANABRANCH_CIRCLE_SEEDS=40 ANABRANCH_CYCLE_PROGRAMS=20000 ANABRANCH_MODEL_PROGRAMS=600 \
-		ANABRANCH_SPARK_CYCLES=40 ANABRANCH_EXPRESSIONS=1000 ANABRANCH_FUZZ_CALLS=100000 \
+		ANABRANCH_SPARK_CYCLES=40 ANABRANCH_EXPRESSIONS=1000 ANABRANCH_FUZZ_CALLS=100000 ANABRANCH_FAILING_FUNCTIONS=1000 \
 		ANABRANCH_SIMULATION_SEEDS=1000000 ANABRANCH_SIMULATION_PROCESSES=2 \
 		$(PYTEST) --timeout 36000 -m "slow or extended or not slow"
 

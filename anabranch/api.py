@@ -382,9 +382,15 @@ class Anabranch:
         self, name: str, cascade: bool = False, *, if_exists: bool = False
     ) -> None:
         """Drop a stream table; `cascade` also drops everything that reads it."""
-        from anabranch.refresh import declare
+        from anabranch.sources.drop import Kind, drop
 
-        declare.drop(self._runtime, TableName.parse(name), cascade=cascade, if_exists=if_exists)
+        drop(
+            self._runtime,
+            TableName.parse(name),
+            Kind.STREAM,
+            cascade=cascade,
+            if_exists=if_exists,
+        )
 
     def refresh(self, name: str | None = None, *, full: bool = False) -> list[dict[str, Any]]:
         """Bring stream tables up to date now: one with its group and all it reads, or all of them.

@@ -35,6 +35,10 @@ class Cache(Generic[V]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def __contains__(self, key: Hashable) -> bool:
+        with self._lock:
+            return key in self._values
+
     def get(self, key: Hashable, read: Callable[[], V]) -> V:
         with self._lock:
             if key in self._values:

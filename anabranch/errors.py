@@ -14,6 +14,7 @@ AnabranchError
 │   ├── NotIncremental        DIFFERENTIAL asked for a query that is not incremental
 │   ├── NotConverged          a cycle of stream tables found no fixed point (carries its members)
 │   ├── BaseExpired           the snapshot a delta starts from is gone
+│   ├── NewerEdition          a newer version computed the rows, and reads the query in another way
 │   └── MissingRight          the role that connects to PostgreSQL may not do this
 ├── SystemFault               the world failed: exit code 3
 │   ├── PublishConflict       another process published first
@@ -155,6 +156,10 @@ class NotIncremental(Refused):
 
 
 class BaseExpired(Refused):
+    pass
+
+
+class NewerEdition(Refused):
     pass
 
 

@@ -17,6 +17,7 @@ from anabranch.names import TableName
 from anabranch.refresh.options import written_options
 from anabranch.sources import indexes, tables, write
 from anabranch.sources.comments import comment_on
+from anabranch.sources.drop import Kind, drop
 from anabranch.sources.write import Changed
 from anabranch.sql import statement_records as s
 from anabranch.sql.batches import batches
@@ -94,8 +95,7 @@ def _column(given: s.ColumnDef) -> Column:
 
 
 def _drop_table(ab: Anabranch, statement: s.DropTable) -> Done:
-    tables.drop_table(ab._runtime, statement.name, if_exists=statement.if_exists)
-    return {"statement": "DROP TABLE", "table": str(statement.name)}
+    return _drop(ab, statement, Kind.TABLE)
 
 
 def _alter_table(ab: Anabranch, statement: s.AlterTable) -> Done:
@@ -142,8 +142,20 @@ def _create_view(ab: Anabranch, statement: s.CreateView) -> Done:
 
 
 def _drop_view(ab: Anabranch, statement: s.DropView) -> Done:
-    tables.drop_view(ab._runtime, statement.name, if_exists=statement.if_exists)
-    return {"statement": "DROP VIEW", "view": str(statement.name)}
+    return _drop(ab, statement, Kind.VIEW)
+
+
+def _drop(ab: Anabranch, statement: Any, kind: Kind) -> Done:
+    gone = drop(
+        ab._runtime,
+        statement.name,
+        kind,
+        cascade=statement.cascade,
+        if_exists=statement.if_exists,
+    )
+    what = "view" if kind is Kind.VIEW else "table"
+    done = {"statement": f"DROP {kind.value.upper()}", what: str(statement.name)}
+    return {**done, "dropped": str(gone)} if gone else done
 
 
 def _create_stream_table(ab: Anabranch, statement: s.CreateStreamTable) -> Done:
@@ -200,10 +212,7 @@ def _alter_stream_table(ab: Anabranch, statement: s.AlterStreamTable) -> Done:
 
 
 def _drop_stream_table(ab: Anabranch, statement: s.DropStreamTable) -> Done:
-    ab.drop_stream_table(
-        str(statement.name), cascade=statement.cascade, if_exists=statement.if_exists
-    )
-    return {"statement": "DROP STREAM TABLE", "table": str(statement.name)}
+    return _drop(ab, statement, Kind.STREAM)
 
 
 def _create_refresh_group(ab: Anabranch, statement: s.CreateRefreshGroup) -> Done:

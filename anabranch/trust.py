@@ -1,9 +1,11 @@
 """What a settings file may decide by itself, and for what somebody has to trust it.
 
 A file is found because it lies in a folder that somebody works in, perhaps a clone of a stranger's
-project.  By itself it decides how much and how fast is computed, in a catalog below its own folder.
-What sends work, rows or secrets elsewhere, reads files, or forgets more of another catalog than the
-defaults do needs the operator's word, which is given for a file as it is:
+project.  By itself it decides everything about a catalog that it names itself, or that lies below its
+folder: there is nothing in it that the file's author could not have put there.  About a catalog that
+the operator names, as an argument or in the environment, it decides only how much and how fast is
+computed.  What sends work or rows of such a catalog elsewhere, or forgets more of it than the defaults
+do, and whatever refers to a secret, needs the operator's word, which is given for a file as it is:
 
     `anabranch trust`        notes the file and its checksum, so a changed one has to be trusted again
     ANABRANCH_TRUST          names files and folders, for machines that nobody types at
@@ -44,6 +46,7 @@ _TUNING = re.compile(
     r"|optimizer\.(?:runtime\.bloomFilter\.[\w.]+|dynamicPartitionPruning\.enabled)"
     r"|execution\.arrow\.(?:maxRecordsPerBatch|pyspark\.enabled)))\Z"
 )
+_PLACES = ("home", "catalog")  # a file that sets one of them says which catalog it is about
 _LOCAL = re.compile(r"local(?:\[[\d*, ]+\])?\Z")
 
 Rule = Callable[[Any, Any, Path], str | None]  # value, default, folder of the file: why not
@@ -112,9 +115,8 @@ RULES: Mapping[str, Rule] = {
 
 def check(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any], catalog: str) -> None:
     """Refuse settings of a file for which it is not trusted; `given` are those that take effect."""
-    if _below(catalog, None, file.parent) is None:
-        given = {key: value for key, value in given.items() if RULES[key] is not _not_less}
-    reasons = needs(file, given, defaults)
+    own = not given.keys().isdisjoint(_PLACES) or _below(catalog, None, file.parent) is None
+    reasons = [*_secrets(given)] if own else needs(file, given, defaults)
     if reasons and not is_trusted(file):
         raise Refused(
             f"{file} is not trusted to decide: {'; '.join(reasons)}",
@@ -130,12 +132,20 @@ def needs(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
 
 def _reasons(file: Path, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[str]:
     for key, value in given.items():
-        name = key.replace("_", ".", key.startswith("spark_"))
         if reason := RULES[key](value, defaults.get(key), file.parent):
-            yield f"{name} {reason}"
+            yield f"{_shown(key)} {reason}"
+    yield from _secrets(given)
+
+
+def _secrets(given: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in given.items():
         texts = value.values() if isinstance(value, Mapping) else (value,)
         if any(isinstance(text, str) and holds_reference(text) for text in texts):
-            yield f"{name} refers to a secret"
+            yield f"{_shown(key)} refers to a secret"
+
+
+def _shown(key: str) -> str:
+    return key.replace("_", ".", key.startswith("spark_"))
 
 
 def is_trusted(file: Path) -> bool:

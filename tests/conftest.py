@@ -32,6 +32,7 @@ LONG = (
     "model",
     "faults",
     "contract",
+    "spark",
 )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
 from anabranch.catalog import tables
-from anabranch.catalog.streams import renewed
+from anabranch.catalog.streams import renamed, renewed
 from anabranch.names import TableName
 
 CHUNK = 500  # databases limit the length of IN
@@ -66,6 +66,8 @@ class Renaming:
         }
         if kind == "streams":
             new |= self.streams.get(new["name"], {})
+            told = (row["fingerprint"], new["fingerprint"])
+            new["computed_from"] = renamed(row["computed_from"], *told)
         if kind == "views":
             new["query"] = self.views.get(new["name"], new["query"])
         if kind == "inputs":

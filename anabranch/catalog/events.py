@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, event, insert, select
+from sqlalchemy import Connection, delete, event, func, insert, select
 
 from anabranch.catalog import tables
 from anabranch.names import TableName
@@ -104,6 +104,15 @@ def listing(
     if limit is not None:
         statement = statement.limit(limit)
     return [_shown(dict(row)) for row in c.execute(statement).mappings()]
+
+
+def suspended_since(c: Connection, names: Iterable[TableName]) -> dict[TableName, datetime]:
+    """When the tables were put out the last time, by somebody or after failures."""
+    found = tables.events.c
+    wanted = found.table_name.in_([str(name) for name in names])
+    chosen = select(found.table_name, func.max(found.at).label("at"))
+    rows = c.execute(chosen.where(wanted, found.kind == SUSPENDED).group_by(found.table_name))
+    return {TableName.parse(row.table_name): row.at for row in rows}
 
 
 def tables_with_events(c: Connection) -> set[TableName]:

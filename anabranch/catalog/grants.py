@@ -20,6 +20,7 @@ from anabranch.catalog import tables
 from anabranch.errors import InvalidValue
 
 ROLES = ("reader", "writer", "scheduler", "owner")
+DENIED = "42501"  # SQLSTATE of PostgreSQL
 ALL = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _WORK = ("INSERT", "UPDATE", "DELETE")
 

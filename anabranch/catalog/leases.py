@@ -85,6 +85,17 @@ def held(c: Connection, names: Iterable[TableName]) -> frozenset[TableName]:
     return frozenset(leased.intersection(names))
 
 
+def held_since(
+    c: Connection, names: Iterable[TableName], seconds: float
+) -> dict[TableName, datetime]:
+    """When the leases of those that somebody has were last renewed; they last so many `seconds`."""
+    leased = held(c, names)
+    rows = c.execute(select(tables.leases.c.table_name, tables.leases.c.expires_at))
+    found = {TableName.parse(row.table_name): row.expires_at for row in rows}
+    ago = timedelta(seconds=seconds)
+    return {name: min(at - ago, tables.now(c)) for name, at in found.items() if name in leased}
+
+
 def queue(c: Connection, names: Iterable[TableName], waiting: Waiting, seconds: float) -> None:
     """Stand in the queue, or stay in it: whoever falls silent loses the place."""
     leave(c, waiting)

@@ -27,6 +27,8 @@ from anabranch.catalog import tables
 _OF_PROCESSES = {"ab_leases", "ab_waiters", "ab_read_leases", "ab_stages", "ab_boots"}
 # Texts for people, in which a path is what it was.
 _PROSE = {"ab_history", "ab_events"}
+# Columns that catalogs had until a migration dropped them.
+_DROPPED = {"ab_meta.layout"}
 Change = Callable[[Any], Any]
 Row = dict[str, Any]
 
@@ -59,6 +61,7 @@ def unknown_parts(dumped: Mapping[str, Sequence[Row]]) -> list[str]:
         {name for name in dumped if name not in known}
         | {f"{n}.{key}" for n, rows in dumped.items() for row in rows[:1] for key in row}
         - {f"{n}.{key}" for n, keys in known.items() for key in keys}
+        - _DROPPED
     )
 
 

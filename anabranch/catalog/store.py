@@ -7,21 +7,20 @@ import random
 import re
 import sqlite3
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, literal, select, text
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import DatabaseError as SqlDatabaseError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from anabranch.catalog import tables
+from anabranch.catalog import migrations, tables
 from anabranch.catalog.clock import boot_clock
-from anabranch.catalog.grants import ALL, role_with
+from anabranch.catalog.grants import ALL, DENIED, role_with
 from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.errors import InvalidValue, MissingRight, Unreachable
 from anabranch.places import create_file
@@ -38,7 +37,7 @@ T = TypeVar("T")
 
 
 RECOVER = "restore it from a backup, or move it away and run anabranch recover --from-warehouse"
-DENIED, BAD_VALUE = "42501", "22"  # SQLSTATE of PostgreSQL
+BAD_VALUE = "22"  # how SQLSTATE of PostgreSQL begins then
 _DENIED_TABLE = re.compile(r"(?:table|sequence|relation) \"?(\w+)")
 # What libpq says about TLS and passwords, and what helps.
 CURES = {
@@ -151,13 +150,18 @@ class Store:
 
     def _prepare(self) -> None:
         if self.is_sqlite:
+            _patiently(self._refuse_newer)  # the switch would change the file of a newer one
             _patiently(self._switch_to_wal)
         with self._transaction(self._alone(durable=True), None) as connection:
             if not self.is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({CREATE_LOCK})"))
-            self.catalog_uuid = _make_tables(connection, self.shown)
+            self.catalog_uuid = migrations.prepare(connection, self.shown)
             clock = boot_clock(connection) if self.is_sqlite else None
         self.engine.update_execution_options(**{tables.CLOCK: clock})
+
+    def _refuse_newer(self) -> None:
+        with self._transaction({_BEGIN: ("BEGIN",)}, None) as connection:
+            migrations.refuse_newer(migrations.format_version(connection), self.shown)
 
     def _switch_to_wal(self) -> None:
         with self.engine.connect() as connection:
@@ -281,83 +285,6 @@ def _engine(url: URL) -> Engine:
             connection.exec_driver_sql(statement)
 
     return engine
-
-
-def _make_tables(connection: Connection, shown: str) -> str:
-    """Make what is missing; return the identity of the catalog."""
-    there = set(inspect(connection).get_table_names())
-    if "ab_meta" in there:
-        known = connection.execute(text("SELECT * FROM ab_meta")).mappings().one_or_none()
-        if known is not None:
-            _check_format(known["format_version"], shown)
-            current = known["format_version"] == tables.FORMAT_VERSION
-            if current and known.get("layout") == tables.layout():
-                return str(known["catalog_uuid"])
-    if "iceberg_tables" in there:
-        _add_type_column(connection)
-    _add_columns(connection, there)
-    tables.metadata.create_all(connection)
-    if "ab_views" in there and "ab_view_versions" not in there:
-        _note_views(connection)
-    found = connection.execute(select(tables.meta.c.catalog_uuid)).scalar_one_or_none()
-    if found is not None:
-        now = {"layout": tables.layout(), "format_version": tables.FORMAT_VERSION}
-        connection.execute(tables.meta.update().values(**now))
-        return str(found)
-    identity = str(uuid.uuid4())
-    connection.execute(
-        tables.meta.insert().values(
-            id=1,
-            catalog_uuid=identity,
-            format_version=tables.FORMAT_VERSION,
-            cut=0,
-            created_at=tables.now(),
-            layout=tables.layout(),
-        )
-    )
-    return identity
-
-
-def _check_format(version: int, shown: str) -> None:
-    if version > tables.FORMAT_VERSION:
-        raise Unreachable(
-            f"catalog {shown} has format version {version}, "
-            f"this Anabranch reads {tables.FORMAT_VERSION}",
-            hint="open it with the Anabranch that made it",
-        )
-
-
-def _add_type_column(connection: Connection) -> None:
-    """Catalogs made by older Iceberg libraries have no column that tells tables from views."""
-    columns = {column["name"] for column in inspect(connection).get_columns("iceberg_tables")}
-    if "iceberg_type" not in columns:
-        connection.execute(text("ALTER TABLE iceberg_tables ADD COLUMN iceberg_type VARCHAR(5)"))
-
-
-def _add_columns(connection: Connection, there: set[str]) -> None:
-    """Catalogs made before a table of ours had all its columns get the rest, empty."""
-    preparer = connection.dialect.identifier_preparer
-    for table in tables.metadata.sorted_tables:
-        if table.name not in there or not table.name.startswith("ab_"):
-            continue
-        found = inspect(connection)
-        known = {column["name"] for column in found.get_columns(table.name)}
-        for column in table.columns:
-            if column.name not in known:
-                kind = column.type.compile(connection.dialect)
-                name = preparer.format_column(column)
-                connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {name} {kind}"))
-        indexed = {index["name"] for index in found.get_indexes(table.name)}
-        for index in table.indexes:
-            if index.name not in indexed:
-                index.create(connection)
-
-
-def _note_views(connection: Connection) -> None:
-    """Catalogs made before the texts of views were kept: each is taken to have been as it is."""
-    noted, now = tables.view_versions, tables.views
-    first = select(now.c.name, literal(0), now.c.query)
-    connection.execute(noted.insert().from_select(["name", "cut_id", "query"], first))
 
 
 def _patiently(act: Callable[[], T]) -> T:

@@ -10,7 +10,9 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
+from anabranch import edition
 from anabranch.catalog import cuts, tables
+from anabranch.edition import Edition
 from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
 
@@ -22,15 +24,38 @@ CHUNK = 500  # databases limit the length of IN
 DECLARED = frozenset({"query", "refresh_mode", "diamond_consistency", "cluster"})
 
 
-FORMAT = 2  # of fingerprints
+EDITIONS = 4  # that are remembered of those that have confirmed a fingerprint
 
 
-def computed_from(definition: str | None) -> str:
-    """Stands for what rows are computed from: the token of the definition, and how it is read.
+@dataclass(frozen=True)
+class Basis:
+    """What rows are computed from: the token of the definition, what it meant, and which editions
+    have confirmed that it means this to them."""
 
-    Another format gives other fingerprints to the same queries, so tables are looked at once more.
-    """
-    return f"{definition or ''}/{FORMAT}"
+    token: str
+    fingerprint: str | None = None
+    editions: tuple[Edition, ...] = ()
+
+    def __str__(self) -> str:
+        return "/".join((self.token, self.fingerprint or "", ",".join(map(str, self.editions))))
+
+    @classmethod
+    def parse(cls, text: str | None) -> Basis:
+        token, *rest = (text or "").split("/")
+        if len(rest) != 2:  # none was noted, or by a catalog that knew no editions
+            return cls(token)
+        found = (Edition.parse(each) for each in rest[1].split(","))
+        return cls(token, rest[0], tuple(each for each in found if each is not None))
+
+    def confirms(self, stream: StreamTable) -> bool:
+        """Whether it is about the definition and the fingerprint that the catalog has."""
+        return self.token == stream.token and self.fingerprint == stream.fingerprint
+
+
+def computed_from(definition: str | None, fingerprint: str, *known: Edition) -> str:
+    """What to note of rows: this edition stands for them, and so do the `known` ones."""
+    editions = [*(each for each in known if each != edition.current()), edition.current()]
+    return str(Basis(definition or "", fingerprint, tuple(editions[-EDITIONS:])))
 
 
 def new_token() -> str:
@@ -63,7 +88,7 @@ class StreamTable:
     max_fixpoint_rows: int | None = None
     max_fixpoint_time: float | None = None
     definition: str | None = field(default_factory=new_token)  # another one with each redefinition
-    computed_from: str | None = None  # the definition that the rows follow: refresh.fingerprint
+    computed_from: str | None = None  # what the rows follow: see `Basis`
     cut_id: int | None = None  # the cut it stands at: it equals its query over all sources there
     data_at: datetime | None = None  # the newest commit of its sources there
 
@@ -71,6 +96,16 @@ class StreamTable:
     def token(self) -> str:
         """The definition; catalogs made before there were tokens have an empty one."""
         return self.definition or ""
+
+    @property
+    def basis(self) -> Basis:
+        return Basis.parse(self.computed_from)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether this edition has seen that the rows are computed from what is declared."""
+        basis = self.basis
+        return basis.confirms(self) and edition.current() in basis.editions
 
     @property
     def cuts(self) -> tuple[int, ...]:
@@ -115,6 +150,13 @@ def carried(known: str | None, before: str | None, after: str) -> str | None:
     """What the rows follow when the table gets another token and keeps its meaning."""
     own, slash, rest = (known or "").partition("/")
     return f"{after}/{rest}" if slash and own == (before or "") else known
+
+
+def renamed(known: str | None, before: str, after: str) -> str | None:
+    """What the rows follow when the same query has another fingerprint, because names in it changed:
+    only this edition knows that."""
+    basis = Basis.parse(known)
+    return computed_from(basis.token, after) if basis.fingerprint == before else known
 
 
 def renewed(row: dict[str, Any], token: str | None = None) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """The tables of the catalog database: Iceberg's two, and ours with the prefix `ab_`.
 
+Whoever changes them adds a migration to `migrations`, which brings older catalogs there.
+
 Names of tables are kept as `str(TableName)`, which quotes whatever is not plain and so is read back
 without doubt.  `ab_versions` also keeps namespace and name apart, to be joined with Iceberg's rows.
 """
 
 from __future__ import annotations
 
-import hashlib
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
 
@@ -30,9 +31,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
-# 2: versions name snapshots, which have rows of their own.  In a catalog of format 1 upkeep fills
-# these in from the metadata files, which stay until then.
-FORMAT_VERSION = 2
 TABLE_TYPE = "TABLE"  # Iceberg keeps views in the same table
 
 metadata = MetaData()
@@ -118,10 +116,9 @@ meta = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("catalog_uuid", String(36), nullable=False),
-    Column("format_version", Integer, nullable=False),
+    Column("format_version", Integer, nullable=False),  # the last migration: see `migrations`
     Column("cut", BigInteger, nullable=False),
     Column("created_at", Moment, nullable=False),
-    Column("layout", String(40)),  # the columns that the catalog has: see `layout`
 )
 stream_tables = Table(
     "ab_stream_tables",
@@ -149,7 +146,7 @@ stream_tables = Table(
     Column("max_fixpoint_rows", BigInteger),
     Column("max_fixpoint_time", Float),
     Column("definition", String(32)),  # a token, new whenever something else is declared
-    Column("computed_from", Text),  # the token, and the format of fingerprints, that rows follow
+    Column("computed_from", Text),  # what rows follow: streams.Basis
     Column("cut_id", BigInteger),  # where it stands; NULL: at no single cut, or not known
     Column("data_at", Moment),  # the newest commit of a source there: the cut may be forgotten
 )
@@ -403,13 +400,3 @@ deployed_schemas = Table(
     Column("changed_by", Text, nullable=False),
     Column("changed_at", Moment, nullable=False),
 )
-
-
-def layout() -> str:
-    """Stands for all tables and columns as they are now: a catalog with another one lacks some."""
-    names = sorted(
-        f"{table.name}.{column.name}"
-        for table in metadata.sorted_tables
-        for column in table.columns
-    )
-    return hashlib.sha1("\n".join(names).encode()).hexdigest()

@@ -175,6 +175,9 @@ def follow(
         down = climb(downwards, meter, watch, down=True)
         if downwards.too_many:
             bench.clear()
+            meter.rows = (
+                0  # what was lost is given up: the rows from empty have the bound to themselves
+            )
             up = climb(Upwards(bench, members, None), meter, watch)
             return Settled(Way.EMPTY, down, up, gave_up=True)
         bench.remove()

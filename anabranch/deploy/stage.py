@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from anabranch import failpoints
 from anabranch.catalog import deployments, stages, tables
 from anabranch.catalog.deployments import OPEN, Deployment, DeploymentStatus
 from anabranch.deploy.abort import remove_left_overs
@@ -38,7 +39,6 @@ from anabranch.deploy.state import (
 )
 from anabranch.deploy.steps import Action
 from anabranch.errors import Refused
-from anabranch.lake.steps import BEGUN, at_step
 from anabranch.names import TableName
 from anabranch.refresh.parallel import side_by_side
 from anabranch.runtime import Runtime
@@ -70,7 +70,7 @@ def stage(
     owner = stages.mine(uuid.uuid4().hex[:8])
     begun = begin(runtime, wanted, found, owner)
     with runtime.leases.keep_deployment(begun.id, owner, runtime.settings.lease_time):
-        at_step(BEGUN)
+        failpoints.hit(failpoints.BEGUN)
         if begun.status is DeploymentStatus.STAGING:
             finish(runtime, begun.id)
         agree(runtime, begun.id, [reader.name for reader in broken(found.plan.readers)])

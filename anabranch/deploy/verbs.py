@@ -15,6 +15,7 @@ from anabranch.deploy.conflicts import refuse_staged_readers
 from anabranch.deploy.listing import summary
 from anabranch.deploy.outside import readers_after_rollback
 from anabranch.deploy.plan import Plan
+from anabranch.deploy.record import snapshot_of
 from anabranch.deploy.select import matches
 from anabranch.deploy.snapshot import ObjectKey
 from anabranch.deploy.stage import check, stage
@@ -29,6 +30,7 @@ from anabranch.deploy.state import (
 from anabranch.deploy.steps import STAGED
 from anabranch.errors import InvalidValue
 from anabranch.project.project import Project
+from anabranch.refresh.look import look_now
 from anabranch.runtime import Runtime
 
 
@@ -82,7 +84,7 @@ def staged_id(runtime: Runtime, deployment_id: str | None) -> str:
 
 
 def promote_dry(runtime: Runtime, deployment_id: str) -> dict[str, Any]:
-    """What promote would do, after its checks."""
+    """What promote would do, after its checks; the readers are those that there are now."""
     with runtime.store.reading() as c:
         deployment = find(c, deployment_id)
     if deployment.status is not DeploymentStatus.STAGED:
@@ -90,7 +92,9 @@ def promote_dry(runtime: Runtime, deployment_id: str) -> dict[str, Any]:
     promoting.check_now(runtime, deployment)
     staged = [action.value for action in STAGED]
     steps = [step for step in deployment.plan["steps"] if step["action"] not in staged]
-    return {**summary(deployment), "steps": steps, "readers": deployment.plan.get("readers", [])}
+    snapshot = snapshot_of(deployment.wanted)
+    found = promoting.readers_of(runtime, look_now(runtime), deployment, snapshot)
+    return {**summary(deployment), "steps": steps, "readers": [each.as_dict() for each in found]}
 
 
 def rollback_dry(

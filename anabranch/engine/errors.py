@@ -91,6 +91,11 @@ _WORLD_TEXT = re.compile(
 )
 _OUT_OF_MEMORY = re.compile(r"\w*OutOfMemoryError")
 _BAD_PAGE = re.compile(r"CRC checksum verification failed|is not a Parquet file")
+# What readers of Parquet raise at a header, a length or a value that cannot be.
+_BAD_FILE = re.compile(r"Parquet(?:Decoding|CorruptedFooter)Exception|Zstd(?:IO)?Exception")
+_BAD_FILE_THROWN = re.compile(
+    r"(?:Exception|Error)\b[^\n]*\n\s*at (?:shaded\.parquet|org\.apache\.parquet|com\.github\.luben)\."
+)
 _MISSING = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "CANNOT_READ_FILE", "FILE_NOT_FOUND")
 
 
@@ -139,6 +144,7 @@ class Failure:
     thrown: frozenset[str] = frozenset()  # classes of the exceptions, without their packages
     in_task: bool = False
     analysis: bool = False  # no row was looked at
+    at_file: bool = False  # by what reads a file's format, not by what reads its bytes
 
     def names(self, classes: re.Pattern[str]) -> bool:
         return any(classes.fullmatch(name) for name in self.thrown)
@@ -152,6 +158,7 @@ def failure_of(error: BaseException, condition: str, text: str) -> Failure:
         state=_state(error, condition, text),
         thrown=frozenset(known | set(_THROWN.findall(evidence))),
         in_task=in_task,
+        at_file=_BAD_FILE_THROWN.search(evidence) is not None,
         analysis=isinstance(error, (AnalysisException, ParseException)) and not in_task,
     )
 
@@ -181,7 +188,7 @@ def _judge(
     if base in _DATA or (_DATA_STATE.match(failure.state) and not failure.analysis):
         return DataError(message, hint=_HINTS.get(base))
     if base in _MISSING or "FileNotFoundException" in failure.thrown:
-        return _unreadable(text, message)
+        return _unreadable(text, message, is_damage(condition, text, failure))
     if failure.names(_OUT_OF_MEMORY):
         return SystemFault("Spark ran out of memory", hint="raise spark.conf.spark.driver.memory")
     if "SparkContext was shut down" in text or "stopped SparkContext" in text:
@@ -196,9 +203,18 @@ def _judge(
     return UserError(message)
 
 
-def _unreadable(text: str, message: str) -> FileMissing:
+def is_damage(condition: str, text: str, failure: Failure) -> bool:
+    """Whether a file is there and can be reached, but is not what was written."""
+    if _BAD_PAGE.search(text) or failure.names(_BAD_FILE):
+        return True
+    if condition != "FAILED_READ_FILE.NO_HINT" or "FileNotFoundException" in failure.thrown:
+        return False
+    return failure.at_file or not failure.names(_WORLD)
+
+
+def _unreadable(text: str, message: str, damaged: bool) -> FileMissing:
     path = _path(text)
-    if _BAD_PAGE.search(text):
+    if damaged:
         return FileDamaged(
             f"a data file is damaged: {path or message}: a page is not the one that was written",
             hint="anabranch check --deep tells what else is, and --repair what can be rebuilt",

@@ -21,7 +21,7 @@ from anabranch.engine.types import FILE, POSITION, WEIGHT, struct
 from anabranch.model import Column, Columns, Delta, Reading
 from anabranch.names import quote
 
-_READ_OPTIONS = {
+READ_OPTIONS = {
     "__globPaths__": "false",  # a path is a path, also with [ ] or * in it
     "recursiveFileLookup": "true",  # folders named a=b are not partitions
     "parquet.page.verify-checksum.enabled": "true",
@@ -155,7 +155,7 @@ def read(reader: DataFrameReader, files: Sequence[str], columns: Columns) -> Dat
         replace(column, name=f"_ab_f{column.field_id}") if column.ambiguous else column
         for column in columns
     ]
-    data = reader.options(**_READ_OPTIONS).schema(struct(asked)).parquet(*files)
+    data = reader.options(**READ_OPTIONS).schema(struct(asked)).parquet(*files)
     if not any(column.ambiguous for column in columns):
         return data
     pairs = zip(asked, columns, strict=True)

@@ -97,6 +97,7 @@ START = {
 # 8,192 pages: on machines of a cluster that may be too few.
 ONE_PROCESS = {"spark.buffer.pageSize": "4m", "spark.broadcast.blockSize": "1m"}
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")  # what runs there is the operator's
 POOL = "spark.scheduler.pool"
 LEVELS = "spark.sql.cteRecursionLevelLimit"  # of WITH RECURSIVE … UNION ALL, which Spark runs
 SMALL_ROWS = 1_000_000  # up to here planning again between stages costs more than it saves
@@ -240,7 +241,8 @@ class Spark:
         own = host_of(str(self._settings.get("spark.remote", "")))
         named = self._settings.get("cluster_hosts", ())
         shown = f"[{host}]" if ":" in host else host
-        if not host or ((host, port) != own and not {shown, f"{shown}:{port}"} & {*named}):
+        allowed = (host, port) == own or host in LOOPBACK or {shown, f"{shown}:{port}"} & {*named}
+        if not host or not allowed:
             raise Refused(
                 f"{shown}:{port} is no Spark Connect server that work may be sent to",
                 hint="whoever starts this process can allow it: "

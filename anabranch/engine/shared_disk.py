@@ -28,6 +28,9 @@ LINGER_MS = 200  # so long a task takes that no executor does the work of anothe
 ATTEMPTS = 5
 
 _lock = threading.Lock()
+SERVER = (
+    "the server"  # stands for all executors of a Spark Connect server, which does not tell of them
+)
 # By session and folder: the executors that see it.
 _seen: Cache[set[str]] = Cache(100, "executors")
 
@@ -51,7 +54,7 @@ def see_from_everywhere(session: SparkSession, directory: str) -> None:
         seen = _seen.get(key, set)
         if not seen or not there <= seen:
             probe(session, root)
-            seen |= there
+            seen |= there or {SERVER}  # executors that cannot be listed are asked once as well
 
 
 def in_one_process(session: SparkSession) -> bool:
@@ -102,9 +105,9 @@ def ask(session: SparkSession, root: Path) -> set[str]:
 
 
 def executors(session: Any) -> frozenset[str]:
-    """The driver and the executors that there are now; a server does not tell of them."""
+    """The driver and the executors that there are now."""
     if "connect" in type(session).__module__:
-        return frozenset()
+        return frozenset({SERVER})
     try:
         status = session.sparkContext._jsc.sc().getExecutorMemoryStatus()
         return frozenset(status.keys().mkString(" ").split(" "))

@@ -25,7 +25,11 @@ OP = "_ab_op"
 PHYSICAL = {FILE.name: "file_path", POSITION.name: "pos"}  # as Iceberg names them
 # A user's columns of these names step aside: readers go by field id, or by the table's name mapping.
 ASIDE = {name: f"{RESERVED_PREFIX}user_{name}" for name in PHYSICAL.values()}
-CODEC = "zstd"
+WRITE_OPTIONS = {
+    "compression": "zstd",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "parquet.page.write-checksum.enabled": "true",
+}
 
 _lock = threading.Lock()
 _count = 0
@@ -58,13 +62,7 @@ def write(df: DataFrame, directory: str, columns: Columns, files: int | None = N
             frame = frame.sortWithinPartitions(*order)
 
         def writer(rows: DataFrame) -> DataFrameWriter:
-            found = rows.write.mode("append").options(
-                **{
-                    "compression": CODEC,
-                    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-                    "parquet.page.write-checksum.enabled": "true",
-                }
-            )
+            found = rows.write.mode("append").options(**WRITE_OPTIONS)
             return found.partitionBy(OP) if ops else found
 
         _counted()

@@ -25,7 +25,8 @@ from typing import Any
 from pyarrow import NativeFile
 from pyarrow.fs import FileSystem
 
-from anabranch.catalog.tables import FORMAT_VERSION, now
+from anabranch.catalog.migrations import FORMAT_VERSION
+from anabranch.catalog.tables import now
 from anabranch.errors import InvalidValue, Refused, Unreachable
 from anabranch.lake.durable import sync_each
 from anabranch.lake.places import Warehouse, location_of

@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.exc import IntegrityError
 
+from anabranch import failpoints
 from anabranch.catalog import cuts, read_leases, snapshots, stages, tables
 from anabranch.errors import (
     AnabranchError,
@@ -23,7 +24,6 @@ from anabranch.errors import (
     PublishConflict,
     Unreachable,
 )
-from anabranch.lake import steps
 from anabranch.lake.checksums import sealed
 from anabranch.lake.lake import Lake
 from anabranch.lake.observe import record
@@ -57,21 +57,21 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = F
         raise InternalError("this stage was already published or given up")
     committing = False
     try:
-        steps.at_step(steps.STAGED)
+        failpoints.hit(failpoints.STAGED)
         found = {name: _prepared(stage, each) for name, each in sorted(stage.changes.items())}
         changes = {name: each.staged for name, each in found.items()}
         for staged in changes.values():
             if staged.version is not None and not staged.written:
                 _write_metadata(stage, staged.version)
         stage.make_durable()
-        steps.at_step(steps.METADATA_WRITTEN)
+        failpoints.hit(failpoints.METADATA_WRITTEN)
         with stage.lake.store.writing() as c:
             cut_id = _in_transaction(c, stage, found, kind)
             stage.lake.fence.check(c, cut_id)
             _write_again(stage, changes.values())
             if rows is not None:
                 rows(c, cut_id)
-            steps.at_step(steps.IN_TRANSACTION)
+            failpoints.hit(failpoints.IN_TRANSACTION)
             committing = True
     except IntegrityError as error:  # somebody wrote the same row of ours first
         stage.abort()
@@ -90,7 +90,7 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = F
     if cut_id is not None:
         with suppress(AnabranchError):  # published it is; the next one marks it
             stage.lake.fence.advance(cut_id)
-    steps.at_step(steps.PUBLISHED)
+    failpoints.hit(failpoints.PUBLISHED)
     for staged in changes.values():
         if staged.version is not None:
             stage.lake.remember(staged.version)

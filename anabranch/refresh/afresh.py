@@ -12,19 +12,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from anabranch.catalog.events import REINITIALIZED, Event
+from anabranch.catalog.streams import Input
+from anabranch.engine.errors import Blame, blame, said
 from anabranch.errors import FileMissing
 from anabranch.graph.order import closure, dependants
+from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
 from anabranch.model import Action, Columns
 from anabranch.names import TableName
 from anabranch.refresh.choose import ASKED, Choice
 from anabranch.refresh.columns import carried, exactly, relaxed
 from anabranch.refresh.definition import understood
-from anabranch.refresh.look import Look
+from anabranch.refresh.look import Look, view_mark
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Transaction
 
 LOST = "a file that it needs is gone or damaged"
+BROKEN = "the changes cannot be computed"
 
 
 def unreadable(tx: Transaction, name: TableName) -> str | None:
@@ -99,11 +103,40 @@ def lost(error: FileMissing) -> str:
     return f"{LOST}: {error.message.splitlines()[0]}"
 
 
+def not_from_changes(error: BaseException) -> str:
+    """The same where our own code failed on the way from the changes."""
+    return f"{BROKEN}: {said(error)}"
+
+
 def rebuilding(full: str) -> Choice:
     """The choice of a refresh in full, by the reason for it."""
-    return Choice(Action.FULL if full == ASKED else Action.REINITIALIZE, full)
+    fallback = full.startswith(BROKEN)
+    action = Action.FULL if full == ASKED or fallback else Action.REINITIALIZE
+    return Choice(action, full, fallback=fallback)
+
+
+def inputs_of(
+    tx: Transaction, name: TableName, sources: Sources, views: Collection[TableName]
+) -> dict[TableName, Input]:
+    """What is read; the table itself is listed too, so that other writers are noticed."""
+    tables = {**sources.versions, name: tx.world.version(name)}
+    read = {each: Input(found.location, found.snapshot_id) for each, found in tables.items()}
+    return {**read, **{view: Input(view_mark(tx.world.views[view]), None) for view in views}}
+
+
+def all_rows(before: TableVersion, after: TableVersion) -> tuple[int, int]:
+    """Rows that came and went where every row was put in place again.
+
+    They are only told of: that they cannot be counted does not stop what was computed.
+    """
+    try:
+        return net_rows(before, after)
+    except Exception as error:
+        if blame(error) is Blame.WORLD:
+            raise
+        return after.rows, before.rows
 
 
 def rebuilt_event(name: TableName, why: str | None, full: str = ASKED) -> Event | None:
-    why = why or (full if full != ASKED else None)
+    why = why or (full if full.startswith(LOST) else None)
     return Event(name, REINITIALIZED, f"built again from nothing: {why}") if why else None

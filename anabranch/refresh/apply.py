@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from anabranch.catalog.events import FALLBACK, Event
 from anabranch.catalog.history import COMPLETED, Refresh, began
 from anabranch.catalog.streams import MIXED_CUTS, Input, StreamTable
 from anabranch.delta.maintenance import ByRows
-from anabranch.engine.errors import Blame, as_written_failed, blame, plan_failed, said
+from anabranch.engine.errors import Blame, as_written_failed, blame, said
 from anabranch.errors import FileMissing, PlanFailed
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
@@ -19,7 +19,10 @@ from anabranch.model import Action, Columns, RefreshMode
 from anabranch.names import TableName
 from anabranch.refresh.afresh import (
     LOST,
+    all_rows,
+    inputs_of,
     make_room,
+    not_from_changes,
     only_now,
     readable_columns,
     rebuilding,
@@ -32,8 +35,8 @@ from anabranch.refresh.columns import exactly, fitted, same_columns
 from anabranch.refresh.cost import Work
 from anabranch.refresh.definition import Definition, check_mode, understood
 from anabranch.refresh.jobs import full_job, incremental_job
-from anabranch.refresh.look import Look, view_mark
-from anabranch.refresh.past import Past, event_of
+from anabranch.refresh.look import Look
+from anabranch.refresh.past import event_of
 from anabranch.refresh.redefined import redefined
 from anabranch.refresh.situation import gather, remember, situation
 from anabranch.refresh.sources import Sources
@@ -110,6 +113,7 @@ def refresh_table(
 ) -> Outcome:
     """Stage one stream table; upstreams that were refreshed before it are read as staged.
 
+    What fails here by our own fault is recomputed by whoever asked: see `members`.
     `full`: why nothing that is stored is used.
     """
     if full is not None:
@@ -117,8 +121,11 @@ def refresh_table(
     definition, why = redefine(tx, seen, stream)
     sources = gather(tx.world, seen, stream, definition)
     past = remember(runtime, stream)
-    now, choice = decided(runtime, tx, seen, stream, definition, sources, past, why)
-    outcome = planned(tx, seen, stream, definition, sources, choice, done)
+    now = situation(runtime, tx.world, seen, stream, definition, sources, past)
+    now = replace(now, redefined=why)
+    choice = choose(now)
+    read = inputs_now(tx, stream.name, definition, sources)
+    outcome = planned(tx, seen, stream, definition, sources, choice, done, read)
     before = tx.world.version(stream.name)
     after, choice = run(runtime, tx, stream, definition, sources, choice, now.full_ms, outcome.cuts)
     same = after.snapshot_id == before.snapshot_id
@@ -129,33 +136,7 @@ def refresh_table(
         scanned_rows=work_of(now, choice).scanned_rows,
         event=fallback_event(stream.name, choice) or event_of(stream.name, past, now, choice),
     )
-    return staged(tx, seen, outcome, before, after)
-
-
-def decided(
-    runtime: Runtime,
-    tx: Transaction,
-    seen: Look,
-    stream: StreamTable,
-    definition: Definition,
-    sources: Sources,
-    past: Past,
-    why: str | None,
-) -> tuple[Situation, Choice]:
-    """What was found, and the way to go.  If the plan of the changes cannot even be made, AUTO goes
-    without it."""
-    try:
-        now = situation(runtime, tx.world, seen, stream, definition, sources, past)
-        now = replace(now, redefined=why)
-        return now, choose(now)
-    except Exception as error:
-        if blame(error) is Blame.WORLD:
-            raise
-        if stream.refresh_mode is RefreshMode.DIFFERENTIAL:
-            raise plan_failed(stream.name, error) from error
-        reason = f"the changes cannot be computed: {said(error)}"
-        found = Situation(str(stream.name), stream.refresh_mode, stream.populated)
-        return found, Choice(Action.FULL, reason, fallback=True)
+    return staged(tx, seen, outcome, before, after, net_rows)
 
 
 def recompute(
@@ -174,7 +155,8 @@ def recompute(
     refuse_to_break_readers(tx, seen, columns, {name})
     sources = only_now(tx, definition.sources)
     choice = rebuilding(full)
-    outcome = planned(tx, seen, stream, definition, sources, choice, done)
+    read = inputs_of(tx, name, sources, definition.views)
+    outcome = planned(tx, seen, stream, definition, sources, choice, done, read)
     before = tx.world.version(name)
     after, choice = in_full_job(runtime, tx, stream, definition, sources, choice, outcome.cuts)
     outcome = replace(
@@ -183,7 +165,7 @@ def recompute(
         scanned_rows=in_full(definition, sources).scanned_rows,
         event=rebuilt_event(name, why, full) or fallback_event(name, choice),
     )
-    return staged(tx, seen, outcome, before, after)
+    return staged(tx, seen, outcome, before, after, all_rows)
 
 
 def planned(
@@ -194,6 +176,7 @@ def planned(
     sources: Sources,
     choice: Choice,
     done: Mapping[TableName, Outcome],
+    read: Mapping[TableName, Input],
 ) -> Outcome:
     """What the table will stand on."""
     cuts = cuts_read(tx, seen, done, sources)
@@ -202,7 +185,7 @@ def planned(
         choice=choice,
         fingerprint=definition.fingerprint,
         reads=tuple(sorted(definition.sources | definition.views)),
-        inputs=inputs_now(tx, stream.name, definition, sources),
+        inputs=read,
         frontier=frontier_now(seen, done, sources),
         options={**definition.options, **mixed(seen, done, sources), **marked(cuts)},
         delta_rows=sources.delta_rows,
@@ -212,7 +195,12 @@ def planned(
 
 
 def staged(
-    tx: Transaction, seen: Look, outcome: Outcome, before: TableVersion, after: TableVersion
+    tx: Transaction,
+    seen: Look,
+    outcome: Outcome,
+    before: TableVersion,
+    after: TableVersion,
+    counted: Callable[[TableVersion, TableVersion], tuple[int, int]],
 ) -> Outcome:
     """The outcome with what came and went."""
     name = outcome.table
@@ -221,7 +209,7 @@ def staged(
         if name not in tx.stage.changes:
             tx.stage.expect(name, seen.pointers.get(name))
         return outcome
-    inserted, deleted = net_rows(before, after)
+    inserted, deleted = counted(before, after)
     own = Input(after.location, after.snapshot_id)
     return replace(
         outcome,
@@ -257,8 +245,7 @@ def run(
             recomputable = isinstance(error, (PlanFailed, FileMissing))
             if stream.refresh_mode is not RefreshMode.AUTO or not recomputable:
                 raise
-            reason = f"the changes cannot be computed: {said(error)}"
-            choice = Choice(Action.FULL, reason, full_ms, fallback=True)
+            choice = Choice(Action.FULL, not_from_changes(error), full_ms, fallback=True)
     return in_full_job(runtime, tx, stream, definition, sources, choice, stands_at)
 
 
@@ -398,13 +385,7 @@ def work_of(now: Situation, choice: Choice) -> Work:
 def inputs_now(
     tx: Transaction, name: TableName, definition: Definition, sources: Sources
 ) -> dict[TableName, Input]:
-    """What was read; the table itself is listed too, so that other writers are noticed."""
-    tables = {**sources.versions, name: tx.world.version(name)}
-    read = {
-        source: Input(version.location, version.snapshot_id) for source, version in tables.items()
-    }
-    views = {view: Input(view_mark(tx.world.views[view]), None) for view in definition.views}
-    return {**read, **views}
+    return inputs_of(tx, name, sources, definition.views)
 
 
 def frontiers_read(

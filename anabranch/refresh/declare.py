@@ -20,7 +20,6 @@ from anabranch.errors import (
     AnabranchError,
     InvalidValue,
     NotConverged,
-    PublishConflict,
     Refused,
     UnknownName,
 )
@@ -40,6 +39,7 @@ from anabranch.refresh.circles import (
 )
 from anabranch.refresh.declared_groups import leave_groups, notices
 from anabranch.refresh.definition import Definition, check_mode, define, definition_notices
+from anabranch.refresh.dependants import Readers
 from anabranch.refresh.failures import FORGIVEN
 from anabranch.refresh.fit import fit_columns, fit_readers
 from anabranch.refresh.lines import Occasion, note_cuts, write_lines
@@ -373,6 +373,7 @@ def requery(
     """
     name, definition = stream.name, found[stream.name]
     options, reads = definition.options, definition.reads
+    readers_before = readers_of(tx, seen, {name, *moving_readers(seen, name, seen.reads, ())})
     for member, fitting in found.items():
         fit_columns(tx, member, fitting)
     said = [*said, *notices(seen, {name: stream}, {**seen.reads, name: reads})]
@@ -388,12 +389,14 @@ def requery(
     readers = moving_readers(seen, name, after, circle or ())
     tx.used.add(_unfilled_as_seen(seen, {name, *readers}))
     if not stream.populated and not initialize:
+        refuse_to_leave_behind(tx, readers_before)
         return [name]
     changed = replace(stream, options=options)
     wanted = [name]
     wanted += [each for each in seen.order() if each in readers and seen.streams[each].populated]
     following = [each for each in seen.order() if each in readers.difference(found)]
     fit_readers(tx, {each: seen.streams[each].query for each in following}, after)
+    refuse_to_leave_behind(tx, readers_before)
     declared = seen.declaring({name: changed}, {name: reads})
     usable = backfills and circle is None and backfills[-1].usable(tx, definition.fingerprint)
     backfill = backfills[-1] if usable else None
@@ -405,6 +408,20 @@ def requery(
             backfills.append(found)
 
     return {name, *fill(runtime, tx, declared, wanted, ALTER, backfill, keep)}
+
+
+def readers_of(tx: Transaction, seen: Look, names: Collection[TableName]) -> list[Readers]:
+    """Who reads some tables, before these change; whoever is suspended stays as it is."""
+    active = {name: each for name, each in seen.streams.items() if not suspended(seen, name)}
+    return Readers.of(tx.world, active, seen.reads, names)
+
+
+def refuse_to_leave_behind(tx: Transaction, before: Collection[Readers]) -> None:
+    """Stream tables that follow have their new columns by now; views must mean something still."""
+    for each in before:
+        each.refuse(
+            tx.world, cure="keep the columns that they use, or give them other queries first"
+        )
 
 
 def moving_readers(
@@ -464,52 +481,6 @@ def resume(c: Connection, seen: Look, name: TableName) -> None:
 
 def together_with(seen: Look, name: TableName) -> tuple[TableName, ...]:
     return next((group.members for group in seen.groups if name in group.members), (name,))
-
-
-def drop(
-    runtime: Runtime, name: TableName, *, cascade: bool = False, if_exists: bool = False
-) -> None:
-    """Remove a stream table; with `cascade` also every stream table that reads it."""
-    refuse_in_transaction(runtime, "dropped")
-    seen = look_now(runtime)
-    if if_exists and name.find_in(seen.streams) is None:
-        return
-    name = resolve(runtime, name)
-
-    def act(tx: Transaction, seen: Look) -> Names:
-        if name not in seen.streams:
-            raise gone(name)
-        reads = seen.reads
-        readers = closure([name], dependants(reads)) - {name}
-        if readers and not cascade:
-            raise _still_read(name, readers, circle_of(reads, name))
-        for each in sorted({name, *readers}):
-            if tx.stage.exists(each):  # another program may have dropped it
-                tx.stage.drop(each)
-            tx.later(partial(forget, each))
-        tx.used.add(ReadSet(tokens_of(seen.streams, [name, *readers])))
-        tx.later(lambda c, cut_id: check_unread(c, [name, *readers]))
-        return [name, *readers]
-
-    write_tables(runtime, "drop stream table", act)
-
-
-def check_unread(c: Connection, dropped: Collection[TableName]) -> None:
-    """Refuse when somebody else made a reader of what is dropped meanwhile."""
-    for reader, reads in sorted(streams.dependencies(c).items()):
-        for name in sorted(set(reads).intersection(dropped)):
-            raise PublishConflict(f"{reader} reads {name} by now", hint="run it again")
-
-
-def _still_read(
-    name: TableName, readers: Collection[TableName], circle: frozenset[TableName] | None
-) -> Refused:
-    listed = ", ".join(str(reader) for reader in sorted(readers))
-    hint = "CASCADE drops those too"
-    if circle is not None and len(circle) > 1:
-        hint += f"; to keep {listed}, first open the circle: ALTER STREAM TABLE … AS a query "
-        hint += f"that does not read {name}"
-    return Refused(f"{name} is read by {listed}", hint=hint)
 
 
 def forget(name: TableName, c: Connection, cut_id: int | None) -> None:

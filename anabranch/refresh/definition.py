@@ -31,6 +31,7 @@ from anabranch.sql.support import Obstacle, obstacle
 from anabranch.sql.tables import tables_of
 from anabranch.world import World
 
+NOT_PLANNED = "NOT_PLANNED"  # our own planning failed
 ALWAYS_STALE = frozenset({"TIME_DEPENDENT_FUNCTION", "NONDETERMINISTIC_FUNCTION"})
 
 
@@ -202,7 +203,7 @@ def planned(
     except Exception as error:
         if output is None or isinstance(error, UserError) or blame(error) is Blame.WORLD:
             raise
-        found = obstacle("NOT_PLANNED", 1, 1, what=said(error))
+        found = obstacle(NOT_PLANNED, 1, 1, what=said(error))
         names = tuple(each.name for each in output)
         return Lowered(None, names, frozenset(columns), (found,)), None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from anabranch.catalog.streams import StreamTable
 from anabranch.delta.closure import starts_afresh
 from anabranch.delta.explain import explain as explain_kept
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance
-from anabranch.errors import BaseExpired
+from anabranch.errors import BaseExpired, NewerEdition
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
 from anabranch.plan.nodes import Given, Scan, Version
@@ -48,7 +49,7 @@ def explain(runtime: Runtime, name: TableName) -> str:
     if circle is not None:
         return "\n".join([*sections, *explain_member(world, seen, stream, circle)])
     if name in world.pointers:  # another program may have dropped it
-        sections.append(_next(foresee(runtime, world, seen, stream, definition)))
+        sections.append(_next(lambda: foresee(runtime, world, seen, stream, definition)))
     if definition.obstacles:
         sections.append(_obstacles(definition, world))
     if definition.kept is not None:
@@ -128,10 +129,11 @@ def foresee(
     return replace(found, redefined=why)
 
 
-def _next(now: Situation) -> str:
+def _next(found: Callable[[], Situation]) -> str:
     try:
+        now = found()
         choice = choose(now)
-    except BaseExpired as error:
+    except (BaseExpired, NewerEdition) as error:
         return f"next refresh: fails\n{_indented(str(error))}"
     predicted = f"in full {seconds(now.full_ms)}"
     if not now.obstacles and now.mode is not RefreshMode.FULL:

@@ -10,15 +10,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from anabranch.cache import cached
 from anabranch.catalog import cuts, events, streams, tables
 from anabranch.catalog.events import Event
 from anabranch.catalog.groups import homes
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import MONOTONE, StreamTable
+from anabranch.edition import version
 from anabranch.errors import AnabranchError, Refused
 from anabranch.model import Status
 from anabranch.names import TableName
@@ -55,14 +54,6 @@ def mark(seen: Look, name: TableName) -> str:
         parts += [stream.query, stream.refresh_mode.value]
         parts += [f"{source}={seen.mark(source)}" for source in seen.reads.get(member, ())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-@cached(1)
-def version() -> str:
-    try:
-        return metadata.version("anabranch")
-    except metadata.PackageNotFoundError:  # run from a checkout that is not installed
-        return ""
 
 
 def hindrance(seen: Look, name: TableName, now: datetime) -> str | None:

@@ -15,12 +15,13 @@ from anabranch.catalog.groups import Group, Reads, grouped, homes, kept_componen
 from anabranch.catalog.read_set import ReadSet, tokens_of
 from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.catalog.store import Connection
-from anabranch.catalog.streams import Input, StreamTable, computed_from
+from anabranch.catalog.streams import Input, StreamTable
 from anabranch.graph.components import Component
 from anabranch.graph.order import closure
 from anabranch.graph.policies import Isolation, group_isolation
 from anabranch.model import Status
 from anabranch.names import TableName
+from anabranch.refresh.editions import to_be_looked_at
 
 if TYPE_CHECKING:
     from anabranch.lake.lake import Lake
@@ -296,7 +297,7 @@ class Look:
         return (
             not stream.populated
             or stream.status is Status.ERROR  # what was in the way may be gone
-            or stream.computed_from != computed_from(stream.definition)
+            or to_be_looked_at(stream)
             or not known
             or any(each.metadata_location != self.mark(source) for source, each in known.items())
             or any(upstream in found for upstream in self.reads.get(name, ()))

@@ -8,7 +8,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from anabranch.catalog.read_set import ReadSet
-from anabranch.catalog.streams import computed_from
 from anabranch.clusters import on_cluster
 from anabranch.engine.errors import Blame, blame, is_lost, plan_failed
 from anabranch.errors import (
@@ -23,11 +22,13 @@ from anabranch.errors import (
 from anabranch.graph.components import Component
 from anabranch.graph.order import reads_among
 from anabranch.lake.stage import or_conflict
+from anabranch.model import RefreshMode
 from anabranch.names import TableName
-from anabranch.refresh.afresh import lost
+from anabranch.refresh.afresh import lost, not_from_changes
 from anabranch.refresh.apply import Outcome, refresh_table
 from anabranch.refresh.choose import ASKED
 from anabranch.refresh.component import refresh_component
+from anabranch.refresh.editions import confirmed
 from anabranch.refresh.failures import Failure
 from anabranch.refresh.look import Look
 from anabranch.refresh.parallel import side_by_side
@@ -75,7 +76,9 @@ class Staging:
             return False
         for outcome in outcomes:
             stream = self.seen.streams[outcome.table]
-            follows = computed_from(stream.definition)
+            follows = confirmed(
+                stream, outcome.fingerprint, of_a_moment="moment" in outcome.options
+            )
             done = replace(outcome, duration_ms=_ms(start), computed_from=follows)
             self.done[outcome.table] = done
             self.tx.used.add(views_read(self.tx, outcome.reads))
@@ -96,10 +99,25 @@ class Staging:
             before = {name: here.stage.changes.get(name) for name in part.members}
             try:
                 return self._staged(runtime, here, part)
-            except FileMissing as error:
-                # Whatever the mode: nothing else can be done, and the sources may be whole.
+            except Exception as error:
+                instead = self._instead(part, error)
+                if instead is None:
+                    raise
                 here.stage.put_back(before)
-                return self._staged(runtime, here, part, lost(error))
+                return self._staged(runtime, here, part, instead)
+
+    def _instead(self, part: Component[TableName], error: Exception) -> str | None:
+        """Why all rows are computed after a refresh has failed; None: it has failed for good.
+
+        Lost files, whatever the mode: nothing else can be done, and the sources may be whole.  And
+        whatever of our own code failed, unless a member must not be recomputed.
+        """
+        if isinstance(error, FileMissing):
+            return lost(error)
+        modes = {self.seen.streams[name].refresh_mode for name in part.members}
+        if is_ours(error) and RefreshMode.DIFFERENTIAL not in modes:
+            return not_from_changes(error)
+        return None
 
     def _staged(
         self, runtime: Runtime, tx: Transaction, part: Component[TableName], full: str | None = None
@@ -116,11 +134,14 @@ def views_read(tx: Transaction, reads: Iterable[TableName]) -> ReadSet:
     return ReadSet(views={name: known[name] for name in reads if name in known})
 
 
+def is_ours(error: Exception) -> bool:
+    """Whether our own code failed, and neither the data, nor the user, nor the world."""
+    return not isinstance(error, UserError) and blame(error) is Blame.PLAN
+
+
 def our_fault(error: Exception, table: TableName) -> Exception:
     """A plan of ours that failed fails again in the same way: that is said, and it is not retried."""
-    if isinstance(error, UserError) or blame(error) is not Blame.PLAN:
-        return error
-    if isinstance(error, PlanFailed):
+    if not is_ours(error) or isinstance(error, PlanFailed):
         return error
     found = plan_failed(table, error)
     found.__cause__ = error

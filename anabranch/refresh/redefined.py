@@ -11,6 +11,7 @@ from anabranch.names import TableName
 from anabranch.refresh.choose import TIME_PASSED
 from anabranch.refresh.columns import differences
 from anabranch.refresh.definition import Definition
+from anabranch.refresh.editions import refuse_newer
 from anabranch.refresh.look import view_mark
 from anabranch.world import World
 
@@ -22,13 +23,15 @@ def redefined(
 ) -> str | None:
     if stream.fingerprint == definition.fingerprint and definition.sources <= known.keys():
         return None
-    causes = [*_views(world, definition, known), *_columns(world, definition, known)]
+    if definition.moment is None:
+        refuse_newer(stream)
+    causes = [*views_replaced(world, definition, known), *_columns(world, definition, known)]
     if not causes and definition.moment is not None:
         return f"{TIME_PASSED}{definition.moment}"
-    return "; ".join(causes) or "the query or the way it is kept changed"
+    return "; ".join(causes) or "the query, or the way it is read or kept, changed"
 
 
-def _views(world: World, definition: Definition, known: Inputs) -> list[str]:
+def views_replaced(world: World, definition: Definition, known: Inputs) -> list[str]:
     return [
         f"view {view} was replaced"
         for view in sorted(definition.views & known.keys())

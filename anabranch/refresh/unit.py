@@ -15,7 +15,7 @@ from anabranch.catalog.groups import Group
 from anabranch.catalog.history import Refresh
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
-from anabranch.errors import InternalError, PublishConflict
+from anabranch.errors import InternalError, NewerEdition, PublishConflict
 from anabranch.lake.stage import or_conflict
 from anabranch.model import Status
 from anabranch.names import TableName
@@ -279,7 +279,13 @@ class Pass:
         return Result(unit, Verdict.PUBLISHED, None, cut_id, tuple(lines))
 
     def failed(self, unit: Unit, failure: Failure, seen: Look) -> Result:
-        """Nothing was published: the catalog only hears why."""
+        """Nothing was published: the catalog only hears why.
+
+        What a newer edition has to do is no failure of the table.
+        """
+        if isinstance(failure.error, NewerEdition) and not unit.trial:
+            told = failure if self.patient else None
+            return Result(unit, Verdict.SKIPPED, failure.error.message, failure=told)
         if unit.trial:
             return Result(unit, Verdict.FAILED, failure.error.message, failure=failure)
         lines = tuple(self.occasion.failed(name, failure) for name in unit.members)

@@ -197,10 +197,11 @@ def check_current(world: World, seen: Look, stream: StreamTable) -> None:
     """The query at the frontier can be asked only as it was when the table was refreshed."""
     circle = circle_of(seen.reads, stream.name)
     if stream.populated and defined(world, stream, circle).fingerprint != stream.fingerprint:
+        notices = stream.name in seen.lagging(seen.order([stream.name]))
         raise Refused(
-            f"{stream.name}: its query, or the columns or views it reads, changed since its last "
-            "refresh",
-            hint=f"REFRESH STREAM TABLE {stream.name}",
+            f"{stream.name}: its query, the columns or views it reads, or the version that reads it "
+            "changed since its last refresh",
+            hint=f"REFRESH STREAM TABLE {stream.name}{'' if notices else ' FULL'}",
         )
 
 

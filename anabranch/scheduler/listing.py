@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from anabranch.catalog import cuts, history, leases, tables
+from anabranch.catalog import cuts, events, history, leases, tables
 from anabranch.catalog.groups import Group
-from anabranch.catalog.store import Store
+from anabranch.catalog.store import Connection, Store
 from anabranch.catalog.streams import StreamTable
 from anabranch.graph.notices import diamonds_into
 from anabranch.graph.policies import Isolation, SchedulePolicy
+from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh.look import Look, look
 from anabranch.scheduler.due import Agenda, Wait
@@ -134,8 +135,26 @@ def overview(store: Store, settings: Settings) -> Overview:
             cuts.last_changes(c),
             {each: cuts.commit_times(c, each) for each in _stands(seen, agenda)},
             waits,
-            history.stuck_since(c, [name for name in involved if name]) if waits else {},
+            _stuck(c, seen, [name for name in involved if name], settings) if waits else {},
         )
+
+
+def _stuck(
+    c: Connection, seen: Look, names: Sequence[TableName], settings: Settings
+) -> dict[TableName, datetime]:
+    """Since when each of the tables does not move: a failure or a skipped refresh, or before any tick
+    has tried, its suspension or its lease."""
+    out = [name for name in names if seen.streams[name].status is Status.SUSPENDED]
+    found = [
+        history.stuck_since(c, names),
+        events.suspended_since(c, out) if out else {},
+        leases.held_since(c, names, settings.lease_time),
+    ]
+    return {
+        name: min(each[name] for each in found if name in each)
+        for name in names
+        if any(name in each for each in found)
+    }
 
 
 def _stands(seen: Look, agenda: Agenda) -> set[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+from anabranch.catalog import streams
 from anabranch.catalog.indexes import Index, all_indexes
 from anabranch.catalog.store import Connection
 from anabranch.clusters import kept_on, known
@@ -68,6 +69,18 @@ def drop_index(runtime: Runtime, statement: DropIndex) -> TableName:
         return table
 
     return runtime.write("drop index", act)
+
+
+def check_source(runtime: Runtime, name: TableName) -> None:
+    """Stream tables change only by refreshes."""
+    with runtime.store.reading() as c:
+        found = streams.get(c, name)
+    if found is not None:
+        raise Refused(
+            f"{name} is a stream table: only its query fills it",
+            hint="write to its sources; ALTER or DROP STREAM TABLE changes the table",
+        )
+    refuse_copy(runtime, name)
 
 
 def set_indexes(tx: Transaction, table: TableName, wanted: Sequence[Index]) -> None:

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from anabranch.catalog import streams
+from anabranch.catalog import cuts, streams
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.read_set import ReadSet, readers_of, tokens_of
 from anabranch.catalog.store import Connection
 from anabranch.engine.types import columns_of
-from anabranch.errors import Refused, UnknownName
+from anabranch.errors import PublishConflict, Refused, UnknownName
 from anabranch.lake.comments import Comments
 from anabranch.lake.schemas import RenameColumn, SchemaChange
 from anabranch.model import Column, Columns
 from anabranch.names import TableName
 from anabranch.refresh.circles import circles, path
-from anabranch.refresh.declare import check_unread, forget, refuse_in_transaction
+from anabranch.refresh.declare import refuse_in_transaction
 from anabranch.refresh.definition import reach
-from anabranch.refresh.look import Look
-from anabranch.refresh.writing import Names, write_tables
-from anabranch.runtime import Runtime, Transaction, check_new_name
-from anabranch.sources.dependants import (
+from anabranch.refresh.dependants import (
     Dependants,
+    Readers,
+    below,
     meanings,
     readers,
     refused,
     taken,
-    with_their_readers,
 )
-from anabranch.sources.indexes import guard, indexes_of, refuse_copy, set_indexes
+from anabranch.refresh.look import Look
+from anabranch.refresh.writing import Names, write_tables
+from anabranch.runtime import Runtime, Transaction, check_new_name
+from anabranch.sources.drop import drop_all, expect_views
+from anabranch.sources.indexes import check_source, guard, indexes_of, set_indexes
 from anabranch.sources.write import append_frame
 
+KEEP_COLUMNS = "keep the columns and types that they use, or give them other queries first"
 NO_COMMENTS: Mapping[str, str] = {}
 
 
@@ -55,35 +58,24 @@ def create_table(
             return
         frame = tx.world.sql(query) if query is not None else None
         made = columns_of(frame.schema) if frame is not None else columns
+        before: Sequence[Readers] = ()
         if found is not None and or_replace and found not in tx.world.views:
             check_source(runtime, found)
             refuse_if_read(runtime, tx, found)
+            before = Readers.of(tx.world, {}, {}, [found])
             tx.stage.drop(found)
             if found != name:
                 tx.used.names.add(name)
         else:
             check_new_name(tx, name)
         tx.stage.create(name, made)
+        for each in before:
+            each.refuse(tx.world, cure=KEEP_COLUMNS)
         tx.stage.comment(name, comments)
         if frame is not None:
             append_frame(runtime, tx, name, frame)
 
     runtime.write("create table", act)
-
-
-def drop_table(runtime: Runtime, name: TableName, *, if_exists: bool = False) -> None:
-    def act(tx: Transaction) -> None:
-        found = tx.world.find(name)
-        if found is None and if_exists:
-            return
-        found = tx.world.resolve(name)
-        if found in tx.world.views:
-            raise Refused(f"{found} is a view", hint=f"DROP VIEW {found}")
-        check_source(runtime, found)
-        refuse_if_read(runtime, tx, found)
-        tx.stage.drop(found)
-
-    runtime.write("drop table", act)
 
 
 def alter_table(
@@ -146,30 +138,12 @@ def _alter(
             tuple(sorted(changed & set(queries))), tuple(sorted(changed - set(queries))), over
         )
         raise refused(table, list(columns), direct, renames=renames)
-    going = with_their_readers(tx.world, queries, reads, changed)
-    _drop_all(tx, going)
+    going = below(tx.world, queries, reads, changed)
+    drop_all(tx, going)
     if over:
         guard(runtime, tx, table)
         set_indexes(tx, table, [index for index in indexes if index not in over])
     return replace(going, indexes=over)
-
-
-def _drop_all(tx: Transaction, going: Dependants) -> None:
-    """Views first: what is left must not lead to tables that are gone."""
-    expect_views(tx, going.views)
-    tx.world.views = {v: text for v, text in tx.world.views.items() if v not in going.views}
-    for view in going.views:
-        tx.later(partial(_forget_view, view))
-    for stream in going.streams:
-        if tx.stage.exists(stream):
-            tx.stage.drop(stream)
-        tx.later(partial(forget, stream))
-    if going.streams:
-        tx.later(lambda c, cut_id: check_unread(c, going.streams))
-
-
-def _forget_view(view: TableName, c: Connection, cut_id: int | None) -> None:
-    view_rows.remove(c, view)
 
 
 def create_view(
@@ -190,13 +164,16 @@ def create_view(
             check_new_name(tx, name)
         target = found if replaced and found is not None else name
         text = query if columns is None else _renamed(tx, query, columns)
-        _, through = reach(tx.world, text)
+        sources, through = reach(tx.world, text)
         if target in through:
             raise Refused(f"view {target} would read itself")
         tx.world.sql(text)  # Spark's analyser says what is wrong with it
         expect_views(tx, {target, *through})
+        before = readers_of_view(runtime, tx, target) if replaced else []
         tx.world.views = {**tx.world.views, target: text}
         reads = readers_after(runtime, tx, target)
+        for each in before:
+            each.refuse(tx.world, cure=KEEP_COLUMNS)
 
         def rows(c: Connection, cut_id: int | None) -> None:
             view_rows.remove(c, target)
@@ -204,14 +181,27 @@ def create_view(
             streams.set_dependencies(c, reads)
 
         tx.later(rows)
+        tx.later(partial(_check_there, target, sources))
 
     runtime.write("create view", act)
 
 
-def expect_views(tx: Transaction, views: Iterable[TableName]) -> None:
-    """Publish only if these views still are what the transaction found when it first used them."""
-    for view in views:
-        tx.used.views.setdefault(view, tx.world.views.get(view))
+def readers_of_view(runtime: Runtime, tx: Transaction, view: TableName) -> list[Readers]:
+    with runtime.store.reading() as c:
+        known, reads = streams.all_streams(c), streams.dependencies(c)
+    return Readers.of(tx.world, known, reads, [view])
+
+
+def _check_there(
+    view: TableName, sources: Collection[TableName], c: Connection, cut_id: int | None
+) -> None:
+    """Refuse when somebody else dropped meanwhile what the view reads."""
+    there = cuts.newest(c)
+    for name in sorted(sources):
+        if name not in there:
+            raise PublishConflict(
+                f"{name}, which view {view} reads, was dropped", hint="run it again"
+            )
 
 
 def readers_after(
@@ -244,41 +234,13 @@ def _renamed(tx: Transaction, query: str, columns: Sequence[str]) -> str:
     return with_column_names(query, columns)
 
 
-def drop_view(runtime: Runtime, name: TableName, *, if_exists: bool = False) -> None:
-    def act(tx: Transaction) -> None:
-        found = tx.world.find(name)
-        if found is None or found not in tx.world.views:
-            if if_exists and found is None:
-                return
-            known = [str(view) for view in tx.world.views]
-            raise UnknownName(f"there is no view {name}", name=str(name), known=known)
-        refuse_if_read(runtime, tx, found)
-        expect_views(tx, [found])
-        tx.world.views = {view: text for view, text in tx.world.views.items() if view != found}
-        tx.later(partial(_forget_view, found))
-
-    runtime.write("drop view", act)
-
-
-def check_source(runtime: Runtime, name: TableName) -> None:
-    """Stream tables change only by refreshes."""
-    with runtime.store.reading() as c:
-        found = streams.get(c, name)
-    if found is not None:
-        raise Refused(
-            f"{name} is a stream table: only its query fills it",
-            hint="write to its sources; ALTER or DROP STREAM TABLE changes the table",
-        )
-    refuse_copy(runtime, name)
-
-
 def refuse_if_read(runtime: Runtime, tx: Transaction, name: TableName) -> None:
     """Refuse to drop what a stream table reads, now or when it is published."""
     with runtime.store.reading() as c:
         readers = tx.used.readers[name] = readers_of(name, streams.dependencies(c))
     if readers:
         listed = ", ".join(str(reader) for reader in sorted(readers))
-        raise Refused(f"{name} is read by {listed}", hint="drop those stream tables first")
+        raise Refused(f"{name} is read by {listed}", hint="DROP TABLE … CASCADE drops them too")
 
 
 def columns_from(definitions: Sequence[tuple[str, str, bool]]) -> Columns:

@@ -65,6 +65,7 @@ class CreateTableAs(Statement):
 class DropTable(Statement):
     name: TableName
     if_exists: bool = False
+    cascade: bool = False  # drop what reads it
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,7 @@ class CreateView(Statement):
 class DropView(Statement):
     name: TableName
     if_exists: bool = False
+    cascade: bool = False  # drop what reads it
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from anabranch.sql.statement_records import (
     StreamTableChange,
     Suspend,
 )
+from anabranch.sql.table_ddl import cascade
 from anabranch.sql.tokens import Sort
 
 _MODES = tuple(mode.value for mode in RefreshMode)
@@ -131,11 +132,7 @@ def _change(cursor: Cursor) -> StreamTableChange:
 def drop_stream_table(cursor: Cursor) -> Statement:
     if_exists = cursor.accept("IF", "EXISTS")
     name = cursor.table_name()
-    cascade = cursor.accept("CASCADE")
-    if not cascade:
-        cursor.accept("RESTRICT")
-    cursor.expect_end()
-    return DropStreamTable(name, if_exists, cascade)
+    return DropStreamTable(name, if_exists, cascade(cursor))
 
 
 def refresh(cursor: Cursor) -> Statement:

@@ -135,8 +135,16 @@ def drop_table(cursor: Cursor) -> Statement:
     if_exists = cursor.accept("IF", "EXISTS")
     name = cursor.table_name()
     cursor.accept("PURGE")  # dropped files go when nothing needs them any more, purge or not
+    return DropTable(name, if_exists, cascade(cursor))
+
+
+def cascade(cursor: Cursor) -> bool:
+    """Whether what reads it goes too; nothing else may follow."""
+    found = cursor.accept("CASCADE")
+    if not found:
+        cursor.accept("RESTRICT")
     cursor.expect_end()
-    return DropTable(name, if_exists)
+    return found
 
 
 def create_view(cursor: Cursor, or_replace: bool) -> Statement:
@@ -160,8 +168,7 @@ def _view_column(cursor: Cursor) -> str:
 def drop_view(cursor: Cursor) -> Statement:
     if_exists = cursor.accept("IF", "EXISTS")
     name = cursor.table_name()
-    cursor.expect_end()
-    return DropView(name, if_exists)
+    return DropView(name, if_exists, cascade(cursor))
 
 
 def alter_table(cursor: Cursor) -> Statement:
@@ -172,11 +179,9 @@ def alter_table(cursor: Cursor) -> Statement:
     for verb, read in verbs.items():
         if cursor.accept(verb):
             changes = read(cursor, name)
-            cascade = verb == "DROP" and cursor.accept("CASCADE")
-            if verb == "DROP" and not cascade:
-                cursor.accept("RESTRICT")
+            with_readers = verb == "DROP" and cascade(cursor)
             cursor.expect_end()
-            return AlterTable(name, changes, cascade)
+            return AlterTable(name, changes, with_readers)
     raise Unsupported(
         f"ALTER TABLE … {cursor.token.text.upper()} is not supported",
         hint="possible: ADD COLUMN, DROP COLUMN, RENAME COLUMN a TO b, ALTER COLUMN a TYPE t",

@@ -108,7 +108,9 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
                 status=Status.ACTIVE,
                 populated=True,
             )
-            made[each.name] = replace(stream, computed_from=computed_from(stream.definition))
+            made[each.name] = replace(
+                stream, computed_from=computed_from(stream.definition, stream.fingerprint)
+            )
 
         def rows(c: Connection, cut_id: int | None) -> None:
             streams.add(c, made.values())

@@ -24,9 +24,9 @@ from anabranch.deploy.state import Wanted, plan_now
 from anabranch.deploy.steps import Action
 from anabranch.deploy.verbs import rollback_dry
 from anabranch.errors import PublishConflict, Refused, UnknownName
+from anabranch.failpoints import BEGUN, STEPS
 from anabranch.lake.publish import publish
 from anabranch.lake.stage import Stage
-from anabranch.lake.steps import BEGUN, STEPS
 from anabranch.lake.upkeep import maintain
 from anabranch.names import TableName
 from anabranch.runtime import Runtime
@@ -626,7 +626,7 @@ on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def killed_at(world: World, step: str, *arguments: str) -> None:
     """Run a command that is killed at a step."""
     job = ("tests.contract.deploying", "do", world.url, str(world.warehouse), *arguments)
-    started = run(*job, ANABRANCH_KILL_AT=step)
+    started = run(*job, kill=step)
     _, error = started.communicate(timeout=120)
     assert started.returncode == -signal.SIGKILL, error
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.lake import durable, steps
+from anabranch import failpoints
+from anabranch.lake import durable
 from anabranch.lake.places import local_path
 from anabranch.names import TableName
 from tests.contract.world import World
@@ -35,11 +36,11 @@ def test_all_files_of_a_publish_are_synced_before_it_commits(
     before = set(files(world))
     at_commit: list[Path] = []
 
-    def at_step(step: str) -> None:
-        if step == steps.IN_TRANSACTION:
+    def hook(step: str) -> None:
+        if step == failpoints.IN_TRANSACTION:
             at_commit.extend(synced)
 
-    monkeypatch.setattr(steps, "at_step", at_step)
+    monkeypatch.setattr(failpoints, "hook", hook)
     for name in PAIR:
         world.create(name)
     world.append([(1, "eu")], PAIR[0])

@@ -132,7 +132,7 @@ def test_a_catalog_of_an_older_format(world: World) -> None:
         c.execute(update(tables.versions).values(shape=None, table_uuid=None))
         c.execute(text("DROP TABLE ab_snapshots"))
         c.execute(text("DROP TABLE ab_shapes"))
-        c.execute(update(tables.meta).values(format_version=1, layout="older"))
+        c.execute(update(tables.meta).values(format_version=1))
     store = Store.open(world.url, fsync=False)
     lake = Lake(store, world.warehouse)
     shown = {cut: bag(lake.version(T, lake.pointers_at(cut)[T])) for cut in range(1, 7)}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, text, update
 
-from anabranch.catalog import cuts, events, history, views
+from anabranch.catalog import cuts, events, history, tables, views
 from anabranch.catalog.history import COMPLETED, Refresh
 from anabranch.catalog.store import Store
 from anabranch.model import Action
@@ -22,7 +22,7 @@ def make_older(store: Store) -> None:
         c.execute(text("DROP INDEX ab_history_action"))
         for column in sorted(ADDED):
             c.execute(text(f"ALTER TABLE ab_history DROP COLUMN {column}"))
-        c.execute(text("ALTER TABLE ab_meta DROP COLUMN layout"))
+        c.execute(update(tables.meta).values(format_version=1))
 
 
 def test_missing_columns_tables_and_indexes_are_made(catalog_url: str) -> None:
@@ -53,7 +53,7 @@ def test_views_of_older_catalogs_are_taken_to_have_been_as_they_are(catalog_url:
         cuts.add(c, cuts.advance(c), "insert", [])
         views.add(c, T, "SELECT 1")
         c.execute(text("DROP TABLE ab_view_versions"))
-        c.execute(text("ALTER TABLE ab_meta DROP COLUMN layout"))
+        c.execute(update(tables.meta).values(format_version=1))
     older.close()
     store = Store.open(catalog_url)
     with store.writing() as c:

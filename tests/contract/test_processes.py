@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,25 +13,26 @@ import pytest
 
 from anabranch.catalog import cuts, stages
 from anabranch.catalog.leases import Lease
-from anabranch.lake.steps import IN_TRANSACTION, METADATA_WRITTEN, PUBLISHED, STAGED, STEPS
+from anabranch.failpoints import IN_TRANSACTION, METADATA_WRITTEN, PUBLISHED, STAGED, STEPS
 from anabranch.lake.upkeep import maintain
 from anabranch.leases import Leases
 from tests.contract.workers import NEW, PAIR
 from tests.contract.world import World, bag
+from tests.failpoints import python
 
 ROOT = Path(__file__).parents[2]
 
 
-def start(world: World, job: str, *rest: str, **environment: str) -> subprocess.Popen[str]:
+def start(world: World, job: str, *rest: str, **failing: str) -> subprocess.Popen[str]:
     arguments = (job, world.url, str(world.warehouse), *rest)
-    return run("tests.contract.workers", *arguments, **environment)
+    return run("tests.contract.workers", *arguments, **failing)
 
 
-def run(module: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+def run(module: str, *arguments: str, kill: str = "", stop: str = "") -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
+        python("-m", module, *arguments, kill=kill, stop=stop),
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -101,7 +101,7 @@ def test_killed(world: World, step: str) -> None:
     location = world.lake.warehouse.location
     maintain(world.lake)  # metadata files that newer ones have superseded go with any upkeep
     before, pointers = set(world.lake.warehouse.listing(location)), world.lake.pointers()
-    process = start(world, "killed", ANABRANCH_KILL_AT=step)
+    process = start(world, "killed", kill=step)
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
     after = set(world.lake.warehouse.listing(location))
@@ -129,7 +129,7 @@ def test_who_sleeps_longer_than_its_lease_cannot_publish(world: World) -> None:
     """Its lease ends with its time although it lives; whoever came meanwhile keeps what it did."""
     for name in PAIR:
         world.create(name)
-    late = start(world, "sleeper", "2", ANABRANCH_STOP_AT=METADATA_WRITTEN)
+    late = start(world, "sleeper", "2", stop=METADATA_WRITTEN)
     with waking(late):
         asleep(late)
         with Leases(world.store).hold(PAIR, 60, wait=False) as refused:
@@ -147,7 +147,7 @@ def test_who_sleeps_longer_than_its_lease_cannot_publish(world: World) -> None:
 def test_who_sleeps_undisturbed_publishes(world: World) -> None:
     for name in PAIR:
         world.create(name)
-    late = start(world, "sleeper", "0.1", ANABRANCH_STOP_AT=METADATA_WRITTEN)
+    late = start(world, "sleeper", "0.1", stop=METADATA_WRITTEN)
     with waking(late):
         asleep(late)
     assert answer(late) == "published"

@@ -58,7 +58,7 @@ def creator(world: World) -> str:
 
 
 def killed(world: World) -> str:
-    """Change one table, make another; the environment says at which step to die."""
+    """Change one table, make another; the launcher says at which step to die."""
     with Stage(world.lake) as stage:
         for name in PAIR:
             stage.commit_rows(name, written(stage, name, add=[(1, "new")]))
@@ -69,7 +69,7 @@ def killed(world: World) -> str:
 
 
 def sleeper(world: World, seconds: str) -> str:
-    """Publish under a lease; the environment says at which step to fall asleep."""
+    """Publish under a lease; the launcher says at which step to fall asleep."""
     with (
         Leases(world.store).hold(PAIR, float(seconds), wait=False) as lease,
         Stage(world.lake) as stage,

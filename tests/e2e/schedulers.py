@@ -18,6 +18,7 @@ from typing import Any
 
 import anabranch
 from anabranch.scheduler import loop
+from tests.failpoints import python
 from tests.quick import GIVEN
 
 ROOT = Path(__file__).parents[2]
@@ -33,17 +34,17 @@ PATIENCE = 120.0  # for refreshes on a busy machine
 
 
 class SchedulerProcess:
-    """A running loop; `environment` may say at which step it dies or falls asleep."""
+    """A running loop, which may die or fall asleep at a fail point."""
 
     def __init__(
-        self, home: str | Path, settings: dict[str, Any] | None = None, **environment: str
+        self, home: str | Path, settings: dict[str, Any] | None = None, **failing: str
     ) -> None:
         given = json.dumps({"tick_interval": "200ms", **SMALL, **(settings or {})})
-        command = [sys.executable, "-m", "tests.e2e.schedulers", str(home), given]
+        command = python("-m", "tests.e2e.schedulers", str(home), given, **failing)
         self.popen = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             text=True,
         )

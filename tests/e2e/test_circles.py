@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import anabranch
-from anabranch import Anabranch
+from anabranch import Anabranch, failpoints
 from anabranch.engine.session import Spark
 from anabranch.errors import (
     DataError,
@@ -21,7 +21,6 @@ from anabranch.errors import (
     Refused,
     UserError,
 )
-from anabranch.lake import steps
 from anabranch.refresh.component import bench
 from tests.e2e.graphs import overdue, ticked
 from tests.e2e.world import Outside, bag, nothing_changes, refused, rows
@@ -474,11 +473,11 @@ def test_a_failure_in_a_middle_round_leaves_nothing(
     cuts, files = ab.cuts(), outside.files()
 
     def fail(step: str) -> None:
-        if step == f"{steps.ROUND}2":
+        if step == f"{failpoints.ROUND}2":
             raise OSError("the disk is gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(steps, "at_step", fail)
+        patched.setattr(failpoints, "hook", fail)
         with pytest.raises(anabranch.errors.InternalError, match="the disk is gone"):
             ab.refresh()
     assert ab.cuts() == cuts and outside.files() == files

@@ -42,6 +42,7 @@ from tests.e2e.graphs import (
 )
 from tests.e2e.processes import ROOT, Process
 from tests.e2e.world import bag, rows
+from tests.failpoints import python
 
 pytestmark = pytest.mark.extended
 
@@ -359,9 +360,8 @@ def test_kill_9_of_one_of_two_schedulers_in_the_middle_of_a_publish(
     for name in GROUP:
         ab.alter_stream_table(name, schedule="1ms")
     killed = subprocess.Popen(
-        [sys.executable, "-c", RUN, str(home)],
+        python("-c", RUN, str(home), kill="in_transaction"),
         cwd=ROOT,
-        env={**os.environ, "ANABRANCH_KILL_AT": "in_transaction"},
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -20,10 +20,9 @@ from typing import Any
 
 import pytest
 
-from anabranch import Anabranch
+from anabranch import Anabranch, failpoints
 from anabranch.catalog import views
 from anabranch.errors import AnabranchError
-from anabranch.lake import steps
 from tests.standin.engine import connect, installed
 
 # Statements that have something to do with each other.
@@ -144,8 +143,8 @@ def meeting(patch: pytest.MonkeyPatch, act: Callable[[], None]) -> Iterator[None
 
     other = threading.Thread(target=run)
 
-    def at_step(step: str) -> None:
-        if step == steps.STAGED and not other.ident:
+    def hook(step: str) -> None:
+        if step == failpoints.STAGED and not other.ident:
             other.start()
             free.wait()
 
@@ -154,7 +153,7 @@ def meeting(patch: pytest.MonkeyPatch, act: Callable[[], None]) -> Iterator[None
         sleep(seconds)
 
     with patch.context() as inside:
-        inside.setattr(steps, "at_step", at_step)
+        inside.setattr(failpoints, "hook", hook)
         inside.setattr("anabranch.leases.time", SimpleNamespace(sleep=waits))
         yield
         if other.ident:

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import anabranch
+from anabranch import failpoints
 from anabranch.catalog import cuts, history, leases, stages, streams
 from anabranch.engine.session import Spark
 from anabranch.errors import Unreachable
-from anabranch.lake import publish, steps
+from anabranch.lake import publish
 from anabranch.lake.stage import Stage
 from anabranch.refresh import jobs, members
 from tests.e2e.graphs import RARELY, add, check, no_waiting, overdue, pointers, wait_is_over
@@ -37,7 +38,7 @@ PLACES: tuple[tuple[Any, str], ...] = (
     (streams, "set_epochs"),
     (streams, "change"),
     (history, "add"),
-    (steps, "at_step"),
+    (failpoints, "hit"),
 )
 
 
@@ -108,7 +109,7 @@ def test_a_fault_at_every_step(
         assert dry.passed.count("members.refresh_table") == len(group)
         assert dry.passed.count("publish._swap") == len(group)
         assert {step_name(*each) for each in PLACES} == set(dry.passed), "every place is gone past"
-        published = len(dry.passed) - 1 - dry.passed[::-1].index("steps.at_step")
+        published = len(dry.passed) - 1 - dry.passed[::-1].index("failpoints.hit")
         for at in range(len(dry.passed)):
             before = pointers(ab, group)
             change(ab, group)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import anabranch
 from anabranch.engine.session import Spark
-from anabranch.lake.steps import IN_TRANSACTION, STEPS
+from anabranch.failpoints import IN_TRANSACTION, STEPS
+from tests.failpoints import python
 
 REFRESH = """
 import sys, anabranch
@@ -63,8 +62,7 @@ def test_a_killed_refresh_leaves_the_old_or_the_new_state(
         before, clean = expected, files(tmp_path)
         expected += 100
         killed = subprocess.run(
-            [sys.executable, "-c", REFRESH, str(tmp_path)],
-            env={**os.environ, "ANABRANCH_KILL_AT": step},
+            python("-c", REFRESH, str(tmp_path), kill=step),
             cwd=Path(__file__).parents[2],
             capture_output=True,
             check=False,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,9 @@ import anabranch
 from anabranch import Anabranch
 from anabranch.engine.session import Spark
 from anabranch.errors import Refused
-from anabranch.lake.steps import BEGUN, IN_TRANSACTION, PUBLISHED, STEPS
+from anabranch.failpoints import BEGUN, IN_TRANSACTION, PUBLISHED, STEPS
 from anabranch.names import TableName
+from tests.failpoints import python
 
 ROOT = Path(__file__).parents[2]
 RUN = """
@@ -85,9 +85,9 @@ class Shop:
 
     def killed(self, verb: str, argument: str, step: str) -> None:
         done = subprocess.run(
-            [sys.executable, "-c", RUN, str(self.folder), verb, argument],
+            python("-c", RUN, str(self.folder), verb, argument, kill=step),
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "ANABRANCH_KILL_AT": step},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             check=False,
         )

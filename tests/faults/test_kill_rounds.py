@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +11,8 @@ import pytest
 
 import anabranch
 from anabranch.engine.session import Spark
-from anabranch.lake.steps import ROUND
+from anabranch.failpoints import ROUND
+from tests.failpoints import python
 from tests.oracle.circle import closure_of
 
 REFRESH = """
@@ -44,8 +43,7 @@ def test_a_killed_fixed_point_leaves_the_old_state(tmp_path: Path, spark: Spark)
     ab.maintain()
     cuts, clean = ab.cuts(), files(tmp_path)
     killed = subprocess.run(
-        [sys.executable, "-c", REFRESH, str(tmp_path)],
-        env={**os.environ, "ANABRANCH_KILL_AT": f"{ROUND}2"},
+        python("-c", REFRESH, str(tmp_path), kill=f"{ROUND}2"),
         cwd=Path(__file__).parents[2],
         capture_output=True,
         check=False,

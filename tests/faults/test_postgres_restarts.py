@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from anabranch import failpoints
 from anabranch.api import Anabranch
 from anabranch.errors import Unreachable
-from anabranch.lake import steps
 from tests.postgres import Server, running_server
 from tests.standin.engine import connect, installed
 
@@ -52,12 +52,12 @@ def restarting(server: Server, at: str, monkeypatch: pytest.MonkeyPatch) -> list
     """The server goes down and up again when a publish first comes to a step."""
     met: list[str] = []
 
-    def at_step(step: str) -> None:
+    def hook(step: str) -> None:
         if step == at and not met:
             met.append(step)
             server.restart()
 
-    monkeypatch.setattr(steps, "at_step", at_step)
+    monkeypatch.setattr(failpoints, "hook", hook)
     return met
 
 
@@ -71,12 +71,12 @@ def attempt(act: Callable[[], object]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("step", steps.STEPS)
+@pytest.mark.parametrize("step", failpoints.STEPS)
 def test_a_write(ab: Anabranch, server: Server, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     met = restarting(server, step, monkeypatch)
     done = attempt(lambda: ab.sql("INSERT INTO s.t VALUES (2, 5)"))
     assert met
-    if step in (steps.STAGED, steps.METADATA_WRITTEN, steps.PUBLISHED):
+    if step in (failpoints.STAGED, failpoints.METADATA_WRITTEN, failpoints.PUBLISHED):
         assert done, "no transaction was open: the process goes on"
     assert seen(ab) == (2 if done else 1, 10, 10)
     ab.sql("INSERT INTO s.t VALUES (2, 5)")
@@ -85,7 +85,7 @@ def test_a_write(ab: Anabranch, server: Server, step: str, monkeypatch: pytest.M
     assert seen(ab) == (count, 5 * count + 5, 5 * count + 5)
 
 
-@pytest.mark.parametrize("step", steps.STEPS)
+@pytest.mark.parametrize("step", failpoints.STEPS)
 def test_a_refresh(
     ab: Anabranch, server: Server, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +93,7 @@ def test_a_refresh(
     met = restarting(server, step, monkeypatch)
     done = attempt(ab.refresh)
     assert met
-    if step in (steps.STAGED, steps.METADATA_WRITTEN, steps.PUBLISHED):
+    if step in (failpoints.STAGED, failpoints.METADATA_WRITTEN, failpoints.PUBLISHED):
         assert done
     assert seen(ab) == ((2, 15, 15) if done else (2, 10, 10))
     ab.refresh()

@@ -36,9 +36,9 @@ class Place:
     warehouse: Path
     ab: Anabranch
 
-    def scheduler(self, **environment: str) -> SchedulerProcess:
+    def scheduler(self, **failing: str) -> SchedulerProcess:
         settings = {"lease_time": f"{LEASE:g}s", "warehouse": str(self.warehouse)}
-        return SchedulerProcess(self.home, settings, **environment)
+        return SchedulerProcess(self.home, settings, **failing)
 
     def reader(self) -> Process:
         return Process("reader", (self.catalog, self.warehouse), TOTALS)
@@ -71,7 +71,7 @@ def test_kill_9_of_one_of_two_loops(place: Place, step: str) -> None:
     """The other one takes over; no reader sees a part, nothing is lost, all of it verifies."""
     ab, expected = place.ab, 15
     with (
-        place.scheduler(ANABRANCH_KILL_AT=step) as killed,
+        place.scheduler(kill=step) as killed,
         place.reader() as reader,
     ):
         killed.ready()
@@ -101,7 +101,7 @@ def test_the_survivor_was_running_all_along(place: Place) -> None:
     ab = place.ab
     with (
         place.scheduler() as other,
-        place.scheduler(ANABRANCH_KILL_AT="in_transaction:2") as killed,
+        place.scheduler(kill="in_transaction:2") as killed,
         place.reader() as reader,
     ):
         other.ready()
@@ -136,7 +136,7 @@ def test_who_wakes_after_its_lease_cannot_publish_over_newer_work(place: Place) 
     """A loop falls asleep with its work done; the other takes over when the lease ends, not before."""
     ab = place.ab
     with (
-        place.scheduler(ANABRANCH_STOP_AT="metadata_written") as sleeper,
+        place.scheduler(stop="metadata_written") as sleeper,
         place.reader() as reader,
     ):
         sleeper.ready()

@@ -13,7 +13,7 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from anabranch.lake.steps import METADATA_WRITTEN, PUBLISHED, ROUND, STAGED, STEPS
+from anabranch.failpoints import METADATA_WRITTEN, PUBLISHED, ROUND, STAGED, STEPS
 from tests.model.checks import SOURCES
 from tests.model.machine import Step
 from tests.model.plain import CIRCULAR, KINDS, WIDTH

@@ -23,10 +23,10 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from anabranch import failpoints
 from anabranch.api import Anabranch
 from anabranch.catalog import leases, tables
 from anabranch.errors import AnabranchError, InternalError, PublishConflict, Unreachable
-from anabranch.lake import steps
 from anabranch.names import TableName
 from tests.model import plain
 from tests.model.checks import SOURCES, Wrong
@@ -103,7 +103,7 @@ class Machine(Verbs):
                             each.beat(c)
 
     def at_step(self, point: str) -> None:
-        if point == steps.PUBLISHED:
+        if point == failpoints.PUBLISHED:
             try:
                 self.check()
             except Wrong as error:  # raised here, the engine would take it for a fault of its own
@@ -249,17 +249,16 @@ def machine(folder: Path) -> Iterator[Machine]:
     made: list[Machine] = []
     start = datetime(2030, 1, 1, tzinfo=timezone.utc)
     now, real_now = (lambda *_: made[0].now() if made else start), tables.now
-    at_step, real_step = (lambda point: made[0].at_step(point) if made else None), steps.at_step
     with installed():
         swap(real_now, now)
-        swap(real_step, at_step)
+        failpoints.hook = lambda point: made[0].at_step(point) if made else None
         time.sleep = lambda seconds: made[0].sleep(seconds) if made else REAL_SLEEP(seconds)  # type: ignore[assignment]
         try:
             made.append(Machine(folder))
             yield made[0]
         finally:
             time.sleep = REAL_SLEEP
-            swap(at_step, real_step)
+            failpoints.hook = None
             swap(now, real_now)
             if made:
                 made[0].close()

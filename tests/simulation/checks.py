@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from typing import Any
 
-from anabranch.catalog.streams import FORMAT
 from anabranch.errors import AnabranchError
 from anabranch.names import TableName
 from anabranch.refresh import declare, run
@@ -38,11 +37,11 @@ _RECORDED = (
 _SNAPSHOT = "SELECT record FROM ab_snapshots WHERE table_uuid = ? AND snapshot_id = ?"
 _STREAMS = (
     "SELECT name, query, cut_id, options FROM ab_stream_tables "
-    f"WHERE populated AND computed_from = definition || '/{FORMAT}'"
+    "WHERE populated AND computed_from LIKE definition || '/%'"
 )
 _REDEFINED = (
     "SELECT name FROM ab_stream_tables "
-    f"WHERE populated AND computed_from IS NOT definition || '/{FORMAT}'"
+    "WHERE populated AND coalesce(computed_from, '') NOT LIKE definition || '/%'"
 )
 
 

@@ -47,7 +47,6 @@ from anabranch.lake import (
     publish,
     recorded,
     stage,
-    steps,
     version,
 )
 from anabranch.lake import upkeep as lake_upkeep
@@ -222,7 +221,6 @@ def installed() -> None:
     holdings.damaged_files = lambda *_: []  # data files are values, and have no pages
     archive.sync_each = sync_copy
     archive.ThreadPoolExecutor = Serial  # type: ignore[assignment, misc]
-    steps.at_step = lambda step: None  # type: ignore[assignment]
     fence.Fence._settle = lambda self: None  # type: ignore[method-assign]  # there is one path
     stage.committed = light.committed
     stage._with_mapping = lambda metadata, hidden: metadata

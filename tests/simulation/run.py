@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.catalog import tables
+from anabranch.catalog import migrations, tables
 from anabranch.deploy.promote import promote
 from anabranch.deploy.stage import stage
 from anabranch.names import TableName
@@ -66,7 +66,7 @@ class Simulator:
 
     def _template(self, family: str) -> Template:
         identity = "00000000-0000-0000-0000-000000000001"
-        facts = {"format_version": tables.FORMAT_VERSION, "cut": 0, "layout": tables.layout()}
+        facts = {"format_version": migrations.FORMAT_VERSION, "cut": 0}
         template = Template(Database(), {}, identity)
         world = World(Plan(-1, family, (), (), ()), template, self.second, self.settings)
         world.time = 0.0

@@ -32,6 +32,7 @@ from anabranch.names import TableName
 from anabranch.refresh import declare, run
 from anabranch.runtime import IsolationLevel, Transaction, check_new_name
 from anabranch.scheduler.tick import Scheduler
+from anabranch.sources.drop import Kind, drop
 from tests.simulation import light, projects
 from tests.simulation.checks import BACKUPS, Checks
 from tests.simulation.plans import BY_HAND, QUERIES, Op
@@ -157,7 +158,7 @@ class Verbs(Checks):
         self.declared[name] = self.declared.get(name, set()) | {query}
 
     def do_drop(self, process: Process, name: str) -> None:
-        declare.drop(process.runtime, TableName.parse(name))
+        drop(process.runtime, TableName.parse(name), Kind.STREAM)
 
     def do_create(self, process: Process, name: str) -> None:
         schedule = None if name in BY_HAND else "1s"

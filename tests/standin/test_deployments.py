@@ -916,6 +916,17 @@ def test_a_plan_sees_through_views_that_break(shop: Shop) -> None:
         shop.stage()
 
 
+def test_a_dry_promote_tells_the_readers_that_there_are_now(shop: Shop) -> None:
+    ab = shop.ab
+    ab.create_stream_table("mine.before", "SELECT k FROM db.b.b")
+    shop.edit(TWICE)
+    staged = shop.stage()
+    ab.sql("DROP STREAM TABLE mine.before")
+    ab.create_stream_table("mine.after", "SELECT k FROM db.b.b")
+    found = {row["reader"]: row["outcome"] for row in promote_dry(ab._runtime, staged)["readers"]}
+    assert found == {"mine.after": "rebuilt"}
+
+
 def test_views_over_staged_tables_are_not_broken(shop: Shop) -> None:
     shop.edit(TWICE)
     staged = shop.stage()

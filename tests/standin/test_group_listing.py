@@ -112,6 +112,9 @@ def test_a_table_held_back_by_what_it_reads_says_so(ab: Anabranch) -> None:
     ab.sql("INSERT INTO s.u VALUES (2, 2)")
     ab.table("s.u")
     assert status(ab, "s.over")["blocked_by"] == "s.e"
+    (event,) = ab.events("s.e")
+    assert event["kind"] == "SUSPENDED"
+    assert status(ab, "s.over")["blocked_since"] == of(ab, "s.over")["blocked_since"] == event["at"]
     overdue(ab, "s.over")
     done = next(each for each in ab.tick() if each["members"] == ["s.over"])
     assert done["reason"] == status(ab, "s.over")["blocked_reason"]
@@ -126,6 +129,7 @@ def test_a_table_held_back_by_a_lease_says_so(ab: Anabranch) -> None:
     ab.sql("INSERT INTO s.t VALUES (2, 2)")
     overdue(ab, "s.h", "s.over")
     with ab._runtime.leases.hold([TableName.parse("s.h")], 60, wait=False):
+        assert of(ab, "s.over")["blocked_since"] is not None, "before any tick has tried"
         done = next(each for each in ab.tick() if each["members"] == ["s.over"])
         shown = status(ab, "s.over")
         assert (shown["blocked_by"], shown["blocked_reason"]) == ("s.h", done["reason"])

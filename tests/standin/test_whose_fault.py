@@ -113,20 +113,28 @@ def test_a_query_that_breaks_our_planning_is_recomputed(
         ab.create_stream_table("s.strict", QUERY, refresh_mode="DIFFERENTIAL", schedule=None)
 
 
+@pytest.mark.parametrize("mode", MODES)
 def test_a_failure_in_planning_is_neither_retried_nor_suspended(
-    ab: Anabranch, monkeypatch: pytest.MonkeyPatch
+    ab: Anabranch, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    def gather(*_: Any, **__: Any) -> Any:
+    """DIFFERENTIAL needs the changes; AUTO fails where recomputing fails as well."""
+    name = f"s.{mode.lower()}"
+
+    def broken(*_: Any, **__: Any) -> Any:
         raise KeyError("key not found: _ab_v4")
 
     ab.set("max_consecutive_errors", 2)
     ab.sql("INSERT INTO s.t VALUES (2, '2')")
-    monkeypatch.setattr(apply, "gather", gather)
-    for _ in range(4):
-        overdue(ab, "s.auto")
-        ab.tick()
-    told = status(ab, "s.auto")
+    with monkeypatch.context() as patch:
+        patch.setattr(apply, "gather", broken)
+        if mode == "AUTO":
+            patch.setattr(apply, "only_now", broken)
+        for _ in range(4):
+            overdue(ab, name)
+            ab.tick()
+    told = status(ab, name)
     assert (told["status"], told["consecutive_errors"]) == ("ERROR", 1)
     assert told["next_retry_at"] is None and "fault of Anabranch" in told["last_error"]
-    ab.refresh("s.auto", full=True)  # which does not ask what changed
-    assert sorted(ab.table("s.auto").collect()) == [(1, 1), (2, 2)]
+    monkeypatch.setattr(apply, "gather", broken)
+    ab.refresh(name, full=True)  # which does not ask what changed
+    assert sorted(ab.table(name).collect()) == [(1, 1), (2, 2)]

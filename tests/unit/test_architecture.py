@@ -14,7 +14,10 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Layers from the bottom up: a layer may import itself and those below.
 LAYERS = (
-    ("errors", "retry", "cache", "names", "types", "model", "durations", "redaction"),
+    (
+        *("errors", "failpoints", "retry", "cache", "edition"),
+        *("names", "types", "model", "durations", "redaction"),
+    ),
     ("values", "places", "schedules", "trust", "settings", "graph", "plan", "datalog"),
     ("delta", "sql", "drawing"),
     ("catalog", "engine"),
@@ -103,3 +106,26 @@ def test_rows_never_come_to_the_driver() -> None:
         }
         if used & calls:
             assert path.relative_to(PACKAGE).as_posix() in allowed, path
+
+
+UNIT = Path(__file__).parent
+WIDE = {"test_architecture.py", "test_locks.py", "delta/test_fixtures.py"}  # of no one module
+
+
+@pytest.mark.parametrize("path", sorted(UNIT.rglob("test_*.py")), ids=lambda path: path.stem)
+def test_unit_tests_mirror_the_package(path: Path) -> None:
+    """`tests/unit/<package>/test_<module>.py`, perhaps with more words after the module."""
+    place = path.relative_to(UNIT)
+    package = PACKAGE / place.parent
+    assert (package / "__init__.py").exists(), f"anabranch has no package {place.parent}"
+    modules = {each.stem for each in package.iterdir()} - {"__init__", "__main__"}
+    name = path.stem.removeprefix("test_")
+    named = any(name == each or name.startswith(f"{each}_") for each in modules)
+    assert named or place.as_posix() in WIDE, f"{place} is named after no module"
+
+
+def test_unit_tests_start_no_spark() -> None:
+    """`make test-unit` takes less than a minute."""
+    for path in UNIT.rglob("*.py"):
+        started = [name for name in imports(path) if name.endswith("engine.session.Spark")]
+        assert not started, path

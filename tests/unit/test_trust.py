@@ -101,6 +101,16 @@ def test_a_found_file_redirects_nothing_and_reads_nothing(
 ) -> None:
     text = NEEDS_TRUST[what].replace("[spark", "[profiles.dev.spark" if profile else "[spark")
     file = write(clone, "[profiles.dev]\n" + text if profile else text)
+    if not any(f"{kind}('" in text for kind in ("ENV", "FILE")):
+        if any(f"{place} =" in text for place in ("home", "catalog")):
+            assert Settings.load(), "a file says where its own catalog is"
+            return
+        if "warehouse" not in text:
+            assert Settings.load(), "and everything about it"
+        monkeypatch.setenv("ANABRANCH_CATALOG", "postgresql://mine/lake")
+        monkeypatch.setenv("ANABRANCH_WAREHOUSE", str(clone.parent / "elsewhere"))
+    if "warehouse =" in text and "catalog =" not in text:
+        return  # the variable overrules it
     for load in (Settings.load, lambda: load_project(clone)):
         with pytest.raises(Refused, match="is not trusted to decide") as refused:
             load()
@@ -132,11 +142,11 @@ def test_a_file_forgets_nothing_of_a_catalog_that_is_not_its_own(
 
 
 def test_what_is_overruled_needs_no_trust(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(clone, 'home = "{elsewhere}"\n[spark]\nmaster = "spark://evil:7077"')
+    write(clone, '[spark]\nmaster = "spark://evil:7077"')
+    with pytest.raises(Refused, match="master sends work"):
+        Settings.load(clone.parent / "mine")
     monkeypatch.setenv("ANABRANCH_SPARK_MASTER", "local[1]")
-    assert Settings.load(clone / "mine").spark_master == "local[1]"
-    with pytest.raises(Refused, match="home lies outside"):
-        Settings.load()
+    assert Settings.load(clone.parent / "mine").spark_master == "local[1]"
 
 
 def test_every_setting_has_a_rule() -> None:
@@ -144,8 +154,11 @@ def test_every_setting_has_a_rule() -> None:
     assert {*trust.RULES} == {key for key, setting in TABLE.items() if not setting.operator}
 
 
-def test_trust_is_for_a_file_as_it_is(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trust_is_for_a_file_as_it_is(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = write(clone, NEEDS_TRUST["a plain Connect server"])
+    monkeypatch.setenv("ANABRANCH_HOME", str(clone.parent / "mine"))
     assert run(["trust", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["reasons"] == [
         "spark.remote sends work to another machine"
@@ -171,7 +184,7 @@ def test_trust_is_for_a_file_as_it_is(clone: Path, capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize("damage", ["", "[]", "{", '{"a": 1}', "\x00"])
 def test_a_damaged_note_trusts_nobody(clone: Path, damage: str) -> None:
-    file = write(clone, NEEDS_TRUST["no durability"])
+    file = write(clone, NEEDS_TRUST["a secret in a path"])
     trust.trust(file)
     (clone.parent / "config" / "anabranch" / "trusted.json").write_text(damage)
     with pytest.raises(Refused, match="is not trusted"):
@@ -182,7 +195,7 @@ def test_a_damaged_note_trusts_nobody(clone: Path, damage: str) -> None:
 def test_a_variable_that_names_another_folder_trusts_nothing(
     clone: Path, monkeypatch: pytest.MonkeyPatch, named: str
 ) -> None:
-    write(clone, NEEDS_TRUST["no durability"])
+    write(clone, NEEDS_TRUST["a secret in a path"])
     monkeypatch.setenv("ANABRANCH_TRUST", named.format(clone))
     with pytest.raises(Refused, match="is not trusted"):
         Settings.load()
@@ -247,7 +260,14 @@ def test_a_cluster_sends_nothing_where_the_operator_does_not(
 
 
 @pytest.mark.parametrize(
-    "address", ["sc://here", "sc://HERE:15002/;token=x", "sc://there:7", "sc://other:1/;a=b"]
+    "address",
+    [
+        "sc://here",
+        "sc://localhost:1",
+        "sc://HERE:15002/;token=x",
+        "sc://there:7",
+        "sc://other:1/;a=b",
+    ],
 )
 def test_a_cluster_reaches_the_servers_that_the_operator_names(
     monkeypatch: pytest.MonkeyPatch, address: str

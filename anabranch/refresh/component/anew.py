@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from anabranch.catalog.bounds import bounds_of
 from anabranch.delta.fixpoint import Counts, NotSettled, from_empty
 from anabranch.engine.query import Inputs
+from anabranch.errors import InternalError
 from anabranch.names import TableName
 from anabranch.plan.nodes import Scan
-from anabranch.refresh.circles import Circle
+from anabranch.refresh.circles import Circle, check_member
 from anabranch.refresh.component.bench import Rows, SparkBench
 from anabranch.refresh.component.circle import defined_in_circle, rule
 from anabranch.refresh.component.way import not_converged
@@ -50,7 +51,11 @@ class Anew:
             at = Moment.parse(moment) if moment else None
             definition = defined_in_circle(self.world, stream, circle, at)
             rows[name] = Rows(tx.world.version(name), definition.hidden, tx.stage.directory(name))
-            members.append(rule(name, definition, circle))
+            member = rule(name, definition, circle)
+            if member is None:
+                check_member(self.world, name, stream.refresh_mode, definition, circle)
+                raise InternalError(f"{name}: no plan")
+            members.append(member)
             sources |= definition.sources - circle
         names = {name: bound(name) for name in sorted(sources)}
         size = sum(self.world.version(name).rows for name in sources)

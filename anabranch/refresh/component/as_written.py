@@ -36,6 +36,7 @@ class AsWritten:
     sources: Sources
     bounds: FixpointBounds
     watch: Callable[[Counts], None]
+    started: float | None = None  # before its rounds, where others were tried first
     rows: dict[TableName, DataFrame] = field(default_factory=dict)
     sizes: dict[TableName, int] = field(default_factory=dict)
 
@@ -44,7 +45,7 @@ class AsWritten:
 
     def settle(self) -> Settled:
         with self.runtime.spark.tuned(max(self.sources.rows, 1)):
-            return Settled(Way.EMPTY, (), climb(self, Meter(self.bounds), self.watch))
+            return Settled(Way.EMPTY, (), climb(self, Meter(self.bounds, self.started), self.watch))
 
     def round(self) -> Counts:
         grown: dict[TableName, int] = {}

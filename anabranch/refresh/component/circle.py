@@ -10,14 +10,14 @@ from anabranch.delta.maintenance import ByRows
 from anabranch.delta.member import Member
 from anabranch.engine.identity import HASHES, hashable
 from anabranch.errors import SchemaError
-from anabranch.model import FIRST_HIDDEN_ID, Columns
+from anabranch.model import FIRST_HIDDEN_ID, Columns, RefreshMode
 from anabranch.names import TableName
 from anabranch.refresh.afresh import unreadable
 from anabranch.refresh.circles import check_member, define_circle, settle_circle
 from anabranch.refresh.columns import exactly, fitted, relaxed, same_columns
-from anabranch.refresh.definition import Definition, understood
+from anabranch.refresh.definition import NOT_PLANNED, Definition, understood
 from anabranch.refresh.look import Look
-from anabranch.refresh.redefined import redefined
+from anabranch.refresh.redefined import redefined, views_replaced
 from anabranch.refresh.situation import tampered
 from anabranch.runtime import Transaction
 from anabranch.sql.moments import Moment
@@ -28,23 +28,27 @@ MARK = "-circle"  # of fingerprints: rows of a member are kept in another way th
 
 @dataclass(frozen=True)
 class Understood:
-    """A member, and why its stored rows do not follow its query as it is now."""
+    """A member, and why its stored rows do not follow its query as it is now.
+
+    `member` is None where our own planning of the query failed: then the rounds of the component run
+    the queries as they were written.
+    """
 
     stream: StreamTable
     definition: Definition
-    member: Member
+    member: Member | None
     why: str | None = None
 
 
 def in_circle(definition: Definition) -> Definition:
     """The definition of a member: kept by rows, whatever stands at its root."""
-    assert definition.plan is not None
     fits = hashable(definition.columns)
     hidden: Columns = tuple(
         replace(column, field_id=FIRST_HIDDEN_ID + at)
         for at, column in enumerate(HASHES if fits else ())
     )
-    kept = ByRows(definition.plan, "a member of a circle gains and loses rows", hidden)
+    plan, why = definition.plan, "a member of a circle gains and loses rows"
+    kept = None if plan is None else ByRows(plan, why, hidden)
     return replace(definition, kept=kept, hidden=hidden, fingerprint=definition.fingerprint + MARK)
 
 
@@ -52,8 +56,14 @@ def defined_in_circle(
     world: World, stream: StreamTable, circle: frozenset[TableName], moment: Moment | None = None
 ) -> Definition:
     definition = understood(world, stream.name, stream.query, moment)
-    check_member(world, stream.name, stream.refresh_mode, definition, circle)
+    if stream.refresh_mode is not RefreshMode.AUTO or not is_unplanned(definition):
+        check_member(world, stream.name, stream.refresh_mode, definition, circle)
     return in_circle(definition)
+
+
+def is_unplanned(definition: Definition) -> bool:
+    """Whether our own planning failed.  That such a query may be in a circle was found out before."""
+    return definition.plan is None and {each.code for each in definition.obstacles} == {NOT_PLANNED}
 
 
 def understand(
@@ -69,6 +79,7 @@ def understand(
     moved = [fit(tx, name, found.columns, full=full) for name, found in wanted.items()]
     reshaped = {name: "another program changed the columns of the table" for name in moved if name}
     definitions = {each.name: defined_in_circle(tx.world, each, circle) for each in members}
+    _refuse_other_views(tx, seen, members, definitions)
     return {
         stream.name: Understood(
             stream,
@@ -80,6 +91,22 @@ def understand(
         )
         for stream in members
     }
+
+
+def _refuse_other_views(
+    tx: Transaction,
+    seen: Look,
+    members: Sequence[StreamTable],
+    definitions: Mapping[TableName, Definition],
+) -> None:
+    """With another view a query is another one: whether it may be in a circle only its plan tells."""
+    for stream in members:
+        definition = definitions[stream.name]
+        known = seen.inputs.get(stream.name, {})
+        if definition.plan is None and views_replaced(tx.world, definition, known):
+            check_member(
+                tx.world, stream.name, stream.refresh_mode, definition, frozenset(definitions)
+            )
 
 
 def _as_stored(
@@ -96,9 +123,8 @@ def _as_stored(
     return found if same else None
 
 
-def rule(name: TableName, definition: Definition, circle: frozenset[TableName]) -> Member:
-    assert definition.plan is not None
-    return Member(name, definition.plan, circle)
+def rule(name: TableName, definition: Definition, circle: frozenset[TableName]) -> Member | None:
+    return None if definition.plan is None else Member(name, definition.plan, circle)
 
 
 def replace_broken(tx: Transaction, members: Sequence[StreamTable]) -> dict[TableName, str]:

@@ -16,12 +16,15 @@ def explain_member(world: World, seen: Look, stream: StreamTable, circle: Circle
     """The circle, the rules of a round, and the Spark SQL of one."""
     definition = defined_in_circle(world, stream, circle)
     member = rule(stream.name, definition, circle)
+    around = f"circle: {path(seen.reads, circle)}, refreshed to its least fixed point"
+    if member is None:
+        return [around, *(f"recomputed: {obstacle}" for obstacle in definition.obstacles)]
     ups = frozenset(member.upstreams)
     kept = "as a set, without what it has already" if member.is_set else "as a bag"
     inputs = ", ".join(str(each) for each in member.upstreams)
     grown = member.grown(ups, only_gains=True)
     sections = [
-        f"circle: {path(seen.reads, circle)}, refreshed to its least fixed point",
+        around,
         "incremental: yes, in rounds",
         _section("plan", definition.plan),
         f"kept: {kept}",

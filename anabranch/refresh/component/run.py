@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from anabranch import failpoints
 from anabranch.catalog import events
 from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.events import REINITIALIZED, Event
@@ -13,8 +15,7 @@ from anabranch.catalog.streams import Input, StreamTable
 from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way, follow, from_empty
 from anabranch.engine.errors import Blame, as_written_failed, blame, plan_failed, said
 from anabranch.engine.query import Inputs
-from anabranch.errors import FileMissing, PlanFailed, RowsLost
-from anabranch.lake import steps
+from anabranch.errors import FileMissing, NotIncremental, PlanFailed, RowsLost
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
 from anabranch.model import Action, FixpointBounds, RefreshMode
@@ -22,6 +23,9 @@ from anabranch.names import TableName
 from anabranch.plan.monotone import not_monotone
 from anabranch.refresh.afresh import (
     LOST,
+    all_rows,
+    inputs_of,
+    not_from_changes,
     only_now,
     readable_columns,
     rebuilding,
@@ -89,7 +93,8 @@ def refresh_component(
     if full:
         read = {source for each in definitions.values() for source in each.sources}
         found = Outside(only_now(tx, read - set(definitions)))
-        plan = Plan(Way.EMPTY, rebuilding(full).action, full, afresh=True)
+        chosen = rebuilding(full)
+        plan = Plan(Way.EMPTY, chosen.action, full, afresh=True, fallback=chosen.fallback)
     else:
         found = outside(tx.world, seen, definitions)
         plan = decide(facts(circle, found))
@@ -102,7 +107,14 @@ def refresh_component(
     marks = {**mixed(seen, done, found.sources), **marked(stands_at)}
     made = [
         outcome(
-            tx, seen, circle[name], Sides(before, after), found.sources, frontier, choice, settled
+            tx,
+            seen,
+            circle[name],
+            Sides(before, after, whole=full is not None),
+            found.sources,
+            frontier,
+            choice,
+            settled,
         )
         for name in circle
     ]
@@ -128,6 +140,7 @@ def facts(circle: Mapping[TableName, Understood], found: Outside) -> Facts:
         apart=found.apart,
         expired=sources.expired,
         strict=strict[0] if strict else None,
+        unplanned=next((name for name, each in circle.items() if each.member is None), None),
         changed=bool(sources.deltas),
         delta_rows=sources.delta_rows,
         deleted_rows=deleted_rows(sources, list(sources.deltas)),
@@ -151,8 +164,14 @@ class Work:
             )
             for name, each in self.circle.items()
         }
-        self.members = [each.member for each in self.circle.values()]
+        found = [each.member for each in self.circle.values()]
+        self.members = [member for member in found if member is not None]
         self.rounds = 0
+
+    @cached_property
+    def started(self) -> float:
+        """Whatever is tried one after the other shares the time of one refresh."""
+        return time.monotonic()
 
     def done(self) -> tuple[Settled | None, Choice]:
         """Run the rounds and stage what they found."""
@@ -183,6 +202,7 @@ class Work:
         """The rounds; None when there is nothing to do."""
         if self.plan.way is None:
             return None
+        _ = self.started
         session = self.runtime.spark.session
         with Inputs(session) as inputs:
             first = next(iter(self.circle))
@@ -250,8 +270,10 @@ class Work:
     def from_empty(self, bench: SparkBench) -> Settled:
         """From nothing by our plans; if those fail, by the queries as they were written, which also
         tell whether the data is at fault."""
+        if len(self.members) < len(self.circle):
+            return self.from_queries(bench, self.plan.reason, None)
         try:
-            return from_empty(bench, self.members, self.bounds, self.watch)
+            return from_empty(bench, self.members, self.bounds, self.watch, started=self.started)
         except NotSettled:
             raise
         except Exception as error:
@@ -259,15 +281,21 @@ class Work:
                 raise
             if self.strict and self.plan.reason != ASKED and not self.plan.reason.startswith(LOST):
                 raise self.judged(error) from error
-            queries = self.as_written()
-            if queries is None:
-                raise self.judged(error) from error
             reason = self.plan.reason
             if reason != ASKED:
                 reason = (
                     f"{reason}; by the queries as they were written, because our plan of them "
                     f"failed: {said(error)}"
                 )
+            return self.from_queries(bench, reason, error)
+
+    def from_queries(self, bench: SparkBench, reason: str, failed: Exception | None) -> Settled:
+        """By the queries as they were written; `failed`: what our plans of them came to."""
+        queries = self.as_written()
+        if queries is None and failed is not None:
+            raise self.judged(failed) from failed
+        if queries is None:
+            raise NotIncremental(f"{next(iter(self.circle))}: Spark cannot run its query: {reason}")
         try:
             settled = queries.settle()
             queries.keep(bench)
@@ -285,7 +313,14 @@ class Work:
         queries = {name: each.definition.query for name, each in self.circle.items()}
         columns = {name: each.columns for name, each in self.rows.items()}
         return AsWritten(
-            self.runtime, self.tx.world, queries, columns, self.sources, self.bounds, self.watch
+            self.runtime,
+            self.tx.world,
+            queries,
+            columns,
+            self.sources,
+            self.bounds,
+            self.watch,
+            self.started,
         )
 
     def judged(self, error: Exception) -> Exception:
@@ -313,6 +348,7 @@ class Work:
             bounds=self.bounds,
             watch=self.watch,
             careful=careful,
+            started=self.started,
         )
 
     @property
@@ -326,7 +362,7 @@ class Work:
             raise error
         if self.strict:
             raise self.judged(error) from error
-        reason = f"the changes cannot be computed: {said(error)}"
+        reason = not_from_changes(error)
         # What is stored may be what is wrong: it is not looked at.
         self.plan = replace(
             self.plan, way=Way.EMPTY, action=Action.FULL, reason=reason, afresh=True, fallback=True
@@ -336,7 +372,7 @@ class Work:
         self.rounds += 1
         rows = {str(name): count for name, count in found.items()}
         self.runtime.progress("round", {"round": self.rounds, "rows": rows})
-        steps.at_step(f"{steps.ROUND}{self.rounds}")
+        failpoints.hit(f"{failpoints.ROUND}{self.rounds}")
 
     def stage(self, settled: Settled, choice: Choice) -> None:
         afresh = self.plan.afresh
@@ -349,6 +385,7 @@ class Work:
 class Sides:
     before: Mapping[TableName, TableVersion]
     after: Mapping[TableName, TableVersion]
+    whole: bool = False  # nothing that was stored was used
 
 
 def outcome(
@@ -364,13 +401,16 @@ def outcome(
     name, definition = member.stream.name, member.definition
     before, after = sides.before[name], sides.after[name]
     inside = {each: sides.after[each] for each in definition.sources if each in sides.after}
-    read = {each: sources.versions[each] for each in definition.sources if each not in inside}
+    outer = {each: sources.versions[each] for each in definition.sources if each not in inside}
+    read = replace(sources, versions={**outer, **inside})
     made = Outcome(
         table=name,
         choice=choice,
         fingerprint=definition.fingerprint,
         reads=tuple(sorted(definition.sources | definition.views)),
-        inputs=inputs_now(tx, name, definition, replace(sources, versions={**read, **inside})),
+        inputs=inputs_of(tx, name, read, definition.views)
+        if sides.whole
+        else inputs_now(tx, name, definition, read),
         frontier=frontier,
         options=definition.options,
         delta_rows=sources.delta_rows,
@@ -384,7 +424,7 @@ def outcome(
         if name not in tx.stage.changes:
             tx.stage.expect(name, seen.pointers.get(name))
         return made
-    inserted, deleted = net_rows(before, after)
+    inserted, deleted = (all_rows if sides.whole else net_rows)(before, after)
     own = Input(after.location, after.snapshot_id)
     return replace(
         made,

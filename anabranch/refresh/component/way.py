@@ -27,6 +27,7 @@ class Facts:
     apart: TableName | None = None  # a source of which members have read different versions
     expired: str | None = None
     strict: TableName | None = None  # a member that must not be recomputed
+    unplanned: TableName | None = None  # a member whose query our own planning fails on
     changed: bool = True
     delta_rows: int = 0
     deleted_rows: int = 0
@@ -75,6 +76,11 @@ def decide(facts: Facts) -> Plan:
         return Plan(Way.EMPTY, Action.FULL, reason)
     if not facts.changed:
         return Plan(None, Action.NO_DATA, "no change in the sources")
+    if facts.unplanned is not None:
+        reason = (
+            f"the changes of {facts.unplanned} cannot be planned, which is a fault of Anabranch"
+        )
+        return Plan(Way.EMPTY, Action.FULL, reason, afresh=True, fallback=True)
     if facts.strict is None and facts.deleted_rows > TOO_MANY * facts.source_rows:
         share = facts.deleted_rows / max(facts.source_rows, 1)
         reason = f"{facts.deleted_rows:,} deleted rows are {share:.0%} of what the sources had"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -201,3 +202,26 @@ def test_time_is_bounded_and_no_bound_is_none() -> None:
     free = Meter(FixpointBounds(9), clock=lambda: now[0])
     now[0], free.rows = 1e9, 10**12
     assert free.met(8) is None and free.met(9) is FixpointBound.ROUNDS
+
+
+def test_rows_that_were_given_up_do_not_count_against_the_way_up() -> None:
+    bounds = FixpointBounds(9, rows=10)
+    done = followed(Counting(takes=[8, 0], adds=[3, 3, 1]), give_up=5, bounds=bounds)
+    assert done.gave_up and done.lost() == 8 and done.added() == 7
+    with pytest.raises(NotSettled):
+        followed(Counting(takes=[8, 0], adds=[6, 6, 1]), give_up=5, bounds=bounds)
+
+
+def test_what_is_tried_one_after_the_other_shares_the_time() -> None:
+    """A fixed point that starts late has no more time left than the refresh has."""
+    long_ago = time.monotonic() - 100
+    for bench in (Counting(adds=[1] * 9), Counting(adds=[1] * 9)):
+        with pytest.raises(NotSettled) as caught:
+            from_empty(
+                bench,
+                members(),
+                FixpointBounds(9, seconds=50),
+                lambda _: None,
+                started=long_ago,
+            )
+        assert len(caught.value.rounds) == 1

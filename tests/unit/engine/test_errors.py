@@ -1,142 +1,132 @@
-"""Spark's errors, said shortly."""
+"""Whose fault a failure is, from what Spark says of it."""
 
 from __future__ import annotations
 
+import json
+import re
+import zipfile
 from pathlib import Path
 
+import pyspark
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.errors.exceptions.base import IllegalArgumentException
 
-from anabranch.engine.errors import translated
-from anabranch.engine.query import Inputs, run_sql, types_of
-from anabranch.engine.scan import frame
-from anabranch.engine.session import Spark
-from anabranch.engine.types import columns_of
-from anabranch.engine.write import write
-from anabranch.errors import (
-    AnabranchError,
-    DataError,
-    SqlSyntaxError,
-    SystemFault,
-    UnknownName,
-    Unsupported,
-    UserError,
+from anabranch.engine.errors import Blame, blame, said, translate
+from anabranch.errors import DataError, SystemFault, UserError
+
+CALL = "An error occurred while calling z:org.apache.spark.sql.classic.Dataset.ofRows.\n: "
+TASK = (
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 14.0 failed "
+    "1 times, most recent failure: Lost task 0.0 in stage 14.0 (TID 14) (192.0.2.2 executor driver): "
 )
-from anabranch.model import Column, Reading
-
-X = (Column("x", "int", True, 1),)
+STACK = "\n\tat org.apache.spark.executor.Executor$TaskRunner.run(Executor.scala:906)"
 
 
-def said(error: AnabranchError) -> str:
-    text = str(error)
-    assert len(text.splitlines()) <= 4, text
-    assert (
-        "SQLSTATE" not in text
-        and "ansi" not in text
-        and "org.apache" not in text
-        and "\tat " not in text
+class Java(Exception):
+    """As py4j hands on what Java threw."""
+
+    __module__ = "py4j.protocol"
+
+
+def conditions() -> dict[str, str]:
+    for jar in Path(pyspark.__file__).parent.glob("jars/spark-common-utils*.jar"):
+        with zipfile.ZipFile(jar) as archive:
+            if "error/error-conditions.json" in archive.namelist():
+                found = json.loads(archive.read("error/error-conditions.json"))
+                return {name: each.get("sqlState", "") for name, each in found.items()}
+    raise AssertionError("no list of conditions")
+
+
+def test_every_data_exception_of_spark_may_be_the_data_s() -> None:
+    about_data = {
+        name: state
+        for name, state in conditions().items()
+        if re.match("22(?!022|KD)|21000", state) and not name.startswith(("PARSE_", "UNRESOLVED_"))
+    }
+    assert len(about_data) > 100
+    for name, state in about_data.items():
+        text = f"[{name}] Some value is wrong. SQLSTATE: {state}"
+        assert blame(Java(f"{CALL}org.apache.spark.SparkException: {text}")) is Blame.OPEN, name
+        wrapped = (
+            f"[TASK_WRITE_FAILED] Task failed. SQLSTATE: 58030\nCaused by: x.YException: {text}"
+        )
+        assert blame(Java(wrapped)) is Blame.OPEN, name
+        assert isinstance(translate(AnalysisException(message=text), {}), UserError), name
+
+
+@pytest.mark.parametrize(
+    "thrown",
+    [
+        "java.lang.IllegalArgumentException: Illegal sequence boundaries: 1 to -5 by 1",
+        "java.lang.IllegalArgumentException: requirement failed: Illegal sequence boundaries",
+        "java.lang.ArithmeticException: long overflow",
+        "java.time.DateTimeException: Unknown time-zone ID: No/Where",
+        "java.time.format.DateTimeParseException: Text",
+        "java.lang.NumberFormatException: For input string",
+        "java.util.regex.PatternSyntaxException: Unclosed group",
+        "java.util.UnknownFormatConversionException: Conversion = 'y'",
+        "java.util.MissingFormatArgumentException: Format specifier '%d'",
+        "org.apache.spark.SparkIllegalArgumentException: [INVALID_FORMAT.MISMATCH_INPUT] The input "
+        "a5 does not match the format. SQLSTATE: 42601",
+    ],
+)
+def test_a_value_that_a_function_cannot_take(thrown: str) -> None:
+    in_task = Java(CALL + TASK + thrown + STACK)
+    assert isinstance(translate(in_task, {}), DataError)
+    assert blame(in_task) is Blame.OPEN
+
+
+def test_an_exception_that_says_its_class_by_its_stack_only() -> None:
+    error = IllegalArgumentException(message="Illegal sequence boundaries: 1 to -5 by 1")
+    assert blame(error) is Blame.PLAN
+    error._stackTrace = f"java.lang.IllegalArgumentException: Illegal{STACK}"  # type: ignore[attr-defined]
+    assert blame(error) is Blame.OPEN
+
+
+@pytest.mark.parametrize(
+    "thrown",
+    [
+        "[INTERNAL_ERROR_ATTRIBUTE_NOT_FOUND] Could not find cancelled#12 in [id#1]. SQLSTATE: XX000",
+        "java.util.NoSuchElementException: key not found: cancelled#12",
+        "java.util.NoSuchElementException: key not found: IOException#12",
+        "java.lang.IllegalStateException: Couldn't find FetchFailed#3 in [TimeoutException#4]",
+        "org.codehaus.commons.compiler.InternalCompilerException: Code grows beyond 64 KB",
+        "org.codehaus.janino.CompileException: Line 3: no such method",
+        "scala.MatchError: cancelled#1 (of class X)",
+    ],
+)
+def test_our_faults_whatever_columns_are_called(thrown: str) -> None:
+    for text in (thrown, CALL + thrown):
+        assert blame(Java(text)) is Blame.PLAN, text
+    # among rows: the query as it was written tells
+    assert blame(Java(CALL + TASK + thrown + STACK)) is Blame.OPEN
+
+
+@pytest.mark.parametrize(
+    "thrown",
+    [
+        "[SPARK_JOB_CANCELLED] Job 3 cancelled as part of cancellation of all jobs SQLSTATE: XXKDA",
+        "org.apache.spark.SparkException: Job 3 cancelled because SparkContext went away",
+        "java.lang.IllegalStateException: cannot read\nCaused by: java.io.IOException: reset by peer",
+        "java.net.SocketTimeoutException: Read timed out",
+        "java.lang.OutOfMemoryError: Java heap space",
+        "java.io.UncheckedIOException: No space left on device",
+        "ExecutorLostFailure (executor 1 exited caused by one of the running tasks)",
+        "[TASK_WRITE_FAILED] Task failed while writing rows to f. SQLSTATE: 58030",
+        "[UNABLE_TO_ACQUIRE_MEMORY] Unable to acquire 65536 bytes of memory. SQLSTATE: 53200",
+    ],
+)
+def test_the_world_s_faults(thrown: str) -> None:
+    for text in (thrown, CALL + thrown, CALL + TASK + thrown + STACK):
+        assert isinstance(translate(Java(text), {}), SystemFault), text
+
+
+def test_messages_name_the_thing() -> None:
+    assert said(Java(f"{CALL}java.lang.IllegalStateException: Couldn't find x#1")) == (
+        "Couldn't find x#1"
     )
-    return text
-
-
-@pytest.mark.parametrize(
-    ("sql", "kind", "message"),
-    [
-        (
-            "SELECT totl FROM v_1",
-            UnknownName,
-            'there is no column totl\nhint: did you mean "total"?',
-        ),
-        ("SELECT v_1.totl FROM v_1", UnknownName, "there is no column shop.sales.totl"),
-        ("SELECT * FROM nowhere.t", UnknownName, "there is no table nowhere.t"),
-        ("SELECT total FROM v_1 WHERE 1 +", SqlSyntaxError, "line 1, column"),
-        ("SELECT foo(total) FROM v_1", UnknownName, "there is no function foo"),
-        ("SELECT total + array(1) FROM v_1", UserError, "Cannot resolve"),
-        ("SELECT g, sum(total) FROM v_1", UserError, "GROUP BY"),
-        ("SELECT sum(g, total) FROM v_1", UserError, "requires 1 parameters"),
-    ],
-)
-def test_analysis(spark: Spark, sql: str, kind: type[AnabranchError], message: str) -> None:
-    columns = (Column("g", "string"), Column("total", "bigint"))
-    with pytest.raises(AnabranchError) as caught:
-        types_of(spark.session, sql, {"v_1": columns}, {"v_1": "shop.sales"})
-    assert isinstance(caught.value, kind)
-    assert message in said(caught.value)
-    assert "v_1" not in caught.value.message or kind is SqlSyntaxError
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("1 / (id - id)", "Division by zero"),
-        ("cast(concat('a', id) as int)", "cannot be cast to"),
-        ("cast(2147483647 + id as int) + 1", "overflow"),
-        ("cast(3000000000 + id as int)", "overflow"),
-        ("array(1)[id + 5]", "out of bounds"),
-        ("raise_error(concat('own ', id))", "own "),
-        ("cast(id + 1000 as decimal(3,0))", "cannot be represented as Decimal(3, 0)"),
-    ],
-)
-def test_data_errors_inside_a_write(spark: Spark, tmp_path: Path, value: str, message: str) -> None:
-    with pytest.raises(DataError) as caught:
-        write(spark.session.sql(f"SELECT {value} AS x FROM range(3)"), str(tmp_path / "d"), X)
-    assert message in said(caught.value)
-
-
-def test_data_errors_inside_a_collect(spark: Spark) -> None:
-    with pytest.raises(DataError, match="Division by zero"), translated():
-        spark.session.sql("SELECT 1 / (id - id) FROM range(3)").collect()
-
-
-def test_a_missing_file(spark: Spark, tmp_path: Path) -> None:
-    written = write(spark.session.sql("SELECT 1 AS x"), str(tmp_path / "d"), X)
-    df = frame(spark.session, Reading(written.add), X)
-    Path(written.add[0]).unlink()
-    with pytest.raises(SystemFault, match="a data file cannot be read") as caught, translated():
-        df.collect()
-    assert written.add[0].rsplit("/", 1)[1] in said(caught.value)
-    with pytest.raises(SystemFault, match="a data file cannot be read"):
-        frame(spark.session, Reading(written.add), X).collect()
-
-
-def test_a_file_without_field_ids(spark: Spark, tmp_path: Path) -> None:
-    written = write(spark.session.sql("SELECT 1 AS x"), str(tmp_path / "d"), (Column("x", "int"),))
-    with pytest.raises(Unsupported, match="carries no field ids"), translated():
-        frame(spark.session, Reading(written.add), X).collect()
-
-
-def test_other_errors_pass(spark: Spark) -> None:
-    with pytest.raises(ZeroDivisionError), translated():
-        _ = 1 // 0
-
-
-def test_views_are_gone_after_use(spark: Spark) -> None:
-    session = spark.session
-    with Inputs(session) as inputs:
-        inputs.bind("v_2", session.sql("SELECT 1 AS x"))
-        df = run_sql(session, "SELECT x + 1 AS y FROM v_2")
-    assert [row.y for row in df.collect()] == [2]
-    with pytest.raises(UnknownName):
-        run_sql(session, "SELECT * FROM v_2")
-
-
-def test_the_types_of_a_query(spark: Spark) -> None:
-    views = {"v": (Column("d", "decimal(12,2)", False), Column("t", "timestamp"))}
-    query = "SELECT sum(d) AS s, count(*) AS n, map('a', max(t)) AS m, NULL AS x FROM v"
-    assert types_of(spark.session, query, views) == [
-        "decimal(22,2)",
-        "bigint",
-        "map<string,timestamp>",
-        "void",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        ("SELECT NULL AS x", 'column "x" has no type'),
-        ("SELECT INTERVAL 3 DAYS AS x", 'column "x" has type interval'),
-    ],
-)
-def test_columns_that_no_table_can_hold(spark: Spark, query: str, message: str) -> None:
-    with pytest.raises(Unsupported, match=message):
-        columns_of(run_sql(spark.session, query).schema)
+    assert said(
+        Java(f"{CALL}{TASK}java.util.UnknownFormatConversionException: Conversion = 'y'")
+    ) == ("Conversion = 'y'")
+    assert said(Java("An error occurred while calling o12.save.\n: x.AException: of it")) == "of it"

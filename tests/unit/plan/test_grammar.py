@@ -6,7 +6,7 @@ import pytest
 from sqlglot import parse_one
 
 from anabranch.plan.exprs import VERBATIM, Expr, SparkText
-from tests.unit.engine.test_grammar import AMOUNTS, PIECES
+from tests.spark.test_grammar import AMOUNTS, PIECES
 
 READ_AS = [
     ("a & b >> 1", "a & SHIFTRIGHT(b, 1)"),

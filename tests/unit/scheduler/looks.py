@@ -26,7 +26,7 @@ def seen(
     graph = {name(each): tuple(name(up) for up in ups.split()) for each, ups in reads.items()}
     usual = {
         "definition": "token",
-        "computed_from": computed_from("token"),
+        "computed_from": computed_from("token", ""),
         "populated": True,
         "status": Status.ACTIVE,
         "last_refresh_at": ago(60),

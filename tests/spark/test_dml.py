@@ -14,7 +14,7 @@ from anabranch.engine.query import Inputs
 from anabranch.engine.session import Spark
 from anabranch.errors import DataError, UnknownName, UserError
 from anabranch.model import Column
-from tests.unit.engine.stores import Table, numbered
+from tests.spark.stores import Table, numbered
 
 COLUMNS = numbered(Column("id", "bigint", False), Column("op", "string"), Column("x", "int"))
 ROWS = [(1, "a", 10), (2, "b", None), (3, None, 30), (3, None, 30)]

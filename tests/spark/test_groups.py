@@ -18,7 +18,7 @@ from anabranch.engine.types import WEIGHT, struct
 from anabranch.engine.write import write
 from anabranch.errors import InternalError
 from anabranch.model import Column, Columns, Reading
-from tests.unit.engine.stores import Table, numbered, plan_of
+from tests.spark.stores import Table, numbered, plan_of
 
 SOURCE = (Column("g", "string"), Column("x", "int"))
 COLUMNS = numbered(

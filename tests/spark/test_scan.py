@@ -15,7 +15,7 @@ from anabranch.engine.scan import delta_frame, frame
 from anabranch.engine.session import Spark
 from anabranch.engine.write import write
 from anabranch.model import Column, Delta, Reading, Written
-from tests.unit.engine.stores import bag
+from tests.spark.stores import bag
 
 COLUMNS = (Column("id", "int", True, 1), Column("s", "string", True, 2))
 

@@ -16,7 +16,7 @@ from anabranch.engine.scan import Among, frame
 from anabranch.engine.session import Spark
 from anabranch.engine.write import OP, write
 from anabranch.model import Column, Reading
-from tests.unit.engine.stores import bag, plan_of
+from tests.spark.stores import bag, plan_of
 
 COLUMNS = (Column("id", "bigint", True, 1), Column("s", "string", True, 2))
 ROWS, FILES = 5_000, 5

@@ -17,7 +17,7 @@ from anabranch.engine.session import Spark
 from anabranch.engine.write import write
 from anabranch.errors import AnabranchError, DataError, InvalidValue, UnknownName, UserError
 from anabranch.model import Column
-from tests.unit.engine.stores import plan_of
+from tests.spark.stores import plan_of
 
 ONE = (Column("x", "int", True, 1),)
 

@@ -13,7 +13,7 @@ import pytest
 from anabranch.engine.session import RUNTIME, Spark, excluded, start_conf, tuning
 from anabranch.errors import Unreachable
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PROGRAM = """
 from anabranch.engine.session import Spark
 from anabranch.errors import AnabranchError

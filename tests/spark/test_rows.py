@@ -16,7 +16,7 @@ from anabranch.engine.session import Spark
 from anabranch.engine.types import WEIGHT, struct
 from anabranch.errors import InternalError
 from anabranch.model import Column
-from tests.unit.engine.stores import Table, bag, frozen, numbered, plan_of
+from tests.spark.stores import Table, bag, frozen, numbered, plan_of
 
 ALL = numbered(Column("a", "int"), Column("b", "string"), Column("op", "double"), *HASHES)
 VISIBLE = ALL[:3]

@@ -1,0 +1,209 @@
+"""Whatever of our own code fails on the way from the changes: AUTO recomputes, and says why."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+import anabranch
+from anabranch import Anabranch
+from anabranch.errors import NotIncremental, PlanFailed
+from anabranch.refresh import apply, definition
+from anabranch.refresh.component import run as component
+from tests.e2e.graphs import status
+from tests.standin.engine import connect, installed
+
+QUERY = "SELECT k, SUM(v) AS v FROM s.t WHERE k IS NOT NULL GROUP BY k"
+CYCLE = {
+    "s.p": "SELECT k FROM s.t UNION SELECT k FROM s.q",
+    "s.q": "SELECT k FROM s.p",
+}
+PACKAGE = Path(anabranch.__file__).parent
+# Of each way about so many functions are made to fail.
+FUNCTIONS = int(os.environ.get("ANABRANCH_FAILING_FUNCTIONS", "12"))
+WAYS = ("refresh", "delta", "plan", "sql")
+# What no refresh can do without, from changes or in full: who belongs together, the look, the publish.
+SHARED = ("look.py", "unit.py", "run.py", "members.py", "lines.py", "isolation.py", "parallel.py")
+
+
+@pytest.fixture(params=["AUTO", "DIFFERENTIAL"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def ab(tmp_path: Path, mode: str) -> Iterator[Anabranch]:
+    with installed(), connect(tmp_path / "home") as opened:
+        opened.set("allow_circular", True)
+        opened.sql("CREATE TABLE s.t (k BIGINT, v BIGINT)")
+        opened.sql("INSERT INTO s.t VALUES (1, 10)")
+        opened.create_stream_table("s.x", QUERY, refresh_mode=mode, schedule=None)
+        opened.create_stream_tables(CYCLE, refresh_mode=mode, schedule=None)
+        yield opened
+    definition._cache.clear()
+
+
+def boom(*_: Any, **__: Any) -> Any:
+    raise KeyError("_ab_v4")
+
+
+def expect(ab: Anabranch, mode: str, name: str) -> None:
+    """A change comes, and our code fails on it."""
+    ab.sql("INSERT INTO s.t VALUES (2, 20)")
+    if mode == "DIFFERENTIAL":
+        with pytest.raises(PlanFailed, match="_ab_v4") as failed:
+            ab.refresh(name)
+        assert not failed.value.retryable and failed.value.__cause__ is not None
+        assert status(ab, name)["status"] == "ERROR"
+        return
+    ab.refresh(name)
+    line = ab.history(name)[0]
+    assert (line["action"], line["status"]) == ("FULL", "COMPLETED"), line
+    assert "the changes cannot be computed: '_ab_v4'" in line["reason"]
+    event = ab.events(name)[0]
+    assert event["kind"] == "FALLBACK" and "_ab_v4" in event["message"]
+    assert len(ab.table(name).collect()) == 2
+    assert status(ab, name)["status"] == "ACTIVE" and ab.verify(name)["equal"]
+
+
+STEPS = ("gather", "remember", "situation", "choose", "redefine", "inputs_now", "net_rows")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_of_a_table(
+    ab: Anabranch, mode: str, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(apply, step, boom)
+    expect(ab, mode, "s.x")
+
+
+@pytest.mark.parametrize("step", ["outside", "facts", "decide", "inputs_now", "net_rows"])
+def test_a_step_of_a_component(
+    ab: Anabranch, mode: str, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(component, step, boom)
+    expect(ab, mode, "s.p")
+
+
+# -- each function, once ---------------------------------------------------------------------------
+
+
+def of_ours(code: CodeType) -> str | None:
+    """`refresh/apply.py:gather`, for a function on the way."""
+    path = Path(code.co_filename)
+    if not path.is_relative_to(PACKAGE) or code.co_name.startswith("<"):
+        return None
+    inside = path.relative_to(PACKAGE)
+    if inside.parts[0] not in WAYS or (inside.parts[0] == "refresh" and inside.name in SHARED):
+        return None
+    return f"{inside}:{code.co_name}"
+
+
+def called(act: Any) -> list[str]:
+    """The functions that a refresh calls, between what it sees and what it publishes."""
+    found: dict[str, None] = {}
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and (name := of_ours(frame.f_code)) is not None:
+            found[name] = None
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+    return list(found)
+
+
+def failing_once(wanted: str, act: Any) -> None:
+    """The first call of a function raises; an error in a profiler ends the profiler."""
+
+    def fail(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and of_ours(frame.f_code) == wanted:
+            raise KeyError("_ab_v4")
+
+    before = sys.getprofile()
+    sys.setprofile(fail)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+
+
+@pytest.mark.parametrize("name", ["s.x", "s.p"])
+def test_every_function_on_the_way(ab: Anabranch, mode: str, name: str) -> None:
+    """Planned again each time, so that planning is on the way as well."""
+
+    def refresh() -> None:
+        definition._cache.clear()
+        ab.refresh(name)
+
+    keys = iter(range(100, 1_000))
+
+    def change() -> None:
+        ab.sql(f"INSERT INTO s.t VALUES ({next(keys)}, 1)")
+
+    change()
+    refresh()
+    change()
+    functions = called(refresh)
+    assert len(functions) > 50, functions
+    wrong = []
+    step = max(1, len(functions) // FUNCTIONS)
+    for function in functions[len(name + mode) % step :: step]:
+        change()
+        said = ""
+        try:
+            failing_once(function, refresh)
+        except (PlanFailed, NotIncremental) as error:
+            said = type(error).__name__
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+        line = ab.history(name)[0]
+        told = (said, line["action"], line["status"], bool(line["reason"]))
+        wanted = ("", "COMPLETED") if mode == "AUTO" else ("PlanFailed", "FAILED")
+        refused = mode == "DIFFERENTIAL" and said == "NotIncremental"  # our planning failed
+        if not refused and (said, line["status"]) != wanted:
+            wrong.append((function, told))
+        elif mode == "AUTO" and (problem := kept_quiet(ab, name)):
+            wrong.append((function, problem))
+        if mode == "DIFFERENTIAL":
+            refresh()
+    assert not wrong, "\n".join(map(str, wrong))
+    assert ab.verify(name)["equal"]
+
+
+def kept_quiet(ab: Anabranch, name: str) -> str | None:
+    """What is missing of: recomputed, with the reason, and an event."""
+    line = ab.history(name)[0]
+    if line["action"] not in ("FULL", "REINITIALIZE") or not line["reason"]:
+        return str(line)
+    first = ab.events(name)[0]
+    if first["kind"] not in ("FALLBACK", "REINITIALIZED") or first["at"] < line["started_at"]:
+        return f"no event: {first}"
+    return None
+
+
+def test_a_member_of_a_cycle_that_cannot_be_planned(
+    ab: Anabranch, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(definition, "lower", boom)
+    definition._cache.clear()
+    for key in (2, 3):
+        ab.sql(f"INSERT INTO s.t VALUES ({key}, 20)")
+        if mode == "DIFFERENTIAL":
+            with pytest.raises(NotIncremental, match="NOT_PLANNED"):
+                ab.refresh("s.p")
+            continue
+        ab.refresh("s.p")
+        assert len(ab.table("s.q").collect()) == key
+        assert ab.events("s.p")[0]["kind"] in ("FALLBACK", "REINITIALIZED")
+    if mode == "AUTO":
+        assert "NOT_PLANNED" in str(ab.explain("s.p"))
