@@ -54,9 +54,16 @@ def connect(
     spark: SparkSession | None = None,
     **settings: Value,
 ) -> Anabranch:
-    """Open a home: `./.anabranch`, a path, a catalog URL, or settings.
+    """Open a catalog and its warehouse.
 
-    Spark starts at the first verb that needs it; `spark` gives a session of your own.
+    `target` is a folder (the default is `./.anabranch`), a catalog URL such as
+    `postgresql://user@host/db`, the path of a settings file, or a dict of settings.  Keyword arguments
+    are settings as well and win over the file and the environment.
+
+    Spark starts at the first call that needs it.  `spark` hands over a session of yours: Anabranch
+    computes in a session of its own beside it and leaves yours as it is.
+
+    Use the result as a context manager, or call `close()` at the end.
     """
     loaded = target if isinstance(target, Settings) else Settings.load(target, **settings)
     if isinstance(target, Settings):
@@ -73,9 +80,11 @@ def restore(
     cut: int | None = None,
     **settings: Value,
 ) -> dict[str, Any]:
-    """Restore a backup into an empty place, given as to `connect`: the newest, or by cut.
+    """Restore a backup into an empty catalog and warehouse; `target` is what `connect` takes.
 
-    A backup of a SQLite catalog may become a PostgreSQL one, and the other way round.
+    By default the newest backup in the folder; `cut` picks an older cut that a backup recorded.  A
+    backup of a SQLite catalog can be restored to PostgreSQL and the other way round.  Returns what
+    was restored and what could not be.
     """
     from anabranch.lake.archive import Archive
     from anabranch.lake.restore import restore as restored
@@ -93,7 +102,7 @@ def restore(
 
 @public_class()
 class Anabranch:
-    """Source tables, stream tables and one version of the world."""
+    """An open catalog: source tables, stream tables, and the cuts that show them together."""
 
     def __init__(self, settings: Settings, spark: SparkSession | None = None) -> None:
         self._settings = settings
@@ -114,7 +123,7 @@ class Anabranch:
         self.close()
 
     def close(self) -> None:
-        """Stop Spark if it was started here, and let go of the catalog."""
+        """Stop Spark if it was started here, and close the catalog."""
         if "_runtime" in self.__dict__:
             self._runtime.close()
         self._store.close()
@@ -130,11 +139,11 @@ class Anabranch:
 
     @property
     def on_progress(self) -> Progress | None:
+        """A callable that is given an event and its facts while work goes on, or None."""
         return self._on_progress
 
     @on_progress.setter
     def on_progress(self, watcher: Progress | None) -> None:
-        """Called with an event and its facts while work goes on."""
         self._on_progress = watcher
 
     def _progress(self, event: str, facts: Mapping[str, Any]) -> None:
@@ -148,11 +157,12 @@ class Anabranch:
             self._runtime.settings = self._settings
 
     def settings(self) -> list[dict[str, Any]]:
+        """The settings in force and where each value came from; secrets are hidden."""
         return list(self._settings.rows())
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session, started if need be."""
+        """The Spark session you share with Anabranch: yours, or the one it started."""
         return self._runtime.spark.shared
 
     @property
@@ -163,14 +173,18 @@ class Anabranch:
     # -- reading -------------------------------------------------------------------------------
 
     def table(self, name: str, where: str | None = None) -> DataFrame:
-        """A table at the current cut, or as the open transaction has it; `where` may use an index."""
+        """A table or view as a DataFrame, at the current cut or as the open transaction has it.
+
+        `where` is a condition in SQL; an index can answer it.
+        """
         return self._world().table(name, where)
 
     @contextmanager
     def at(self, cut: int | None = None) -> Iterator[World]:
-        """One cut to read many tables from: the current one, or an old one by number.
+        """Hold one cut and read any number of tables from it: the current one, or `cut`.
 
-        It stays readable until the end of the block, also if `maintain` runs.
+        `with ab.at() as world:` gives a `World`.  The cut stays readable until the end of the block,
+        whatever expires meanwhile.
         """
         with self._runtime.held(cut) as world:
             yield world
@@ -180,7 +194,7 @@ class Anabranch:
         return transaction.world if transaction is not None else self._runtime.world()
 
     def tables(self) -> list[dict[str, Any]]:
-        """Every table, view and index, by name; starts no Spark."""
+        """Every table, view and index, by name.  Starts no Spark."""
         world, streams = self._world(), {row["name"]: row["status"] for row in self.status()}
         kinds = {str(index.copy): "index" for each in world.indexes.values() for index in each}
         kinds |= {str(view): "view" for view in world.views} | dict.fromkeys(
@@ -192,7 +206,7 @@ class Anabranch:
         ]
 
     def columns(self) -> dict[TableName, Columns]:
-        """The columns of every table that can be read; starts no Spark."""
+        """The columns of every table that can be read.  Starts no Spark."""
         world, found = self._world(), {}
         for name in sorted(world.pointers):
             with suppress(AnabranchError):  # another program may keep types that Spark lacks
@@ -202,13 +216,20 @@ class Anabranch:
     # -- SQL and writes ------------------------------------------------------------------------
 
     def sql(self, text: str) -> Any:
-        """Run statements; the answer of the last: a DataFrame for a query, else what was done."""
+        """Run SQL statements, separated by `;`, and return the answer of the last one.
+
+        A query gives a DataFrame, a refresh a list of dicts, another statement a dict that says what
+        was done.
+        """
         from anabranch.statements import run
 
         return run(self, text)
 
     def append(self, name: str, data: Any) -> dict[str, Any]:
-        """Add rows of a Spark, pandas or Arrow table, matched by column name."""
+        """Add rows to a source table: a Spark, pandas, Polars or Arrow table, or a list of dicts.
+
+        Columns are matched by name; those left out become NULL.
+        """
         from anabranch.sources import write
 
         changed = write.append(self._runtime, TableName.parse(name), data)
@@ -216,9 +237,10 @@ class Anabranch:
 
     @contextmanager
     def transaction(self, isolation: str = "snapshot") -> Iterator[Anabranch]:
-        """Several writes, one cut; an exception leaves nothing.
+        """Make several writes one cut; an exception in the block leaves nothing behind.
 
-        `isolation="serializable"` also refuses if anything that was read has changed by the end.
+        Reads in the block show the cut at its start and the block's own writes.  With
+        `isolation="serializable"` the publish is refused if anything that was read has changed since.
         """
         from anabranch.runtime import IsolationLevel
 
@@ -244,7 +266,16 @@ class Anabranch:
         if_not_exists: bool = False,
         or_replace: bool = False,
     ) -> None:
-        """Declare a table by its query and fill it."""
+        """Create a stream table from a query, and fill it unless `initialize` is false.
+
+        - `schedule`: an interval (`"2s"`), a cron text, `"calculated"` (as often as its readers need),
+          or None (only by hand).
+        - `refresh_mode`: `"AUTO"`, `"DIFFERENTIAL"` (refuse what is not incremental) or `"FULL"`.
+        - `diamond_consistency`, `diamond_schedule_policy`, `max_fixpoint_…`: options of this table in
+          place of the settings of these names.
+        - `cluster`: where Spark refreshes it.
+        - `if_not_exists`, `or_replace`: what to do with a table of this name.
+        """
         from anabranch.refresh import declare
 
         options = {
@@ -262,9 +293,10 @@ class Anabranch:
         declare.create(self._runtime, declared, if_not_exists=if_not_exists, or_replace=or_replace)
 
     def create_stream_tables(self, queries: Mapping[str, str], **options: Any) -> None:
-        """Declare several tables that may read each other: all of them or none.
+        """Create several stream tables, which may read each other: all of them or none.
 
-        The options are those of `create_stream_table`, for each of them.
+        `queries` maps names to queries.  The options are those of `create_stream_table` and hold for
+        each of them.
         """
         from anabranch.refresh import declare
 
@@ -305,7 +337,12 @@ class Anabranch:
         max_fixpoint_time: str | float | timedelta | None = UNSET,
         status: str = UNSET,
     ) -> None:
-        """Change what is given; a new query refills the table in the same publish."""
+        """Change what is given and leave the rest.
+
+        The arguments are those of `create_stream_table`.  A new `query` is computed beside the old
+        rows and replaces them in one publish, together with the tables that read this one.  `status`
+        is `"SUSPENDED"` or `"ACTIVE"`; see `suspend` and `resume`.
+        """
         given = {
             "schedule": schedule,
             "refresh_mode": refresh_mode,
@@ -344,6 +381,7 @@ class Anabranch:
     def drop_stream_table(
         self, name: str, cascade: bool = False, *, if_exists: bool = False
     ) -> None:
+        """Drop a stream table; `cascade` also drops everything that reads it."""
         from anabranch.sources.drop import Kind, drop
 
         drop(
@@ -355,9 +393,10 @@ class Anabranch:
         )
 
     def refresh(self, name: str | None = None, *, full: bool = False) -> list[dict[str, Any]]:
-        """Bring stream tables up to date now: one with all it reads, or all of them.
+        """Bring stream tables up to date now: one with its group and all it reads, or all of them.
 
-        `full` recomputes the table with its whole group, or all tables, whatever is stored.
+        `full` recomputes the whole group from its sources, whatever is stored.  Returns one dict per
+        table, with what `history()` shows of it.
         """
         from anabranch.refresh.run import refresh
 
@@ -365,11 +404,15 @@ class Anabranch:
         return refresh(self._runtime, None if named is None else [named], full=full)
 
     def tick(self) -> list[dict[str, Any]]:
-        """One pass of the scheduler: refresh every group that is due; one dict per group."""
+        """One pass of the scheduler: refresh every group that is due.
+
+        Returns one dict per group: members, outcome (PUBLISHED, NO_DATA, SKIPPED or FAILED), reason
+        and cut.
+        """
         return self._scheduler.tick()
 
     def run(self, *, ticks: int | None = None, stop: Event | None = None) -> int:
-        """The scheduler's loop, until `stop` is set or so many ticks are done."""
+        """Run the scheduler until `stop` is set, or for so many ticks; returns their number."""
         from anabranch.scheduler.loop import run
 
         return run(self._runtime, stop or Event(), ticks=ticks)
@@ -381,11 +424,11 @@ class Anabranch:
         return Scheduler(self._runtime)
 
     def suspend(self, name: str) -> None:
-        """Leave a stream table, and so its group, out of all refreshes."""
+        """Take a stream table, and thereby its group, out of all refreshes."""
         self.alter_stream_table(name, status="SUSPENDED")
 
     def resume(self, name: str) -> None:
-        """Take a suspended or failed stream table in again, its errors forgiven."""
+        """Put a suspended or failed stream table, with its group, back into service."""
         self.alter_stream_table(name, status="ACTIVE")
 
     # -- groups --------------------------------------------------------------------------------
@@ -397,7 +440,11 @@ class Anabranch:
         isolation: str = "repeatable_read",
         snapshot_timeout_ms: int = 0,
     ) -> None:
-        """Declare stream tables that move together, though no diamond says so."""
+        """Declare stream tables that have to move together although they form no diamond.
+
+        `isolation` is `"repeatable_read"` (all members read one cut) or `"read_committed"`.
+        `snapshot_timeout_ms` bounds how long a refresh holds on to its cut; 0 means for ever.
+        """
         from anabranch.refresh import declared_groups
 
         listed = [members] if isinstance(members, str) else members
@@ -415,7 +462,7 @@ class Anabranch:
         isolation: str | None = None,
         snapshot_timeout_ms: int | None = None,
     ) -> None:
-        """Change members, isolation and time-out of a refresh group, all at once."""
+        """Change members, isolation and timeout of a refresh group in one transaction."""
         from anabranch.refresh import declared_groups
 
         coming, going = (
@@ -432,11 +479,13 @@ class Anabranch:
         )
 
     def drop_refresh_group(self, name: str, *, if_exists: bool = False) -> None:
+        """Dissolve a refresh group; its members stay."""
         from anabranch.refresh import declared_groups
 
         declared_groups.drop_refresh_group(self._runtime, name, if_exists=if_exists)
 
     def refresh_groups(self) -> list[dict[str, Any]]:
+        """The refresh groups that were declared."""
         return listing.refresh_groups(self._store)
 
     def groups(self) -> list[dict[str, Any]]:
@@ -448,7 +497,7 @@ class Anabranch:
         return listing.diamond_groups(self._store, self._settings)
 
     def scc_status(self) -> list[dict[str, Any]]:
-        """Circles of stream tables, and how they last reached their fixed point."""
+        """Cycles of stream tables, the bounds in force, and how they last reached a fixed point."""
         return listing.scc_status(self._store, self._settings)
 
     # -- deployments ---------------------------------------------------------------------------
@@ -461,7 +510,11 @@ class Anabranch:
         select: Sequence[str] = (),
         what_if: Sequence[str] = (),
     ) -> Plan:
-        """What deploying a project would change, build, swap, keep and drop; starts no Spark."""
+        """What deploying a project would change, build, swap, keep and drop.  Starts no Spark.
+
+        `select` takes only some of the changes; `what_if` plans as if objects had been edited.  The
+        answer prints as text; `empty`, `steps`, `readers`, `refused` and `as_dict()` tell more.
+        """
         from anabranch.deploy import verbs
         from anabranch.project import load
 
@@ -478,7 +531,12 @@ class Anabranch:
         drop_most: bool = False,
         suspend_readers: bool = False,
     ) -> str | None:
-        """Build what is dirty beside production; the deployment's id, None if nothing is."""
+        """Build what a plan says beside production; returns the deployment's id, or None.
+
+        `drop_tables` agrees to drop source tables that the project no longer has, `drop_most` to drop
+        more than half of what is deployed, `suspend_readers` to suspend stream tables outside of the
+        project that cannot follow.
+        """
         from anabranch.deploy import verbs
         from anabranch.project import load
 
@@ -492,7 +550,7 @@ class Anabranch:
         )
 
     def wait(self, deployment_id: str, timeout: float | None = None) -> dict[str, Any]:
-        """Wait until a deployment is staged; how far each of its objects is."""
+        """Wait until a deployment is staged, for `timeout` seconds at most; returns its progress."""
         from anabranch.deploy.progress import wait
 
         return wait(self._store, self._runtime.lake, deployment_id, timeout=timeout)
@@ -502,9 +560,9 @@ class Anabranch:
     ) -> dict[str, Any]:
         """Put a staged deployment in place, all of it in one publish.
 
-        `refresh`: bring the staged tables up to date before.  Stream tables outside of the project that
-        read it are refreshed along; one that cannot follow is a reason to refuse, unless it may be
-        suspended.
+        `refresh` brings the staged tables up to date first.  Stream tables outside of the project that
+        read what moves are refreshed in the same publish; if one cannot follow, the promote is refused
+        unless `suspend_readers` lets it be suspended.
         """
         from anabranch.deploy.promote import promote
 
@@ -521,7 +579,7 @@ class Anabranch:
     ) -> dict[str, Any]:
         """Return to the state before a deployment, in one publish.
 
-        If none is named it is the newest: of a project, by its name, or of the only one.
+        Without an id it is the newest deployment of `project` (a name), or of the only project.
         """
         from anabranch.deploy.rollback import rollback
 
@@ -530,7 +588,7 @@ class Anabranch:
         )
 
     def abort(self, deployment_id: str) -> dict[str, Any]:
-        """Remove a deployment that was not promoted."""
+        """Remove a deployment that was not promoted, and nothing else."""
         from anabranch.deploy.abort import abort
 
         return abort(self._runtime, deployment_id)
@@ -538,7 +596,7 @@ class Anabranch:
     def claim(
         self, former: str, project: str = ".", *, profile: str | None = None, dry_run: bool = False
     ) -> dict[str, Any]:
-        """Make a project the owner of all that was deployed under a former name, or a folder's."""
+        """Make a project the owner of all that was deployed under its former name."""
         from anabranch.deploy import verbs
         from anabranch.project import load
 
@@ -553,50 +611,64 @@ class Anabranch:
     # -- looking -------------------------------------------------------------------------------
 
     def status(self) -> list[dict[str, Any]]:
+        """Every stream table: where it stands, when it was refreshed, and what holds it up."""
         return listing.status(self._store, self._settings)
 
     def history(self, name: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
-        """Refreshes, newest first; a dropped table keeps its history."""
+        """Refreshes of one table or of all, newest first; a dropped table keeps its history."""
         return listing.history(self._store, _name(name), limit)
 
     def events(self, name: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
-        """What users should know of, such as a table that is refreshed another way; newest first."""
+        """What nobody would expect, newest first: a rebuilt table, a fallback, a suspension."""
         return listing.events(self._store, _name(name), limit)
 
     def clusters(self) -> list[dict[str, Any]]:
-        """Named Spark resources that stream tables and indexes are kept on."""
+        """The named Spark resources, and which stream tables and indexes use them."""
         return listing.clusters(self._store)
 
     def indexes(self) -> list[dict[str, Any]]:
-        """Sorted copies of tables, each with the table that holds it."""
+        """The indexes: sorted copies of tables, each with the Iceberg table that holds it."""
         return listing.indexes(self._store)
 
     def cuts(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """What was published together, newest first."""
         return listing.cuts(self._store, limit)
 
     def dependency_tree(self, name: str) -> dict[str, Any]:
+        """A table and, nested under `reads`, everything it reads, down to the sources."""
         return listing.dependency_tree(self._store, TableName.parse(name))
 
     def graph(self, name: str | None = None) -> Picture:
-        """All tables and what they read, or only the surroundings of one."""
+        """All tables and what they read, or only what one table reads and is read by.
+
+        Returns a `Picture`: `tables`, `edges` (pairs of upstream and reader), `groups`, `components`,
+        and `data()` for all of it as plain values.
+        """
         return listing.graph(self._store, _name(name))
 
     def explain(self, name: str) -> str:
-        """Plan, delta plan, Spark SQL and hidden columns, and what is not incremental."""
+        """How a stream table is maintained: plan, delta plan, Spark SQL, hidden columns.
+
+        For a query that is not incremental, the operator, its place and the reason.
+        """
         from anabranch.refresh.explain import explain
 
         return explain(self._runtime, TableName.parse(name))
 
     def verify(self, name: str) -> dict[str, Any]:
-        """Recompute a stream table at its frontier and compare, row by row."""
+        """Recompute a stream table's query at its frontier and compare, row by row with counts.
+
+        Returns a dict: `equal`, `missing_rows` and `unexpected_rows` (counts), `missing` and
+        `unexpected` (a few of these rows), `frontier`, `cut_id`, `mixed_cuts`, and `why` if it differs.
+        """
         from anabranch.refresh.verify import verify
 
         return verify(self._runtime, TableName.parse(name))
 
     def recover(self) -> list[dict[str, Any]]:
-        """Register the tables of the warehouse in a catalog that has lost them all.
+        """Register the tables of a warehouse in a catalog that has lost them all.
 
-        Queries, schedules, views, indexes and groups are not in the warehouse: what was a stream table
+        The warehouse holds no queries, schedules, views, indexes and groups: what was a stream table
         comes back as a source table.
         """
         from anabranch.lake.recover import recover
@@ -611,11 +683,15 @@ class Anabranch:
         roll_back_sources: bool = False,
         previous_metadata: bool = False,
     ) -> list[dict[str, Any]]:
-        """What is wrong with catalog and warehouse, and what mends it; nothing listed: all is well.
+        """Find missing and damaged files; an empty list means that all is well.
+
+        Returns one dict per finding: `table`, `kind`, `problem`, `path`, `detail`, `cure`, `repaired`
+        and `error`, the reason why something was not repaired.
 
         `deep` reads every file and compares stream tables with their queries.  `repair` rebuilds stream
         tables and indexes.  A source table returns to its newest readable snapshot only with
-        `roll_back_sources`, and to an older metadata file only with `previous_metadata`.
+        `roll_back_sources`, and to an older metadata file only with `previous_metadata`: both lose what
+        was written since.
         """
         from anabranch.refresh.check import check
 
@@ -628,7 +704,7 @@ class Anabranch:
         )
 
     def maintain(self) -> dict[str, Any]:
-        """Compact small files, expire what nobody needs, and remove orphaned files."""
+        """Do all upkeep now: compact small files, expire old snapshots, delete orphaned files."""
         from anabranch.upkeep import maintain
 
         if self._runtime.transaction is not None:
@@ -636,16 +712,16 @@ class Anabranch:
         return maintain(self._runtime)
 
     def grants(self, prefix: str = "anabranch_", schema: str = "public") -> dict[str, list[str]]:
-        """The statements that make the roles reader, writer, scheduler and owner on PostgreSQL."""
+        """The SQL that creates the roles reader, writer, scheduler and owner on PostgreSQL."""
         from anabranch.catalog.grants import grants
 
         return grants(prefix, schema)
 
     def adopt(self) -> dict[str, Any]:
-        """Make this catalog the owner of its warehouse, with a new identity.
+        """Make this catalog the owner of its warehouse.
 
-        For a home that was copied or moved, or a catalog restored from an older copy: they refuse to
-        write until then.
+        A home that was copied or moved, and a catalog that was restored from an older copy, refuse to
+        write until this is called.
         """
         from anabranch.lake.adopt import adopt
 
@@ -654,10 +730,10 @@ class Anabranch:
     def backup(
         self, destination: str | os.PathLike[str], *, verify: bool = False
     ) -> dict[str, Any]:
-        """Copy the catalog and every file that it needs to a folder; later only what is new.
+        """Copy the catalog and every file it needs to a folder or URL; later only what is new.
 
-        Writers go on meanwhile; the backup is of one cut. `anabranch.restore` brings it back.
-        `verify` compares files copied before with their checksums, and copies damaged ones again.
+        Writers may go on: the backup is of one cut.  `anabranch.restore` brings it back.  `verify`
+        compares the files of earlier backups with their checksums and copies damaged ones again.
         """
         from anabranch.backup import backup
 

@@ -1,18 +1,18 @@
 """Everything that can go wrong, as one tree.
 
 AnabranchError
-├── UserError                 the caller can mend it: exit code 1
+├── UserError                 the caller can fix it: exit code 1
 │   ├── SqlSyntaxError        text that does not parse (carries line and column)
 │   ├── UnknownName           a table, column or setting that does not exist
 │   ├── AlreadyExists         a name that is taken
 │   ├── InvalidValue          a setting, duration, option or value of the wrong form
 │   ├── Unsupported           a statement or type that Anabranch does not take
-│   ├── NotCompiled           a project with mistakes (carries all of them)
+│   ├── NotCompiled           a project with errors (carries all of them)
 │   └── DataError             the data broke a query: division by zero, failed cast, NULL in NOT NULL
 ├── SchemaError               a source changed so that a query no longer fits: exit code 1
 ├── Refused                   the request is clear but must not be done: exit code 2
 │   ├── NotIncremental        DIFFERENTIAL asked for a query that is not incremental
-│   ├── NotConverged          a circle of stream tables found no fixed point (carries its members)
+│   ├── NotConverged          a cycle of stream tables found no fixed point (carries its members)
 │   ├── BaseExpired           the snapshot a delta starts from is gone
 │   ├── NewerEdition          a newer version computed the rows, and reads the query in another way
 │   └── MissingRight          the role that connects to PostgreSQL may not do this

@@ -165,7 +165,7 @@ class Settings(Mapping[str, Any]):
         "allow_circular",
         values.BOOLEAN,
         "false",
-        "Whether stream tables may depend on each other in a circle.",
+        "Whether stream tables may depend on each other in a cycle.",
     )
     max_fixpoint_iterations: int = row(
         "max_fixpoint_iterations",

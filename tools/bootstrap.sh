@@ -1,9 +1,11 @@
 #!/bin/sh
 # Makes .venv from a lock file, once: `tools/bootstrap.sh runtime` or `tools/bootstrap.sh dev`.
+# `tools/bootstrap.sh docs` makes .venv-docs, which only builds the documentation site.
 set -eu
 cd "$(dirname "$0")/.."
 want=${1:-runtime}
 venv=.venv
+[ "$want" != docs ] || venv=.venv-docs
 lock=requirements/$want.txt
 
 die() {
@@ -26,7 +28,7 @@ java_version() {
 }
 
 java_found=$(java_version || true)
-[ "${java_found:-0}" -ge 17 ] ||
+[ "$want" = docs ] || [ "${java_found:-0}" -ge 17 ] ||
     die "install Java 17 or newer (for example the package openjdk-17-jre-headless), or set JAVA_HOME to one"
 
 if [ -x $venv/bin/python ] && cmp -s "$lock" "$venv/$want.lock"; then
@@ -43,10 +45,10 @@ if ! [ -x $venv/bin/python ]; then
     }
 fi
 
-echo "Installing from $lock (once; Spark is a large download) ..." >&2
+echo "Installing from $lock (once) ..." >&2
 pip="$venv/bin/python -m pip --disable-pip-version-check --quiet --quiet"
 $pip install --require-hashes --requirement "$lock" || die "the packages in $lock could not be installed; see the message above"
-$pip install --no-deps --no-build-isolation --editable . || die "the package itself could not be installed"
+[ "$want" = docs ] || $pip install --no-deps --no-build-isolation --editable . || die "the package itself could not be installed"
 cp "$lock" "$venv/$want.lock"
 if [ "$want" = dev ]; then
     cp requirements/runtime.txt $venv/runtime.lock # dev holds everything that runtime does

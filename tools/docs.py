@@ -1,4 +1,4 @@
-"""Writes the generated pages of docs/ from the code: settings, commands and errors.
+"""Writes the generated pages of docs/ from the code: settings, commands, errors, Python, diagrams.
 
 `python tools/docs.py` writes them; `python tools/docs.py --check` says which are out of date.
 """
@@ -6,18 +6,28 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from inspect import getattr_static
 from pathlib import Path
+from typing import Any
 
 import click
 
-from anabranch import errors
+import anabranch
+from anabranch import Anabranch, errors, listing
+from anabranch.api import UNSET
 from anabranch.cli.main import cli
 from anabranch.retry import described
 from anabranch.settings import FILE, TABLE, Settings
 from anabranch.sql.support import CODES
 from anabranch.sql.supported import SUPPORTED
+from anabranch.world import World
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import diagrams
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NOTE = "<!-- written by `make docs`; edit the code, not this page -->\n"
@@ -32,7 +42,7 @@ def settings_page() -> str:
     return f"""{NOTE}
 # Settings
 
-A setting's value comes from the nearest of these that names it:
+The value of a setting comes from the first of these that has it:
 
 1. an argument of the call, such as `create_stream_table(…, diamond_consistency="none")`;
 2. `SET anabranch.<name> = <value>`, until the connection ends;
@@ -42,13 +52,13 @@ A setting's value comes from the nearest of these that names it:
 5. the file `{FILE}` in the current folder or the nearest folder above it that has one;
 6. the default.
 
-`SELECT * FROM system.settings` and `ab.settings()` list the values in force and where each came from.
+`SELECT * FROM system.settings` and `ab.settings()` list the values in force and where each comes from.
 
 | name | type | default | meaning | `SET` |
 |---|---|---|---|---|
 {rows}
 
-Durations are written `500ms`, `2s`, `1h30m`, `7d` or `2w`. Fractions lie between 0 and 1.
+Durations are written `500ms`, `2s`, `1h30m`, `7d` or `2w`. Fractions are between 0 and 1.
 
 ## Where the tables are
 
@@ -56,8 +66,8 @@ Durations are written `500ms`, `2s`, `1h30m`, `7d` or `2w`. Fractions lie betwee
 `catalog.db` and a `warehouse` for data files. `connect("path")` uses another folder,
 `connect("postgresql://user:password@host/database", warehouse="/data/warehouse")` a shared catalog,
 `connect("path/to/settings.toml")` another settings file and `connect({{"parallelism": 2}})` the
-settings given. The nearest place that names `home` or `catalog` decides: a folder given to
-`connect` hides a `catalog` that the file names.
+given settings. The first place that has `home` or `catalog` decides both: a folder passed to
+`connect` overrides a `catalog` in the file.
 
 ## The file
 
@@ -73,8 +83,8 @@ master = "local[4]"
 "spark.driver.memory" = "4g"
 ```
 
-Relative folders in the file start from the file's own folder. `anabranch init` writes one that
-explains itself.
+Relative paths in the file are relative to the file. `anabranch init` writes a file with all
+settings, explained.
 """
 
 
@@ -89,8 +99,8 @@ def cli_page() -> str:
         NOTE,
         "# Command line",
         "The answer goes to stdout, everything else to stderr. Listings take `--json`.",
-        "Exit codes: 0 done, 1 a mistake of the caller, 2 refused or a failed check, 3 the system "
-        "failed, 130 interrupted.",
+        "Exit codes: 0 done, 1 user error, 2 refused or a failed check, 3 system failure, "
+        "130 interrupted.",
         f"```text\n{cli.get_help(context)}\n```",
     ]
     for name, command in cli.commands.items():
@@ -109,7 +119,7 @@ def errors_page() -> str:
 # Errors
 
 Every error that Anabranch raises is an `AnabranchError` from `anabranch.errors`. It has a short
-`message` that names the thing, often a `hint` with the cure, and an `exit_code` for the command line.
+`message` that names the object, often a `hint` with the cure, and an `exit_code` for the command line.
 
 ```text
 {tree}
@@ -120,7 +130,7 @@ Every error that Anabranch raises is an `AnabranchError` from `anabranch.errors`
 {rows}
 
 Whatever the error, what was visible before stays visible: a write, refresh or group that fails
-publishes nothing.
+publishes nothing. [Troubleshooting](operations.md#troubleshooting) goes from symptoms to cures.
 """
 
 
@@ -135,26 +145,119 @@ def support_page() -> str:
     return f"""{NOTE}
 # What is incremental
 
-These parts of SQL, nested as you like, are kept up to date from the delta of their sources:
+These parts of SQL, nested in any way, are maintained from the delta of their sources:
 
 | part | how its change is found | example |
 |---|---|---|
 {kept}
 
-Rows that tie in an `ORDER BY` of a window or a limit are put in the order of all columns the query
-looks at, so that nothing is left to chance. `ORDER BY` without `LIMIT` has no effect on what is stored.
+Rows that tie in the `ORDER BY` of a window or a limit are ordered by all columns the query
+reads, so that nothing is left to chance. `ORDER BY` without `LIMIT` has no effect on what is stored.
 `current_date`, `now()` and the like mean one moment per refresh, which the snapshot's summary records;
 when they mean something else than last time, the table is recomputed.
 
 ## What is recomputed
 
-A query with one of the following parts is still right. With refresh mode `AUTO` it is recomputed when a
-source changes, and `explain` and the history say why; with `DIFFERENTIAL` it is refused at creation.
+A query with one of the following parts gives the right result, too. With refresh mode `AUTO` it is
+recomputed when a source changes, and `explain` and the history say why; with `DIFFERENTIAL` it is
+refused at creation.
 
 | reason | operator | meaning | what to do |
 |---|---|---|---|
 {rows}
 """
+
+
+# The verbs of a connection, in the order of the page.
+SECTIONS = {
+    "Tables and SQL": "sql append transaction table at tables columns",
+    "Stream tables": "create_stream_table create_stream_tables alter_stream_table "
+    "drop_stream_table refresh suspend resume tick run",
+    "Groups": "groups diamond_groups scc_status create_refresh_group alter_refresh_group "
+    "drop_refresh_group refresh_groups",
+    "Looking": "status history events explain verify cuts dependency_tree graph clusters indexes",
+    "Deployments": "plan stage wait promote rollback abort claim deployments",
+    "Operations": "maintain check backup adopt recover grants",
+    "Connection": "settings set spark spark_actions on_progress close",
+}
+# Listings whose rows a system view shows as well.
+SAME = "groups diamond_groups refresh_groups scc_status clusters indexes cuts settings events"
+VIEWS = {
+    "status": "stream_tables",
+    "history": "refresh_history",
+    **{name: name for name in SAME.split()},
+}
+
+
+def sections() -> dict[str, list[str]]:
+    """The verbs by section; those that nobody has put anywhere come last."""
+    found = {title: names.split() for title, names in SECTIONS.items()}
+    placed = {name for names in found.values() for name in names}
+    public = [name for name in vars(Anabranch) if not name.startswith("_")]
+    rest = [name for name in public if name not in placed]
+    return {**found, **({"Further": rest} if rest else {})}
+
+
+def reference_page() -> str:
+    parts = [
+        NOTE,
+        "# Python",
+        "Everything is a method of the object that `anabranch.connect()` returns, called `ab` here. "
+        "Listings return a list of dicts. Every error is an `AnabranchError`, see "
+        "[Errors](errors.md). None of the listings starts Spark.",
+        "```python\nimport anabranch\n\nwith anabranch.connect() as ab:\n    print(ab.status())\n```",
+        "## Opening a catalog",
+        _entry("anabranch.", "connect", anabranch.connect),
+        _entry("anabranch.", "restore", anabranch.restore),
+    ]
+    for title, names in sections().items():
+        parts.append(f"## {title}")
+        parts += [_entry("ab.", name, getattr_static(Anabranch, name)) for name in names]
+    parts.append("## A held cut")
+    parts.append("`with ab.at() as world:` gives a cut that all reads of the block share.")
+    parts += [_entry("world.", name, getattr_static(World, name)) for name in ("table", "sql")]
+    return "\n\n".join(parts) + "\n"
+
+
+def _entry(owner: str, name: str, member: Any) -> str:
+    """Heading, signature and docstring of a function, method or property."""
+    told = inspect.getdoc(member) or ""
+    if isinstance(member, property):
+        signature = f"{owner}{name}"
+    else:
+        found = inspect.signature(member)
+        given = [each for each in found.parameters.values() if each.name != "self"]
+        signature = _wrapped(f"{owner}{name}", [str(each) for each in _marked(given)])
+    columns = ""
+    if owner == "ab." and name in VIEWS:
+        named = ", ".join(f"`{column}`" for column in listing.COLUMNS[VIEWS[name]])
+        columns = f"\n\nColumns, also of `system.{VIEWS[name]}`: {named}."
+    text = re.sub(r"(?<=\.)  (?=\S)", " ", told)
+    return f"### {owner}{name}\n\n```text\n{signature}\n```\n\n{text}{columns}"
+
+
+def _marked(given: Sequence[inspect.Parameter]) -> Iterator[str]:
+    """Parameters as they are written, with the `*` before those that are named only."""
+    named = False
+    for each in given:
+        if each.kind is each.KEYWORD_ONLY and not named:
+            named = True
+            yield "*"
+        default = "" if each.default is each.empty else f"={_default(each.default)}"
+        stars = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
+        yield f"{stars}{each.name}{default}"
+
+
+def _default(value: Any) -> str:
+    return "…" if value is UNSET else repr(value)
+
+
+def _wrapped(name: str, arguments: list[str]) -> str:
+    short = f"{name}({', '.join(arguments)})"
+    if len(short) <= 96:
+        return short
+    filled = textwrap.wrap(", ".join(arguments), 92, break_long_words=False)
+    return "\n".join([f"{name}(", *(f"    {line}" for line in filled), ")"])
 
 
 def _cell(text: str) -> str:
@@ -174,6 +277,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "errors.md": errors_page,
     "support.md": support_page,
+    "reference.md": reference_page,
+    **{f"images/{name}": draw for name, draw in diagrams.DIAGRAMS.items()},
 }
 
 

@@ -9,3 +9,4 @@ compile() {
 compile pyproject.toml requirements/build.in --output-file requirements/runtime.txt
 compile pyproject.toml requirements/build.in --extra dev --constraint requirements/runtime.txt \
     --output-file requirements/dev.txt
+compile requirements/docs.in --output-file requirements/docs.txt

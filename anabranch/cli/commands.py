@@ -99,7 +99,7 @@ def history(session: CliSession, out: Output, name: str | None, limit: int) -> N
 @limited(50, "Events to show, newest first.")
 @command
 def events(session: CliSession, out: Output, name: str | None, limit: int) -> None:
-    """List what to know of: tables refreshed another way, or built anew."""
+    """List events: tables that were refreshed in another way, rebuilt, suspended and so on."""
     out.rows(session.ab.events(name, limit), EVENT_COLUMNS, "no events yet")
 
 
@@ -238,7 +238,7 @@ def check(
     roll_back_sources: bool,
     previous_metadata: bool,
 ) -> int:
-    """Find missing and damaged files, and say what mends them.
+    """Find missing and damaged files, and say how to repair them.
 
     Exit code 2 if something is wrong and was not repaired.
     """
@@ -343,7 +343,7 @@ def demo(session: CliSession) -> int:
 @click.option("--again", is_flag=True, help="Also if it was done before.")
 @command
 def prepare(session: CliSession, out: Output, again: bool) -> None:
-    """Let Spark start in half the time from now on; takes a minute, once, and 200 MB."""
+    """Halve the time Spark needs to start; takes a minute, once, and 200 MB."""
     from anabranch.cli.prepare import archive
 
     with session.progress.task("Spark's classes are written down …"):

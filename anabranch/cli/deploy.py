@@ -277,7 +277,7 @@ def claim(
 ) -> None:
     """Take over all that was deployed under a project's FORMER name, or a folder's.
 
-    Projects had no names once, and deployed under the name of their folder.
+    Before projects had names, they were deployed under the name of their folder.
     """
     from anabranch.deploy import verbs
 

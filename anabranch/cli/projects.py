@@ -41,7 +41,7 @@ project_folder = click.option("--project", default=".", help="Folder of the proj
 def compile_(
     session: CliSession, out: Output, project: str, profile: str | None, spark: bool
 ) -> int:
-    """Resolve all names, columns and types of a project, and show every mistake."""
+    """Resolve all names, columns and types of a project, and show every error."""
     from anabranch.project.confirm import confirm
     from anabranch.project.problems import refuse
     from anabranch.project.project import load

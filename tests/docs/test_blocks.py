@@ -59,8 +59,11 @@ def test_python_in_the_pages_calls_what_there_is() -> None:
         inspect.signature(getattr(VERBS[owner], verb)).bind_partial(None, *call.args, **named)
 
 
-@pytest.mark.parametrize("page", ["projects.md", "settings.md"])
-def test_settings_in_the_pages_are_read(page: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["operations.md", "projects.md", "settings.md"])
+def test_settings_in_the_pages_are_read(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PG_PASSWORD", "secret")
     (block,) = blocks(ROOT / "docs" / page, "toml")
     (tmp_path / "anabranch.toml").write_text(block, "utf-8")
     loaded = Settings.load(tmp_path / "anabranch.toml")

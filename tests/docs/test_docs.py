@@ -18,7 +18,8 @@ from anabranch.cli.main import cli
 from anabranch.settings import TABLE
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+AT_THE_ROOT = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [*AT_THE_ROOT, *sorted((ROOT / "docs").glob("*.md"))]
 TOOL: dict[str, Any] = runpy.run_path(str(ROOT / "tools" / "docs.py"))
 
 
