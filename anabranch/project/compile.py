@@ -14,9 +14,10 @@ from anabranch.project.problems import Problem
 from anabranch.project.records import Files, Model
 from anabranch.project.references import Link, links, qualified
 from anabranch.project.rules import object_problems
+from anabranch.sql.analyze.analysis import Column, Columns, analyze
 from anabranch.sql.external import external_code
-from anabranch.sql.outline import Known, Outline, outline
 from anabranch.sql.statement_records import CreateTable, CreateView
+from anabranch.types import Type
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class CompiledObject:
     model: Model
     reads: frozenset[ObjectKey] = frozenset()
     query: str = ""  # with every table by its full name
-    columns: Outline = None
+    columns: Columns = None
     complete: bool = True  # False when a name in the query leads nowhere
 
     @property
@@ -86,19 +87,20 @@ def resolved(
     """One object after all it reads, as far as that is known."""
     reads = frozenset(link.key for link in found if link.key)
     if isinstance(model.statement, CreateTable):
-        columns = tuple(Known(each.name, plain(each.type)) for each in model.statement.columns)
+        columns = tuple(Column(each.name, stored(each.type)) for each in model.statement.columns)
         return CompiledObject(model, columns=columns), []
     by_name = {link.name: link.key for link in found}
 
-    def table(name: TableName) -> Outline:
+    def table(name: TableName) -> Columns:
         key = by_name.get(name)
         return done[key].columns if key is not None and key in done else None
 
     try:
-        columns_, findings = outline(model.query, table)
+        found_ = analyze(model.query, table)
     except AnabranchError as error:
         return CompiledObject(model, reads), [model.at.file.of_error(error, model.at.passage)]
-    problems = [model.query_problem(each.start, each.message, each.hint) for each in findings]
+    columns_ = found_.columns
+    problems = [model.query_problem(e.start, e.message, e.hint) for e in found_.findings]
     problems += list(column_problems(model, columns_))
     if isinstance(model.statement, CreateView) and model.statement.columns:
         names = model.statement.columns
@@ -106,7 +108,7 @@ def resolved(
         if len(types) != len(names):
             message = f"the view names {len(names)} columns, its query gives {len(types)}"
             problems.append(model.at.problem(message, word=names[0]))
-        columns_ = tuple(Known(name, type_) for name, type_ in zip(names, types, strict=False))
+        columns_ = tuple(Column(name, type_) for name, type_ in zip(names, types, strict=False))
     complete = all(link.key for link in found)
     query = qualified(model.query, found)
     return CompiledObject(model, reads, query, columns_, complete), problems
@@ -124,12 +126,13 @@ def external_problems(model: Model) -> Iterator[Problem]:
                 yield test.at.problem(found.message, found.hint, word=found.what.split()[-1])
 
 
-def plain(type_: str) -> str | None:
+def stored(type_: str) -> Type | None:
     """CHAR and VARCHAR come out of a table as something else: left to Spark."""
-    return None if "char(" in type_ else type_
+    found = Type.parse(type_)
+    return None if any(part.name in ("char", "varchar") for part in found.walk()) else found
 
 
-def column_problems(model: Model, columns: Outline) -> Iterator[Problem]:
+def column_problems(model: Model, columns: Columns) -> Iterator[Problem]:
     """A stored table needs names of its own for its columns."""
     if isinstance(model.statement, CreateView) and model.statement.columns:
         return

@@ -160,5 +160,6 @@ def differing(compiled: Compiled, confirmed: Confirmed) -> Iterable[str]:
     """Types that were told offline and are not Spark's: there should be none."""
     for key, columns in confirmed.columns.items():
         for known, found in zip(compiled.objects[key].columns or (), columns, strict=False):
-            if known.type not in (None, "void", found.type):
-                yield f"{key}.{found.name}: {known.type} is {found.type}"
+            told = str(known.type) if known.type is not None else None
+            if told not in (None, "void", found.type):
+                yield f"{key}.{found.name}: {told} is {found.type}"

@@ -54,7 +54,7 @@ def test_upstreams_come_first_and_columns_flow_down(tmp_path: Path) -> None:
     assert [each.name for each in found.objects] == ["z_orders", "b", "a"]
     columns = found.objects[key("a")].columns
     assert columns is not None
-    assert [(each.name, each.type) for each in columns] == [
+    assert [(each.name, str(each.type)) for each in columns] == [
         ("t", "decimal(24,2)"),
         ("region", "string"),
     ]
