@@ -41,18 +41,24 @@ def calls_in_calls(node: exp.Anonymous) -> Iterator[tuple[Tree, str]]:
             return
 
 
-def misplaced(clause: str, tree: Tree, sight: Sight) -> Iterator[tuple[Tree, str, str | None]]:
+def misplaced(
+    clause: str, tree: Tree, sight: Sight | None
+) -> Iterator[tuple[Tree, str, str | None]]:
     """Aggregates and windows where rows are chosen one by one.
 
     Inside a subquery an aggregate may be one of the query around it.
     """
-    hint = "HAVING chooses among groups" if clause == "WHERE" else "compute it in a subquery"
+    hint = "HAVING filters groups" if clause == "WHERE" else "compute it in a subquery"
     for node in inside(tree):
         if isinstance(node, exp.Window):
-            yield node, f"{clause} cannot use window functions", "use QUALIFY, or a subquery"
+            yield (
+                node,
+                f"{clause} cannot use window functions",
+                "compute it in a subquery, or use QUALIFY",
+            )
             return
         if isinstance(node, exp.Anonymous) and is_aggregate(node):
-            if sight.outer is None or _is_own(node, sight):
+            if sight is None or sight.outer is None or _is_own(node, sight):
                 yield node, f"{clause} cannot use the aggregate {node.name.lower()}", hint
             return
 

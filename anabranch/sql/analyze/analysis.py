@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from anabranch.sql.analyze.columns import Column, Columns, Flow, Ref, Relation
 from anabranch.sql.analyze.findings import Finding
 from anabranch.sql.analyze.walk import Tables, Walk
+from anabranch.sql.obstacles import mark_window_calls
 from anabranch.sql.source_text import SourceText
 
 __all__ = ["Analysis", "Column", "Columns", "Finding", "Flow", "Ref", "Relation", "analyze"]
@@ -28,6 +29,7 @@ class Analysis:
 def analyze(query: str, tables: Tables) -> Analysis:
     """`tables` says what is known of a table: its columns, or all of a view's query."""
     source = SourceText(query)
+    mark_window_calls(source.tree)
     walk = Walk(source, tables)
     try:
         relation = walk.query(source.tree, {}, None)

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from anabranch.plan.exprs import Tree, unwrapped
 from anabranch.sql import functions
-from anabranch.sql.analyze.aggregates import calls_in_calls
+from anabranch.sql.analyze.aggregates import calls_in_calls, misplaced
 from anabranch.sql.analyze.checks import TypeOf, apart, mismatches, not_a_condition
 from anabranch.sql.analyze.columns import NOTHING, Flow, Relation
 from anabranch.sql.analyze.sight import WITHOUT_PARENTHESES, Sight, like_function
@@ -61,6 +61,8 @@ def _judge(walk: Queries, node: Tree, types: TypeOf) -> None:
             walk.say(tree, message)
     if isinstance(node, exp.Filter):
         for wrong in not_a_condition("FILTER", node.expression.this, types):
+            walk.say(*wrong)
+        for wrong in misplaced("FILTER", node.expression.this, None):
             walk.say(*wrong)
     for wrong in mismatches(node, types):
         walk.say(*wrong)

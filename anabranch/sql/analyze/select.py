@@ -28,7 +28,7 @@ from anabranch.sql.analyze.scope import answers
 from anabranch.sql.analyze.sight import Sight, text_of
 from anabranch.sql.grouping import Groups, groups
 from anabranch.sql.grouping_sets import TooManySets
-from anabranch.sql.obstacles import is_aggregate, mark_window_calls
+from anabranch.sql.obstacles import is_aggregate
 from anabranch.sql.relation import Selected, Stop
 from anabranch.sql.resolve import Resolver
 from anabranch.sql.source_text import SourceText
@@ -69,7 +69,6 @@ class Block:
     said: int = 0  # mistakes that were told before this SELECT
 
     def __post_init__(self) -> None:
-        mark_window_calls(self.node)
         self.flow = self.rows.flow
 
     def sight(self, aliases: Mapping[str, Column] | None = None) -> Sight:
@@ -164,14 +163,7 @@ class Block:
             return None
         listed = scope.star(wanted)
         dropped = {each.name.lower() for each in star.args.get("except_") or ()}
-        self.unknown_exceptions(star, {each.name.lower() for each in listed})
         return tuple(each.known for each in listed if each.name.lower() not in dropped)
-
-    def unknown_exceptions(self, star: Tree, names: set[str]) -> None:
-        for each in star.args.get("except_") or ():
-            if isinstance(each, exp.Identifier) and each.name.lower() not in names:
-                message = f"column {shown(each.name)} of EXCEPT does not exist"
-                self.walk.say(each, message, did_you_mean(each.name, names - {""}))
 
     # -- the other clauses ---------------------------------------------------------------------
 
@@ -347,8 +339,6 @@ def _implied(item: Tree) -> str | None:
     match item:
         case exp.Anonymous() if item.name.lower() in functions.TIME_WINDOWS:
             return item.name.lower()
-        case exp.Dot(expression=exp.Identifier()):
-            return str(item.expression.name)
         case exp.Cast(this=exp.Column()) if len(item.this.parts) == 1:
             return str(item.this.name)
     return None
@@ -356,4 +346,4 @@ def _implied(item: Tree) -> str | None:
 
 def _may_have_any_name(item: Tree) -> bool:
     """Names that Spark makes up are expressions, but for NULL and the column of a CAST."""
-    return isinstance(item, (exp.Null, exp.Boolean, exp.Cast, exp.Column, exp.Paren))
+    return isinstance(item, (exp.Null, exp.Boolean, exp.Cast, exp.Column, exp.Paren, exp.Dot))

@@ -58,6 +58,16 @@ class Sight:
             return False
         return lacks_field(answer.fields[0].known.type, answer.rest)
 
+    def fields_of(self, parts: Sequence[str]) -> str | None:
+        """What there is in place of a field that is not there."""
+        answer = self.scope.look_up(parts)
+        assert answer is not None
+        field, type_ = answer.fields[0], answer.fields[0].known.type
+        if type_ is None or type_.name != "struct":
+            return f"{shown(field.name)} is a column of type {type_}, which has no fields"
+        known = [each.name for each in type_.fields]
+        return did_you_mean(answer.rest[0], known) or f"fields: {', '.join(known)}"
+
     @property
     def is_open(self) -> bool:
         """Whether there may be columns of any name."""
@@ -97,7 +107,10 @@ def text_of(parts: Sequence[str]) -> str:
 
 def cure(parts: Sequence[str], sight: Sight) -> str | None:
     """The nearest column, or all there are."""
-    known = list(dict.fromkeys(sight.reach(parts[:-1])))
+    if sight.lacks_field(parts):
+        return sight.fields_of(parts)
+    asked = ".".join(parts).lower()
+    known = [each for each in dict.fromkeys(sight.reach(parts[:-1])) if each.lower() != asked]
     listed = ", ".join(known[:MOST]) + (", …" if len(known) > MOST else "")
     return did_you_mean(".".join(parts), known) or (f"columns: {listed}" if known else None)
 

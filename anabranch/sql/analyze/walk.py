@@ -177,7 +177,8 @@ class Walk:
             if at is None or found.columns is None:
                 continue
             if not 1 <= at <= len(found.columns):
-                self.say(each, f"ORDER BY {at} is not between 1 and {len(found.columns)}")
+                clause = "SORT BY" if isinstance(order, exp.Sort) else "ORDER BY"
+                self.say(each, f"{clause} {at} is not between 1 and {len(found.columns)}")
             else:
                 flow |= found.columns[at - 1].flow
         return flow
