@@ -9,14 +9,22 @@ from anabranch.deploy.snapshot import ObjectKey
 from anabranch.errors import AnabranchError
 from anabranch.graph.components import Component, components
 from anabranch.graph.order import closure
+from anabranch.model import Column as StoredColumn
+from anabranch.model import Columns as StoredColumns
+from anabranch.model import RefreshMode
 from anabranch.names import RESERVED_PREFIX, TableName, shown
 from anabranch.project.problems import Problem
 from anabranch.project.records import Files, Model
 from anabranch.project.references import Link, links, qualified
 from anabranch.project.rules import object_problems
 from anabranch.sql.analyze.analysis import Column, Columns, analyze
+from anabranch.sql.column_names import with_column_names
 from anabranch.sql.external import external_code
-from anabranch.sql.statement_records import CreateTable, CreateView
+from anabranch.sql.offline import offline_obstacles
+from anabranch.sql.recursion import is_beyond_spark
+from anabranch.sql.statement_records import CreateStreamTable, CreateTable, CreateView
+from anabranch.sql.support import Obstacle
+from anabranch.sql.tokens import Place
 from anabranch.types import Type
 
 
@@ -73,6 +81,9 @@ def compile_files(
                 objects[key], said = resolved(files.models[key], found[key], objects)
                 wrong += said
         problems += wrong
+        for key in part.members if not wrong else ():
+            seen = Compiled(files, objects)
+            problems += refresh_problems(objects[key], found[key], seen, allow_external_code)
     compiled = Compiled(files, objects)
     for each in objects.values():
         problems += object_problems(each, compiled)
@@ -112,6 +123,58 @@ def resolved(
     complete = all(link.key for link in found)
     query = qualified(model.query, found)
     return CompiledObject(model, reads, query, columns_, complete), problems
+
+
+def refresh_problems(
+    found: CompiledObject, named: tuple[Link, ...], compiled: Compiled, external: bool
+) -> Iterator[Problem]:
+    """DIFFERENTIAL asks for a query that is incremental; so do those that Spark cannot run at all."""
+    statement = found.model.statement
+    if not isinstance(statement, CreateStreamTable) or not found.complete:
+        return
+    strict = statement.refresh_mode is RefreshMode.DIFFERENTIAL
+    if not strict and not is_beyond_spark(found.model.query):
+        return
+    below = sorted(compiled.through_views(found.key))
+    names = {key.table: key for key in below} | {link.name: link.key for link in named if link.key}
+    read = {name: compiled.objects[key] for name, key in names.items() if key in compiled.objects}
+    views = {name: whole_query(each) for name, each in read.items() if each.model.kind == "view"}
+    tables = {
+        name: stored_columns(read[name].columns) if name in read else None
+        for name in names
+        if name not in views
+    }
+    width = len(found.columns) if found.columns is not None else None
+    for why in offline_obstacles(found.model.query, width, tables, views):
+        if why.code == "UNKNOWN_FUNCTION" and not external:
+            continue  # told by `external_problems`
+        said = refusal(found.key, why)
+        if why.view is not None:
+            yield found.model.at.problem(*said)
+        else:
+            yield found.model.query_problem_at(Place(why.line, why.column), *said)
+
+
+def refusal(key: ObjectKey, why: Obstacle) -> tuple[str, str]:
+    """What to say of a query that is not incremental, though its refresh mode asks for it."""
+    message = f"{key} cannot be refreshed incrementally: {why.code}: {why.message}"
+    auto = "" if "AUTO" in why.hint else "; refresh mode AUTO recomputes it in full"
+    return message, why.hint + auto
+
+
+def stored_columns(columns: Columns) -> StoredColumns | None:
+    """The columns of a table for a plan; a type that is not known is an empty text."""
+    if columns is None or any(each.name is None for each in columns):
+        return None
+    return tuple(StoredColumn(each.name or "", str(each.type or ""), True) for each in columns)
+
+
+def whole_query(found: CompiledObject) -> str:
+    """The query on its own: the names of a view's columns become part of it."""
+    statement = found.model.statement
+    if isinstance(statement, CreateView) and statement.columns:
+        return with_column_names(found.query, statement.columns)
+    return found.query
 
 
 def external_problems(model: Model) -> Iterator[Problem]:
