@@ -26,7 +26,9 @@ _DECIDING: dict[type[Tree], tuple[str, ...]] = {  # parts that only say which ro
 class Queries(Protocol):
     """What expressions ask of the walk."""
 
-    def say(self, node: Tree, message: str, hint: str | None = None) -> None: ...
+    def say(
+        self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
+    ) -> None: ...
     def query(self, node: Tree, ctes: Ctes, outer: Sight | None) -> Relation: ...
     def column(self, node: exp.Column, sight: Sight) -> Flow: ...
 
@@ -56,7 +58,7 @@ def _judge(walk: Queries, node: Tree, types: TypeOf) -> None:
     if isinstance(node, exp.Anonymous):
         name = node.name.lower()
         if hint := like_function(name):
-            walk.say(node, f"there is no function {name}", hint)
+            walk.say(node, f"there is no function {name}", hint, unknown=True)
         for tree, message in calls_in_calls(node):
             walk.say(tree, message)
     if isinstance(node, exp.Filter):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, order=True)
@@ -12,3 +12,4 @@ class Finding:
     start: int
     message: str
     hint: str | None = None
+    unknown: bool = field(default=False, compare=False)  # there is nothing of that name

@@ -49,7 +49,9 @@ class Queries(Protocol):
     """What FROM asks of the walk."""
 
     def fresh(self, name: str) -> str: ...
-    def say(self, node: Tree, message: str, hint: str | None = None) -> None: ...
+    def say(
+        self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
+    ) -> None: ...
     def query(self, node: Tree, ctes: Ctes, outer: Sight | None) -> Relation: ...
     def flow(self, root: Tree, sight: Sight, ctes: Ctes) -> Flow: ...
     def within(self, node: Tree, sight: Sight, ctes: Ctes, skip: Sequence[str] = ()) -> Flow: ...
@@ -181,7 +183,7 @@ def _known_keys(
             if not own and not side.opaque:
                 names = [f.name for f in side.star() if f.named and not f.known.broken]
                 message = f"column {shown(each.name)} of USING does not exist"
-                walk.say(each, message, did_you_mean(each.name, names))
+                walk.say(each, message, did_you_mean(each.name, names), unknown=True)
             if len(own) != 1:
                 wrong.add(each.name)
     return keys if left.opaque or right.opaque else [key for key in keys if key not in wrong]

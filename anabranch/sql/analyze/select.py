@@ -46,7 +46,9 @@ class Queries(Protocol):
     text: SourceText
     findings: list[Finding]
 
-    def say(self, node: Tree, message: str, hint: str | None = None) -> None: ...
+    def say(
+        self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
+    ) -> None: ...
     def flow(self, root: Tree, sight: Sight, ctes: Ctes) -> Flow: ...
     def positions(self, order: Tree, found: Relation) -> Flow: ...
 
@@ -151,7 +153,7 @@ class Block:
             if seen.find(qualifier) is None and not seen.is_open:
                 name = ".".join(wanted)
                 hint = did_you_mean(name, seen.qualifiers())
-                self.walk.say(item, f"{name}.* names no table of FROM", hint)
+                self.walk.say(item, f"{name}.* names no table of FROM", hint, unknown=True)
             return None
         if opaque:
             self.hidden |= together(each.flow for each in opaque)

@@ -50,13 +50,23 @@ class Walk:
         self.made += 1
         return f"{name}#{self.made}"
 
-    def say(self, node: Tree, message: str, hint: str | None = None) -> None:
-        self.findings.append(Finding(self.text.start(node), message, hint))
+    def say(
+        self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
+    ) -> None:
+        self.findings.append(Finding(self.text.start(node), message, hint, unknown))
 
-    def say_once(self, sight: Sight, node: Tree, message: str, hint: str | None = None) -> None:
+    def say_once(
+        self,
+        sight: Sight,
+        node: Tree,
+        message: str,
+        hint: str | None = None,
+        *,
+        unknown: bool = False,
+    ) -> None:
         if message not in sight.told:
             sight.told.add(message)
-            self.say(node, message, hint)
+            self.say(node, message, hint, unknown=unknown)
 
     def quietly(self, tree: Tree, ctes: Ctes, outer: Sight | None) -> Relation:
         """What a query gives; what is wrong with it is told at another time."""
@@ -218,7 +228,7 @@ class Walk:
             return found.flow
         if not sight.is_open and not expressions.is_bare_call(parts):
             message = f"column {text_of(parts)} does not exist"
-            self.say_once(sight, node, message, cure(parts, sight))
+            self.say_once(sight, node, message, cure(parts, sight), unknown=True)
         return found.flow if found is not None else NOTHING
 
     def table(self, name: TableName) -> Relation:
