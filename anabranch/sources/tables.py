@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from anabranch.catalog import streams
 from anabranch.catalog import views as view_rows
+from anabranch.catalog.lineage import set_lineage
 from anabranch.catalog.read_set import ReadSet, readers_of, tokens_of
 from anabranch.catalog.store import Connection
 from anabranch.engine.types import columns_of
@@ -19,7 +21,7 @@ from anabranch.model import Column, Columns
 from anabranch.names import TableName
 from anabranch.refresh.circles import circles, path
 from anabranch.refresh.declare import check_unread, forget, refuse_in_transaction
-from anabranch.refresh.definition import reach
+from anabranch.refresh.definition import lineage, reach
 from anabranch.refresh.look import Look
 from anabranch.refresh.writing import Names, write_tables
 from anabranch.runtime import Runtime, Transaction, check_new_name
@@ -196,12 +198,13 @@ def create_view(
         tx.world.sql(text)  # Spark's analyser says what is wrong with it
         expect_views(tx, {target, *through})
         tx.world.views = {**tx.world.views, target: text}
-        reads = readers_after(runtime, tx, target)
+        reads, lineages = readers_after(runtime, tx, target)
 
         def rows(c: Connection, cut_id: int | None) -> None:
             view_rows.remove(c, target)
             view_rows.add(c, target, text)
             streams.set_dependencies(c, reads)
+            set_lineage(c, lineages)
 
         tx.later(rows)
 
@@ -216,23 +219,26 @@ def expect_views(tx: Transaction, views: Iterable[TableName]) -> None:
 
 def readers_after(
     runtime: Runtime, tx: Transaction, view: TableName
-) -> dict[TableName, tuple[TableName, ...]]:
-    """What the stream tables that read a view read now; refreshes go by that order."""
+) -> tuple[dict[TableName, tuple[TableName, ...]], dict[TableName, Any]]:
+    """What the stream tables that read a view read now, by which order refreshes go; and where their
+    columns come from."""
     with runtime.store.reading() as c:
         known, queries = streams.dependencies(c), streams.all_streams(c)
-    changed = {}
+    changed, lineages = {}, {}
     tx.used.readers[view] = readers_of(view, known)
     for name in sorted(tx.used.readers[view]):
         with suppress(UnknownName):  # another program dropped a table: its next refresh says so
             tables, views = reach(tx.world, queries[name].query)
             changed[name] = tuple(sorted(tables | views))
+            own = tx.world.version(name).columns
+            lineages[name] = lineage(tx.world, queries[name].query, own).record()
     after = {**known, **changed}
     before = circles(known)
     for circle in circles(after):
         if circle not in before:
             way = path(after, circle)
             raise Refused(f"view {view} would make a stream table read itself: {way}")
-    return changed
+    return changed, lineages
 
 
 def _renamed(tx: Transaction, query: str, columns: Sequence[str]) -> str:

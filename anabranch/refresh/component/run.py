@@ -373,6 +373,7 @@ def outcome(
         inputs=inputs_now(tx, name, definition, replace(sources, versions={**read, **inside})),
         frontier=frontier,
         options=definition.options,
+        lineage=definition.lineage,
         delta_rows=sources.delta_rows,
         source_rows=sources.rows,
         event=fallback_event(name, choice) or rebuilt(name, choice),

@@ -121,22 +121,21 @@ class Block:
             self.aliases[item.alias.lower()] = columns[0]
         elif isinstance(item, exp.Aliases):
             self.aliases |= {e.name.lower(): Column(e.name, flow=flow) for e in item.expressions}
-        if columns is None:
-            self.hidden |= flow
-            self.flow |= flow.deciding if self.makes_rows(item) else NOTHING
+        if any(is_generator(each) for each in inside(item)):
+            self.flow |= flow.deciding
+        self.hidden |= flow if columns is None else NOTHING
         self.found = None if self.found is None or columns is None else [*self.found, *columns]
         self.hidden |= together(each.flow for each in columns or ())
-
-    def makes_rows(self, item: Tree) -> bool:
-        return any(is_generator(each) for each in inside(item))
 
     def columns(self, item: Tree, seen: Sight, flow: Flow) -> tuple[Column, ...] | None:
         """The columns that one item of a SELECT list gives."""
         if (starred := star_of(item)) is not None:
             return self.star(item, starred, seen)
         inner = item.this if isinstance(item, exp.Alias) else item
-        if isinstance(item, exp.Aliases) or is_generator(inner):
-            return None
+        if isinstance(item, exp.Aliases):
+            return tuple(Column(each.name, None, flow) for each in item.expressions)
+        if is_generator(inner):
+            return (Column(item.alias, None, flow),) if item is not inner else None
         type_ = types_in(seen)(inner)
         if isinstance(item, exp.Alias):
             return (Column(item.alias, type_, flow),)
