@@ -646,6 +646,19 @@ class Anabranch:
         """
         return listing.graph(self._store, _name(name))
 
+    def lineage(
+        self, name: str, column: str | None = None, *, to_sources: bool = False
+    ) -> list[dict[str, Any]]:
+        """Where the columns of a stream table come from: one row per source column of each.
+
+        `kind` is "computed" for what a value is computed from and "decides" for what only decides which
+        rows there are.  `to_sources` goes through the stream tables that it reads, named in `via`, down
+        to source tables.
+        """
+        from anabranch.refresh.lineage import lineage
+
+        return lineage(self._runtime, TableName.parse(name), column, to_sources=to_sources)
+
     def explain(self, name: str) -> str:
         """How a stream table is maintained: plan, delta plan, Spark SQL, hidden columns.
 

@@ -255,10 +255,31 @@ def shortened(text: str, longest: int) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """The nearest known name as a hint, or nothing when none is near."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return f'did you mean "{by_lower[near[0]]}"?' if near else None
+    """The nearest known name as a hint, or nothing when none is near.
+
+    The last part of a name counts first: what stands before it is only where to look.
+
+    >>> did_you_mean("o.totl", ["o.toll_x", "c.total", "o.total"])
+    'did you mean "o.total"?'
+    """
+    wanted = name.lower()
+    near = [(likeness, each) for each in known if (likeness := _likeness(wanted, each.lower()))]
+    if not near:
+        return None
+    return f'did you mean "{max(near, key=lambda each: each[0])[1]}"?'
+
+
+NEAR = 0.6  # how like two names must be to be taken for each other
+
+
+def _likeness(name: str, other: str) -> tuple[float, float] | None:
+    """Of the last parts, then of the whole names; None where they are not alike."""
+    last = _ratio(name.rpartition(".")[2], other.rpartition(".")[2])
+    return (last, _ratio(name, other)) if last >= NEAR else None
+
+
+def _ratio(one: str, two: str) -> float:
+    return difflib.SequenceMatcher(None, two, one).ratio()
 
 
 def caret(text: str, line: int, column: int) -> str:

@@ -11,6 +11,7 @@ from anabranch.catalog import cuts as cut_rows
 from anabranch.catalog import events as event_rows
 from anabranch.catalog import history as history_rows
 from anabranch.catalog import indexes as index_rows
+from anabranch.catalog import lineage as lineage_rows
 from anabranch.catalog import refresh_groups as group_rows
 from anabranch.catalog import streams
 from anabranch.catalog import views as view_rows
@@ -26,6 +27,7 @@ from anabranch.graph.policies import DEFAULT, SchedulePolicy, group_policy, said
 from anabranch.names import TableName
 from anabranch.redaction import redacted_address, redacted_value
 from anabranch.settings import Settings
+from anabranch.sql.analyze.lineage import Lineage
 
 Rows = list[dict[str, Any]]
 
@@ -220,6 +222,25 @@ def indexes(store: Store) -> Rows:
     ]
 
 
+def lineage(store: Store) -> Rows:
+    """Where the columns of every stream table come from, one step up."""
+    with store.reading() as c:
+        kept = lineage_rows.lineage_of(c, streams.all_streams(c))
+    return [
+        {
+            "table": str(name),
+            "column": column,
+            "source_table": str(ref.table),
+            "source_column": ref.column,
+            "kind": kind,
+        }
+        for name, record in sorted(kept.items())
+        for found in [Lineage.read(record) if record is not None else Lineage()]
+        for column, _ in found.columns
+        for kind, ref in found.sources(column)
+    ]
+
+
 def history(store: Store, name: TableName | None, limit: int | None = None) -> Rows:
     """Refreshes, newest first."""
     with store.reading() as c:
@@ -338,6 +359,7 @@ SYSTEM_VIEWS: dict[str, Callable[[Store, Settings], Rows]] = {
     "events": lambda store, _: events(store),
     "clusters": lambda store, _: clusters(store),
     "indexes": lambda store, _: indexes(store),
+    "lineage": lambda store, _: lineage(store),
 }
 
 _TIME, _INT, _TEXT, _TEXTS = "timestamp", "bigint", "string", "array<string>"
@@ -348,6 +370,13 @@ COLUMNS: dict[str, dict[str, str]] = {
         "address": _TEXT,
         "settings": "map<string,string>",
         "used_by": _TEXTS,
+    },
+    "lineage": {
+        "table": _TEXT,
+        "column": _TEXT,
+        "source_table": _TEXT,
+        "source_column": _TEXT,
+        "kind": _TEXT,
     },
     "indexes": {
         "index": _TEXT,

@@ -21,6 +21,7 @@ from anabranch.lake.upkeep import Compaction, Report, compaction
 from anabranch.lake.upkeep import maintain as maintain_lake
 from anabranch.model import Written
 from anabranch.names import TableName
+from anabranch.refresh.lineage import fill_in
 from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
 from anabranch.sources.indexes import catch_up
@@ -35,6 +36,7 @@ def maintain(runtime: Runtime) -> dict[str, Any]:
     forgotten = forget_records(runtime)
     report = tidy(runtime)
     catch_up(runtime)
+    fill_in(runtime)
     return {
         "tables_compacted": compacted,
         "tables_damaged": [str(name) for name in failed],

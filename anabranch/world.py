@@ -26,8 +26,11 @@ from anabranch.indexes.read import cheapest
 from anabranch.lake.lake import Lake
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import TableVersion
+from anabranch.listing import COLUMNS
 from anabranch.model import Columns, Reading
 from anabranch.names import TableName
+from anabranch.sql.analyze.columns import Column, Relation, table
+from anabranch.sql.analyze.mistakes import mistake, relation_of, type_or_none
 from anabranch.sql.external import refuse_external_code
 from anabranch.sql.lookups import filtered, looked_up, lookup_bounds
 from anabranch.sql.moments import Moment
@@ -151,6 +154,10 @@ class World:
         for name in tables_of(query):  # a wrong name is said before Spark has to start
             if not name.is_system:
                 self.resolve(name)
+        wrong = mistake(query, self.relation)
+        if wrong is not None and not self.spark.started:
+            self.guard(query)
+            raise wrong
         with Inputs(self.spark.session) as inputs:
             text = self.bind(inputs, query, rows=rows)
             try:
@@ -158,6 +165,28 @@ class World:
             except SqlSyntaxError:
                 self._show_place(query)
                 raise
+            except UserError as error:
+                if wrong is None:
+                    raise
+                raise wrong from error
+
+    def relation(self, name: TableName) -> Relation:
+        """What a query can know of a table or view here without Spark."""
+        return self._relation(name, ())
+
+    def _relation(self, name: TableName, inside: Sequence[TableName]) -> Relation:
+        if name.is_system:
+            types = COLUMNS.get(name.name.lower(), {})
+            known = tuple(Column(each, type_or_none(type_)) for each, type_ in types.items())
+            return table(name, known or None)
+        found = self.find(name)
+        if found is None or found in inside:
+            return Relation(None)
+        if found in self.views:
+            text = self.views[found]
+            return relation_of(text, lambda below: self._relation(below, (*inside, found)))
+        columns = self.version(found).columns
+        return table(found, tuple(Column(each.name, type_or_none(each.type)) for each in columns))
 
     def _show_place(self, query: str) -> None:
         """Raise the syntax error at its place in the text as it was written."""

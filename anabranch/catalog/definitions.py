@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
 from anabranch.catalog import tables
+from anabranch.catalog.lineage import under_names
 from anabranch.catalog.streams import renamed, renewed
 from anabranch.names import TableName
 
@@ -68,6 +69,7 @@ class Renaming:
             new |= self.streams.get(new["name"], {})
             told = (row["fingerprint"], new["fingerprint"])
             new["computed_from"] = renamed(row["computed_from"], *told)
+            new["lineage"] = under_names(new.get("lineage"), self.names)
         if kind == "views":
             new["query"] = self.views.get(new["name"], new["query"])
         if kind == "inputs":

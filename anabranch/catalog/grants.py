@@ -26,7 +26,7 @@ _WORK = ("INSERT", "UPDATE", "DELETE")
 
 STATE = (
     "fingerprint", "status", "populated", "consecutive_errors", "last_error", "last_refresh_at",
-    "data_at", "epoch", "next_retry_at", "failed_mark", "computed_from", "cut_id", "options",
+    "data_at", "epoch", "next_retry_at", "failed_mark", "computed_from", "cut_id", "options", "lineage",
 )  # fmt: skip
 
 # What a role may do beyond reading everything; the owner may do all.

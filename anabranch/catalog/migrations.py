@@ -390,6 +390,11 @@ def numbers_of_layouts(c: Connection) -> None:
     before.drop(c)
 
 
+def lineage(c: Connection) -> None:
+    """Where the columns of a stream table come from; NULL until upkeep has found it out."""
+    _add_columns(c, "ab_stream_tables", Column("lineage", JSON(none_as_null=True)))
+
+
 MIGRATIONS: Mapping[int, Migration] = {  # 1 is the first layout, which nothing leads to
     2: costs_and_events,
     3: groups_leases_and_deployments,
@@ -406,6 +411,7 @@ MIGRATIONS: Mapping[int, Migration] = {  # 1 is the first layout, which nothing 
     14: boots,
     15: leases_of_deployments,
     16: numbers_of_layouts,
+    17: lineage,
 }
 FORMAT_VERSION = max(MIGRATIONS)  # of the catalogs that this Anabranch makes
 

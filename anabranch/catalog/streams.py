@@ -21,6 +21,8 @@ MIXED_CUTS = (
 )
 MONOTONE = "monotone"  # an option of members: False once a refresh found that they are not
 CHUNK = 500  # databases limit the length of IN
+# What everybody looks at; lineage is read by those who ask for it.
+_STATE = [column for column in tables.stream_tables.c if column.name != "lineage"]
 DECLARED = frozenset({"query", "refresh_mode", "diamond_consistency", "cluster"})
 
 
@@ -244,13 +246,13 @@ def remove(c: Connection, name: TableName) -> bool:
 
 
 def get(c: Connection, name: TableName) -> StreamTable | None:
-    statement = select(tables.stream_tables).where(tables.stream_tables.c.name == str(name))
+    statement = select(*_STATE).where(tables.stream_tables.c.name == str(name))
     row = c.execute(statement).mappings().one_or_none()
     return None if row is None else _stream(row)
 
 
 def all_streams(c: Connection) -> dict[TableName, StreamTable]:
-    rows = c.execute(select(tables.stream_tables).order_by(tables.stream_tables.c.name))
+    rows = c.execute(select(*_STATE).order_by(tables.stream_tables.c.name))
     streams = [_stream(row) for row in rows.mappings()]
     return {stream.name: stream for stream in streams}
 

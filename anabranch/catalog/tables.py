@@ -149,6 +149,7 @@ stream_tables = Table(
     Column("computed_from", Text),  # what rows follow: streams.Basis
     Column("cut_id", BigInteger),  # where it stands; NULL: at no single cut, or not known
     Column("data_at", Moment),  # the newest commit of a source there: the cut may be forgotten
+    Column("lineage", JSON(none_as_null=True)),  # see `lineage`; NULL: from before it was kept
 )
 # Named Spark resources: a scheduler pool of the session, or the address of a Connect server.
 clusters = Table(

@@ -24,6 +24,7 @@ REFRESH_COLUMNS = (
 VERIFY_COLUMNS = ("table", "equal", "missing_rows", "unexpected_rows")
 EVENT_COLUMNS = ("at", "table", "kind", "message")
 CHECK_COLUMNS = ("table", "kind", "problem", "path", "detail", "cure", "repaired", "error")
+LINEAGE_COLUMNS = ("column", "source_table", "source_column", "kind", "via")
 CUT_COLUMNS = ("cut_id", "published_at", "kind", "tables")
 
 GROUP_COLUMNS = (
@@ -149,6 +150,24 @@ def explain(session: CliSession, out: Output, name: str) -> None:
     """Show how a stream table is maintained, and why not incrementally."""
     explained = session.ab.explain(name)
     out.answer(str(explained), explained)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("column", required=False)
+@click.option("--to-sources", is_flag=True, help="Go through stream tables, to source tables.")
+@command
+def lineage(
+    session: CliSession, out: Output, name: str, column: str | None, to_sources: bool
+) -> None:
+    """Show where the columns of a stream table come from, or one of them.
+
+    "computed": the value is computed from the source column; "decides": that only decides which rows
+    there are, as in WHERE, a join or GROUP BY.
+    """
+    rows = session.ab.lineage(name, column, to_sources=to_sources)
+    shown = LINEAGE_COLUMNS if to_sources else LINEAGE_COLUMNS[:-1]
+    out.rows(rows, shown, "no column comes from a table")
 
 
 @click.command()
@@ -382,6 +401,7 @@ COMMANDS = (
     history,
     events,
     explain,
+    lineage,
     refresh,
     run,
     verify,

@@ -71,7 +71,11 @@ def object_rows(compiled: Compiled, confirmed: Confirmed | None) -> list[dict[st
     rows = []
     for key, each in compiled.objects.items():
         known = (confirmed.columns.get(key) if confirmed else None) or each.columns
-        columns = [{"name": one.name, "type": one.type} for one in known] if known else None
+        columns = (
+            [{"name": one.name, "type": one.type and str(one.type)} for one in known]
+            if known
+            else None
+        )
         reads = [str(read) for read in sorted(each.reads)]
         rows.append({"name": str(key), "kind": each.model.kind, "reads": reads, "columns": columns})
     return rows

@@ -30,10 +30,12 @@ from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh.look import Look
 from anabranch.runtime import Runtime
-from anabranch.sql.outline import Known, Outline, outline
+from anabranch.sql.analyze.analysis import Column, analyze
+from anabranch.sql.analyze.analysis import Columns as KnownColumns
 from anabranch.sql.statement_records import CreateView
 from anabranch.sql.statements import parse_statement
 from anabranch.sql.tables import tables_of
+from anabranch.types import Type
 
 
 def outside_readers(
@@ -75,11 +77,11 @@ def readers_after_rollback(
             places[TableName.parse(shown)] = old
     views = {TableName.parse(row["name"]): row["query"] for row in undo["rows"]["views"]}
 
-    def returned(name: TableName, columns: Columns) -> Outline:
+    def returned(name: TableName, columns: Columns) -> KnownColumns:
         if name in views:
             return columns.given(views[name])
         version = runtime.lake.version(name, places[name] or "")
-        return tuple(Known(column.name, column.type) for column in version.columns)
+        return tuple(Column(column.name, Type.parse(column.type)) for column in version.columns)
 
     there = frozenset({*views, *(name for name, at in places.items() if at)})
     columns = Columns(runtime, seen, {*places, *views}, there, returned)
@@ -169,10 +171,10 @@ class Columns:
     seen: Look
     moving: set[TableName]
     there: frozenset[TableName]
-    moved: Callable[[TableName, Columns], Outline]
+    moved: Callable[[TableName, Columns], KnownColumns]
     altered: set[TableName] = field(default_factory=set)
     following: set[TableName] = field(default_factory=set)
-    known: dict[TableName, Outline] = field(default_factory=dict)
+    known: dict[TableName, KnownColumns] = field(default_factory=dict)
     under_way: set[TableName] = field(default_factory=set)
     views: dict[TableName, str | None] = field(default_factory=dict)  # what is wrong with them
 
@@ -192,7 +194,7 @@ class Columns:
                     return f"there is no table {name}"
                 if error := self.broken_view(table):
                     return f"view {table} fails: {error}"
-            _, findings = outline(query, self.of)
+            findings = analyze(query, self.of).findings
         except AnabranchError:
             return None  # promote asks Spark
         return findings[0].message if findings else None
@@ -209,7 +211,7 @@ class Columns:
     def _names(self) -> set[TableName]:
         return ({*self.seen.pointers, *self.seen.views} - self.moving) | self.there
 
-    def of(self, name: TableName) -> Outline:
+    def of(self, name: TableName) -> KnownColumns:
         found = name.find_in(self._names())
         if found is None or found in self.under_way:
             return None
@@ -219,7 +221,7 @@ class Columns:
             self.under_way.discard(found)
         return self.known[found]
 
-    def _columns(self, name: TableName) -> Outline:
+    def _columns(self, name: TableName) -> KnownColumns:
         if name in self.moving:
             return self.moved(name, self)
         if name in self.seen.views:
@@ -229,20 +231,20 @@ class Columns:
         if name in self.following:
             return self.given(self.seen.streams[name].query)
         version = self.runtime.lake.version(name, self.seen.pointers[name])
-        return tuple(Known(column.name, column.type) for column in version.columns)
+        return tuple(Column(column.name, Type.parse(column.type)) for column in version.columns)
 
-    def given(self, query: str) -> Outline:
+    def given(self, query: str) -> KnownColumns:
         try:
-            return outline(query, self.of)[0]
+            return analyze(query, self.of).columns
         except AnabranchError:
             return None
 
 
-def declared(each: SnapshotObject, columns: Columns) -> Outline:
+def declared(each: SnapshotObject, columns: Columns) -> KnownColumns:
     """The columns of an object of the project."""
     if each.kind == "table":
-        return tuple(Known(name) for name, _ in each.columns) or None
+        return tuple(Column(name) for name, _ in each.columns) or None
     statement = parse_statement(each.sql)
     if isinstance(statement, CreateView) and statement.columns:
-        return tuple(Known(name) for name in statement.columns)
+        return tuple(Column(name) for name in statement.columns)
     return columns.given(each.query)

@@ -9,14 +9,23 @@ from anabranch.deploy.snapshot import ObjectKey
 from anabranch.errors import AnabranchError
 from anabranch.graph.components import Component, components
 from anabranch.graph.order import closure
+from anabranch.model import Column as StoredColumn
+from anabranch.model import Columns as StoredColumns
+from anabranch.model import RefreshMode
 from anabranch.names import RESERVED_PREFIX, TableName, shown
 from anabranch.project.problems import Problem
 from anabranch.project.records import Files, Model
 from anabranch.project.references import Link, links, qualified
 from anabranch.project.rules import object_problems
+from anabranch.sql.analyze.analysis import Column, Columns, analyze
+from anabranch.sql.column_names import with_column_names
 from anabranch.sql.external import external_code
-from anabranch.sql.outline import Known, Outline, outline
-from anabranch.sql.statement_records import CreateTable, CreateView
+from anabranch.sql.offline import offline_obstacles
+from anabranch.sql.recursion import is_beyond_spark
+from anabranch.sql.statement_records import CreateStreamTable, CreateTable, CreateView
+from anabranch.sql.support import Obstacle
+from anabranch.sql.tokens import Place
+from anabranch.types import Type
 
 
 @dataclass(frozen=True)
@@ -26,7 +35,7 @@ class CompiledObject:
     model: Model
     reads: frozenset[ObjectKey] = frozenset()
     query: str = ""  # with every table by its full name
-    columns: Outline = None
+    columns: Columns = None
     complete: bool = True  # False when a name in the query leads nowhere
 
     @property
@@ -72,6 +81,9 @@ def compile_files(
                 objects[key], said = resolved(files.models[key], found[key], objects)
                 wrong += said
         problems += wrong
+        for key in part.members if not wrong else ():
+            seen = Compiled(files, objects)
+            problems += refresh_problems(objects[key], found[key], seen, allow_external_code)
     compiled = Compiled(files, objects)
     for each in objects.values():
         problems += object_problems(each, compiled)
@@ -86,19 +98,20 @@ def resolved(
     """One object after all it reads, as far as that is known."""
     reads = frozenset(link.key for link in found if link.key)
     if isinstance(model.statement, CreateTable):
-        columns = tuple(Known(each.name, plain(each.type)) for each in model.statement.columns)
+        columns = tuple(Column(each.name, stored(each.type)) for each in model.statement.columns)
         return CompiledObject(model, columns=columns), []
     by_name = {link.name: link.key for link in found}
 
-    def table(name: TableName) -> Outline:
+    def table(name: TableName) -> Columns:
         key = by_name.get(name)
         return done[key].columns if key is not None and key in done else None
 
     try:
-        columns_, findings = outline(model.query, table)
+        found_ = analyze(model.query, table)
     except AnabranchError as error:
         return CompiledObject(model, reads), [model.at.file.of_error(error, model.at.passage)]
-    problems = [model.query_problem(each.start, each.message, each.hint) for each in findings]
+    columns_ = found_.columns
+    problems = [model.query_problem(e.start, e.message, e.hint) for e in found_.findings]
     problems += list(column_problems(model, columns_))
     if isinstance(model.statement, CreateView) and model.statement.columns:
         names = model.statement.columns
@@ -106,10 +119,62 @@ def resolved(
         if len(types) != len(names):
             message = f"the view names {len(names)} columns, its query gives {len(types)}"
             problems.append(model.at.problem(message, word=names[0]))
-        columns_ = tuple(Known(name, type_) for name, type_ in zip(names, types, strict=False))
+        columns_ = tuple(Column(name, type_) for name, type_ in zip(names, types, strict=False))
     complete = all(link.key for link in found)
     query = qualified(model.query, found)
     return CompiledObject(model, reads, query, columns_, complete), problems
+
+
+def refresh_problems(
+    found: CompiledObject, named: tuple[Link, ...], compiled: Compiled, external: bool
+) -> Iterator[Problem]:
+    """DIFFERENTIAL asks for a query that is incremental; so do those that Spark cannot run at all."""
+    statement = found.model.statement
+    if not isinstance(statement, CreateStreamTable) or not found.complete:
+        return
+    strict = statement.refresh_mode is RefreshMode.DIFFERENTIAL
+    if not strict and not is_beyond_spark(found.model.query):
+        return
+    below = sorted(compiled.through_views(found.key))
+    names = {key.table: key for key in below} | {link.name: link.key for link in named if link.key}
+    read = {name: compiled.objects[key] for name, key in names.items() if key in compiled.objects}
+    views = {name: whole_query(each) for name, each in read.items() if each.model.kind == "view"}
+    tables = {
+        name: stored_columns(read[name].columns) if name in read else None
+        for name in names
+        if name not in views
+    }
+    width = len(found.columns) if found.columns is not None else None
+    for why in offline_obstacles(found.model.query, width, tables, views):
+        if why.code == "UNKNOWN_FUNCTION" and not external:
+            continue  # told by `external_problems`
+        said = refusal(found.key, why)
+        if why.view is not None:
+            yield found.model.at.problem(*said)
+        else:
+            yield found.model.query_problem_at(Place(why.line, why.column), *said)
+
+
+def refusal(key: ObjectKey, why: Obstacle) -> tuple[str, str]:
+    """What to say of a query that is not incremental, though its refresh mode asks for it."""
+    message = f"{key} cannot be refreshed incrementally: {why.code}: {why.message}"
+    auto = "" if "AUTO" in why.hint else "; refresh mode AUTO recomputes it in full"
+    return message, why.hint + auto
+
+
+def stored_columns(columns: Columns) -> StoredColumns | None:
+    """The columns of a table for a plan; a type that is not known is an empty text."""
+    if columns is None or any(each.name is None for each in columns):
+        return None
+    return tuple(StoredColumn(each.name or "", str(each.type or ""), True) for each in columns)
+
+
+def whole_query(found: CompiledObject) -> str:
+    """The query on its own: the names of a view's columns become part of it."""
+    statement = found.model.statement
+    if isinstance(statement, CreateView) and statement.columns:
+        return with_column_names(found.query, statement.columns)
+    return found.query
 
 
 def external_problems(model: Model) -> Iterator[Problem]:
@@ -124,12 +189,13 @@ def external_problems(model: Model) -> Iterator[Problem]:
                 yield test.at.problem(found.message, found.hint, word=found.what.split()[-1])
 
 
-def plain(type_: str) -> str | None:
+def stored(type_: str) -> Type | None:
     """CHAR and VARCHAR come out of a table as something else: left to Spark."""
-    return None if "char(" in type_ else type_
+    found = Type.parse(type_)
+    return None if any(part.name in ("char", "varchar") for part in found.walk()) else found
 
 
-def column_problems(model: Model, columns: Outline) -> Iterator[Problem]:
+def column_problems(model: Model, columns: Columns) -> Iterator[Problem]:
     """A stored table needs names of its own for its columns."""
     if isinstance(model.statement, CreateView) and model.statement.columns:
         return

@@ -19,9 +19,8 @@ from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Given, Item, Node, Project, Scan
 from anabranch.project.circles import circle_columns
-from anabranch.project.compile import Compiled, CompiledObject
+from anabranch.project.compile import Compiled, CompiledObject, refusal, whole_query
 from anabranch.project.problems import Problem
-from anabranch.project.snapshot import whole_query
 from anabranch.sql.lower import lower
 from anabranch.sql.recursion import is_beyond_spark
 from anabranch.sql.render import to_sql
@@ -123,8 +122,7 @@ class _Check:
         self.obstacles[found.key] = lowered.obstacles
         if statement.refresh_mode is RefreshMode.DIFFERENTIAL:
             for each in lowered.obstacles:
-                message = f"{found.key} cannot be refreshed incrementally: {each.message}"
-                self.problems.append(found.model.at.problem(message, each.hint))
+                self.problems.append(found.model.at.problem(*refusal(found.key, each)))
 
     def is_view(self, key: ObjectKey) -> bool:
         return self.compiled.objects[key].model.kind == "view"
@@ -160,5 +158,6 @@ def differing(compiled: Compiled, confirmed: Confirmed) -> Iterable[str]:
     """Types that were told offline and are not Spark's: there should be none."""
     for key, columns in confirmed.columns.items():
         for known, found in zip(compiled.objects[key].columns or (), columns, strict=False):
-            if known.type not in (None, "void", found.type):
-                yield f"{key}.{found.name}: {known.type} is {found.type}"
+            told = str(known.type) if known.type is not None else None
+            if told not in (None, "void", found.type):
+                yield f"{key}.{found.name}: {told} is {found.type}"

@@ -145,9 +145,12 @@ class Model:
 
     def query_problem(self, offset: int, message: str, hint: str | None = None) -> Problem:
         """At an offset of the query's text."""
+        return self.query_problem_at(place(self.query, offset), message, hint)
+
+    def query_problem_at(self, at: Place, message: str, hint: str | None = None) -> Problem:
+        """At a line and column of the query's text."""
         assert not isinstance(self.statement, CreateTable)
-        at = self.statement.query_at.shift(place(self.statement.query, offset))
-        return self.at.file.problem(at, message, hint)
+        return self.at.file.problem(self.statement.query_at.shift(at), message, hint)
 
     def with_query(self, query: str) -> Created:
         """The statement over another text of its query."""

@@ -12,9 +12,8 @@ from anabranch.project.records import Index, Placed, UnitTest, fold
 from anabranch.refresh.options import read_options, written_options
 from anabranch.schedules import Schedule
 from anabranch.settings import Settings
-from anabranch.sql.outline import Outline
+from anabranch.sql.analyze.analysis import Columns
 from anabranch.sql.statement_records import CreateStreamTable, Rows
-from anabranch.types import Type
 
 if TYPE_CHECKING:
     from anabranch.project.compile import Compiled, CompiledObject
@@ -78,7 +77,7 @@ def index_problems(index: Index, found: CompiledObject, compiled: Compiled) -> I
     types = {(each.name or "").lower(): each.type for each in found.columns or ()}
     for name in statement.columns:
         type_ = types.get(name.lower())
-        if type_ is not None and Type.parse(type_).is_nested:
+        if type_ is not None and type_.is_nested:
             message = f"column {shown(name)} is a {type_}: it cannot be sorted by"
             yield index.at.problem(message, "index another column", name)
 
@@ -113,12 +112,12 @@ def unit_test_problems(
 Wrong = tuple[str, str | None, str]  # message, hint, and the word it is about
 
 
-def row_problems(rows: Rows, columns: Outline, table: str) -> Iterator[Wrong]:
+def row_problems(rows: Rows, columns: Columns, table: str) -> Iterator[Wrong]:
     if rows.columns is not None:
         yield from unknown_columns(rows.columns, columns, table)
 
 
-def unknown_columns(names: Iterable[str], columns: Outline, table: str) -> Iterator[Wrong]:
+def unknown_columns(names: Iterable[str], columns: Columns, table: str) -> Iterator[Wrong]:
     if columns is None or any(each.name is None for each in columns):
         return
     known = [each.name or "" for each in columns]

@@ -9,7 +9,6 @@ from anabranch.deploy.snapshot import ClusterFact, IndexFact, Snapshot, Snapshot
 from anabranch.names import quote
 from anabranch.project.compile import Compiled, CompiledObject
 from anabranch.project.records import Cluster, Index, Model
-from anabranch.sql.column_names import with_column_names
 from anabranch.sql.statement_records import CreateStreamTable, CreateTable, CreateView
 
 
@@ -41,14 +40,6 @@ def snapshot_object(found: CompiledObject) -> SnapshotObject:
         columns=tuple((each.name, each.type) for each in table.columns) if table else (),
         comments=comments(model),
     )
-
-
-def whole_query(found: CompiledObject) -> str:
-    """The query on its own: the names of a view's columns become part of it."""
-    statement = found.model.statement
-    if isinstance(statement, CreateView) and statement.columns:
-        return with_column_names(found.query, statement.columns)
-    return found.query
 
 
 def options(statement: CreateStreamTable) -> dict[str, str | None]:

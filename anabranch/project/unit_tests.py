@@ -16,9 +16,8 @@ from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import empty
 from anabranch.errors import AnabranchError, UnknownName, UserError
 from anabranch.model import Columns
-from anabranch.project.compile import Compiled, CompiledObject
+from anabranch.project.compile import Compiled, CompiledObject, whole_query
 from anabranch.project.records import UnitTest, fold
-from anabranch.project.snapshot import whole_query
 from anabranch.sql.moments import Moment, is_timely, pinned
 from anabranch.sql.statement_records import Rows
 from anabranch.sql.tables import rebind

@@ -42,6 +42,7 @@ from anabranch.refresh.situation import gather, remember, situation
 from anabranch.refresh.sources import Sources
 from anabranch.refresh.work import in_full
 from anabranch.runtime import Runtime, Transaction
+from anabranch.sql.analyze.lineage import UNKNOWN, Lineage
 from anabranch.sql.recursion import is_beyond_spark
 
 
@@ -57,6 +58,7 @@ class Outcome:
     frontier: Mapping[TableName, int | None]
     options: Mapping[str, Any]
     computed_from: str | None = None
+    lineage: Lineage = UNKNOWN
     rows_inserted: int = 0
     rows_deleted: int = 0
     delta_rows: int = 0
@@ -188,6 +190,7 @@ def planned(
         inputs=read,
         frontier=frontier_now(seen, done, sources),
         options={**definition.options, **mixed(seen, done, sources), **marked(cuts)},
+        lineage=definition.lineage,
         delta_rows=sources.delta_rows,
         source_rows=sources.rows,
         cuts=cuts,

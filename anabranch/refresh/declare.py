@@ -11,6 +11,7 @@ from anabranch.catalog import cuts, events, history, streams
 from anabranch.catalog.bounds import BOUNDS
 from anabranch.catalog.events import Event
 from anabranch.catalog.groups import Reads
+from anabranch.catalog.lineage import set_lineage
 from anabranch.catalog.read_set import ReadSet, tokens_of
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
@@ -142,11 +143,13 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
         made: dict[TableName, StreamTable] = {}
         reads: dict[TableName, tuple[TableName, ...]] = {}
         said: list[Event] = []
+        lineage: dict[TableName, Any] = {}
         for part in in_order(declared):
             found = define_part(runtime, tx, part)
             for each in part.members:
                 made[each.name] = _stream(each, found[each.name])
                 reads[each.name] = found[each.name].reads
+                lineage[each.name] = found[each.name].lineage.record()
                 said += definition_notices(each.name, each.refresh_mode, found[each.name])
             said += growth(found) if part.cyclic else []
 
@@ -156,6 +159,7 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
         def rows(c: Connection, cut_id: int | None) -> None:
             streams.add(c, made.values())
             streams.set_dependencies(c, reads)
+            set_lineage(c, lineage)
             events.add(c, said)
 
         tx.later(rows)
@@ -381,6 +385,7 @@ def requery(
     def rows(c: Connection, cut_id: int | None) -> None:
         streams.change(c, name, options=options)
         streams.set_dependencies(c, {name: reads})
+        set_lineage(c, {each: one.lineage.record() for each, one in found.items()})
         events.add(c, said)
 
     tx.later(rows)

@@ -22,6 +22,8 @@ from anabranch.names import RESERVED_PREFIX, TableName, fold, shown
 from anabranch.plan.exprs import Expr, column
 from anabranch.plan.nodes import Given, Item, Node, Project, Scan
 from anabranch.refresh.fingerprint import fingerprint, texts
+from anabranch.sql.analyze.lineage import UNKNOWN, Lineage
+from anabranch.sql.analyze.mistakes import relation_of
 from anabranch.sql.lower import Lowered, lower
 from anabranch.sql.moments import Moment, is_timely, pinned
 from anabranch.sql.recursion import is_beyond_spark
@@ -50,6 +52,7 @@ class Definition:
     fingerprint: str
     moment: Moment | None = None  # what functions of the current time stand for
     collated: tuple[str, ...] = ()  # columns that are stored without the collation they have
+    lineage: Lineage = UNKNOWN
 
     @property
     def reads(self) -> tuple[TableName, ...]:
@@ -185,7 +188,14 @@ def _define(
         hidden=hidden,
         fingerprint=fingerprint(meaning, output, hidden, columns),
         collated=told,
+        lineage=lineage(world, query, output),
     )
+
+
+def lineage(world: World, query: str, output: Columns) -> Lineage:
+    """Where the columns of a query come from."""
+    found = relation_of(query, world.relation)
+    return Lineage.of(found, [each.name for each in output])
 
 
 def planned(

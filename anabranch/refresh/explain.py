@@ -18,6 +18,7 @@ from anabranch.refresh.choose import Situation, choose, seconds
 from anabranch.refresh.circles import circle_of
 from anabranch.refresh.component.explain import explain_member
 from anabranch.refresh.definition import AFRESH, Definition, define
+from anabranch.refresh.lineage import explained
 from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.redefined import redefined
 from anabranch.refresh.run import resolve
@@ -44,6 +45,7 @@ def explain(runtime: Runtime, name: TableName) -> str:
         *_together(seen, name),
         *_cut(seen, name),
         f"query:\n{_indented(stream.query)}",
+        *explained(definition.lineage),
     ]
     circle = circle_of(seen.reads, name)
     if circle is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from anabranch.catalog import cuts, events, history, streams, tables
 from anabranch.catalog.groups import Group
 from anabranch.catalog.history import COMPLETED, FAILED, SKIPPED, Refresh
+from anabranch.catalog.lineage import set_lineage
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
 from anabranch.model import Action, Status
@@ -130,6 +131,8 @@ def write_outcome(c: Connection, outcome: Outcome, epoch: int | None) -> None:
     streams.set_inputs(c, {name: outcome.inputs})
     streams.set_frontiers(c, {name: outcome.frontier})
     streams.set_dependencies(c, {name: outcome.reads})
+    if stream is not None and stream.fingerprint != outcome.fingerprint:
+        set_lineage(c, {name: outcome.lineage.record()})
     values: Mapping[str, Any] = {} if epoch is None else {"epoch": epoch}
     at = outcome.stands_at
     held = {} if at is None else cuts.commit_times(c, at, outcome.frontier)

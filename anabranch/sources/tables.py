@@ -6,9 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from anabranch.catalog import cuts, streams
 from anabranch.catalog import views as view_rows
+from anabranch.catalog.lineage import set_lineage
 from anabranch.catalog.read_set import ReadSet, readers_of, tokens_of
 from anabranch.catalog.store import Connection
 from anabranch.engine.types import columns_of
@@ -19,7 +21,7 @@ from anabranch.model import Column, Columns
 from anabranch.names import TableName
 from anabranch.refresh.circles import circles, path
 from anabranch.refresh.declare import refuse_in_transaction
-from anabranch.refresh.definition import reach
+from anabranch.refresh.definition import lineage, reach
 from anabranch.refresh.dependants import (
     Dependants,
     Readers,
@@ -171,7 +173,7 @@ def create_view(
         expect_views(tx, {target, *through})
         before = readers_of_view(runtime, tx, target) if replaced else []
         tx.world.views = {**tx.world.views, target: text}
-        reads = readers_after(runtime, tx, target)
+        reads, lineages = readers_after(runtime, tx, target)
         for each in before:
             each.refuse(tx.world, cure=KEEP_COLUMNS)
 
@@ -179,6 +181,7 @@ def create_view(
             view_rows.remove(c, target)
             view_rows.add(c, target, text)
             streams.set_dependencies(c, reads)
+            set_lineage(c, lineages)
 
         tx.later(rows)
         tx.later(partial(_check_there, target, sources))
@@ -206,23 +209,26 @@ def _check_there(
 
 def readers_after(
     runtime: Runtime, tx: Transaction, view: TableName
-) -> dict[TableName, tuple[TableName, ...]]:
-    """What the stream tables that read a view read now; refreshes go by that order."""
+) -> tuple[dict[TableName, tuple[TableName, ...]], dict[TableName, Any]]:
+    """What the stream tables that read a view read now, by which order refreshes go; and where their
+    columns come from."""
     with runtime.store.reading() as c:
         known, queries = streams.dependencies(c), streams.all_streams(c)
-    changed = {}
+    changed, lineages = {}, {}
     tx.used.readers[view] = readers_of(view, known)
     for name in sorted(tx.used.readers[view]):
         with suppress(UnknownName):  # another program dropped a table: its next refresh says so
             tables, views = reach(tx.world, queries[name].query)
             changed[name] = tuple(sorted(tables | views))
+            own = tx.world.version(name).columns
+            lineages[name] = lineage(tx.world, queries[name].query, own).record()
     after = {**known, **changed}
     before = circles(known)
     for circle in circles(after):
         if circle not in before:
             way = path(after, circle)
             raise Refused(f"view {view} would make a stream table read itself: {way}")
-    return changed
+    return changed, lineages
 
 
 def _renamed(tx: Transaction, query: str, columns: Sequence[str]) -> str:

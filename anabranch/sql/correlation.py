@@ -30,9 +30,9 @@ from anabranch.plan.nodes import (
     Project,
     same_columns,
 )
+from anabranch.sql.analyze.scope import Scope
 from anabranch.sql.predicates import conditions
 from anabranch.sql.relation import Domain, Names, Place, Relation, Stop
-from anabranch.sql.scope import Scope
 from anabranch.sql.support import Obstacle
 
 

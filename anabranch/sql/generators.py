@@ -8,11 +8,11 @@ from sqlglot import exp
 from anabranch.plan.exprs import VERBATIM, Expr, Tree
 from anabranch.plan.nodes import Generate, Node
 from anabranch.sql import functions
+from anabranch.sql.analyze.scope import Field, Scope
 from anabranch.sql.correlation import Lowering
 from anabranch.sql.obstacles import is_aggregate
 from anabranch.sql.relation import Names, Place, Stop
 from anabranch.sql.resolve import Resolver, resolved
-from anabranch.sql.scope import Field, Scope
 
 
 def is_generator(tree: Tree) -> bool:

@@ -17,11 +17,11 @@ from anabranch.plan.nodes import (
     UnionAll,
     same_columns,
 )
+from anabranch.sql.analyze.scope import Scope, Side, common_names, using
 from anabranch.sql.correlation import Around, Lowering, captured
 from anabranch.sql.predicates import is_subquery, positive, taken_out
 from anabranch.sql.relation import Names, Place, Stop
 from anabranch.sql.resolve import Resolver
-from anabranch.sql.scope import Scope, Side, common_names, using
 from anabranch.sql.subqueries import applied
 
 FromItem = tuple[Node, Scope]

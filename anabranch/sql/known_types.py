@@ -1,17 +1,19 @@
-"""Types of expressions that follow from the plan; for others Spark has to analyse a query.
+"""Types of expressions over a plan, from the types of its tables.
 
-Only types with one way to write them are told, and only what has the same type in every setting.
+Where Spark can be asked, only what has one type in every setting is told without asking it.  Offline
+more is: whatever the analysis of a query tells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from anabranch.model import Columns
 from anabranch.names import TableName
-from anabranch.plan.exprs import Expr, Tree
+from anabranch.plan.exprs import Expr, Tree, unwrapped
 from anabranch.plan.nodes import (
     Aggregate,
     Call,
@@ -30,11 +32,11 @@ from anabranch.plan.nodes import (
     UnionAll,
     Windows,
 )
-from anabranch.types import INTEGERS
+from anabranch.sql.analyze.types import DOUBLE, type_of
+from anabranch.types import INTEGERS, Type
 
 _SIMPLE = {*INTEGERS, "boolean", "date", "double", "float", "string"}
 _PASSING = (Filter, Generate, Join, Look, Match, Outer, Semi, Top, Windows)
-_LARGEST_INT = 2**31 - 1
 _PREDICATES = (
     exp.And,
     exp.Or,
@@ -52,63 +54,78 @@ _PREDICATES = (
     exp.Like,
     exp.Boolean,
 )
+_PLAIN = (exp.Column, exp.Cast, exp.Literal, *_PREDICATES)
+_LARGEST_INT = 2**31 - 1
 
 Tables = Mapping[TableName, Columns]
 
 
 def known_type(node: Node, expr: Expr, tables: Tables) -> str | None:
-    """The type of an expression over the columns of a node, if it can be told."""
-    found = _of_tree(node, expr.tree, tables)
-    return found if found in _SIMPLE else None
+    """The type of an expression over the columns of a node, if it is plain to see."""
+    found = _Types(tables, _PLAIN).of(node, expr.tree)
+    return found.name if found is not None and str(found) in _SIMPLE else None
 
 
-def _of_tree(node: Node, tree: Tree, tables: Tables) -> str | None:
-    match tree:
-        case exp.Paren():
-            return _of_tree(node, tree.this, tables)
-        case exp.Column():
-            return _of_column(node, tree.name, tables)
-        case exp.Cast() if not tree.args.get("format"):
-            return str(tree.to.sql("spark")).lower()
-        case exp.Literal() if tree.is_string:
-            return "string"
-        case exp.Literal() if tree.this.isdigit():
-            return "int" if int(tree.this) <= _LARGEST_INT else None
-    return "boolean" if isinstance(tree, _PREDICATES) else None
+def offline_type(node: Node, expr: Expr, tables: Tables) -> str | None:
+    """The same, as far as it can be told at all.  Tables may have columns of no known type: `""`."""
+    found = _Types(tables, (exp.Expr,)).of(node, expr.tree)
+    return str(found) if found is not None else None
 
 
-def _of_column(node: Node, name: str, tables: Tables) -> str | None:
-    match node:
-        case Scan():
-            return next((each.type for each in tables[node.table] if each.name == name), None)
-        case Project():
-            return _of_item(node.items, name, node.input, tables)
-        case Aggregate():
-            calls = (_of_call(call) for call in node.calls if call.name == name)
-            return next(calls, None) or _of_item(node.keys, name, node.input, tables)
-        case UnionAll():
-            types = {_of_column(part, name, tables) for part in node.parts}
-            return types.pop() if len(types) == 1 else None
-    if isinstance(node, _PASSING):
-        owner = next((part for part in node.inputs if name in part.columns), None)
-        return _of_column(owner, name, tables) if owner is not None else None
-    return None
+@dataclass(frozen=True)
+class _Types:
+    tables: Tables
+    told: tuple[type[Tree], ...]  # of all others nothing is said
 
+    def of(self, node: Node, tree: Tree) -> Type | None:
+        tree = unwrapped(tree)
+        if not isinstance(tree, self.told):
+            return None
+        if (isinstance(tree, exp.Cast) and tree.args.get("format")) or self.is_long(tree):
+            return None
+        return type_of(tree, lambda column: self.column(node, column.name))
 
-def _of_item(items: Sequence[Item], name: str, below: Node, tables: Tables) -> str | None:
-    found = (each for each in items if each.name == name)
-    types = (each.type or _of_tree(below, each.expr.tree, tables) for each in found)
-    return next(types, None)
+    def is_long(self, tree: Tree) -> bool:
+        """A number whose type is not plain to see."""
+        if self.told is not _PLAIN or not isinstance(tree, exp.Literal) or tree.is_string:
+            return False
+        return not (tree.name.isdigit() and int(tree.name) <= _LARGEST_INT)
 
+    def column(self, node: Node, name: str) -> Type | None:
+        match node:
+            case Scan():
+                columns = self.tables[node.table]
+                found = next((each.type for each in columns if each.name == name), None)
+                return Type.parse(found) if found else None
+            case Project():
+                return self.item(node.items, name, node.input)
+            case Aggregate():
+                calls = (self.call(call, node.input) for call in node.calls if call.name == name)
+                return next(calls, None) or self.item(node.keys, name, node.input)
+            case UnionAll():
+                types = {self.column(part, name) for part in node.parts}
+                return types.pop() if len(types) == 1 else None
+        if isinstance(node, _PASSING):
+            owner = next((part for part in node.inputs if name in part.columns), None)
+            if owner is not None:
+                return self.column(owner, name)
+        return self.item(node.calls, name, node.input) if isinstance(node, Windows) else None
 
-def _of_call(call: Call) -> str | None:
-    match call.function:
-        case "count":
-            return "bigint"
-        case "min" | "max":
-            return call.arg_type
-        case "sum" if call.arg_type in INTEGERS:
-            return "bigint"
-        case "sum" | "avg" if call.arg_type in ("float", "double"):
-            return "double"
-    return None
+    def item(self, items: Sequence[Item], name: str, below: Node) -> Type | None:
+        found = next((each for each in items if each.name == name), None)
+        if found is None:
+            return None
+        return Type.parse(found.type) if found.type else self.of(below, found.expr.tree)
+
+    def call(self, call: Call, below: Node) -> Type | None:
+        argument = Type.parse(call.arg_type) if call.arg_type else None
+        match call.function:
+            case "count":
+                return Type("bigint")
+            case "min" | "max":
+                return argument
+            case "sum" if argument is not None and argument.is_integer:
+                return Type("bigint")
+            case "sum" | "avg" if argument is not None and argument.is_float:
+                return DOUBLE
+        return self.of(below, call.expr.tree)

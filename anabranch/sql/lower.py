@@ -35,6 +35,7 @@ from anabranch.plan.rewrites import simplify
 from anabranch.plan.sameness import Sameness, sameness
 from anabranch.plan.walk import transform, walk
 from anabranch.sql import functions
+from anabranch.sql.analyze.scope import Field, Scope
 from anabranch.sql.correlation import Around, for_each, lowered, sees_around, with_lateral
 from anabranch.sql.generators import generated
 from anabranch.sql.joins import joined
@@ -57,7 +58,6 @@ from anabranch.sql.relation import (
     with_ctes,
 )
 from anabranch.sql.resolve import Resolver
-from anabranch.sql.scope import Field, Scope
 from anabranch.sql.select import select
 from anabranch.sql.set_operations import except_, intersect
 from anabranch.sql.source_text import SourceText

@@ -161,5 +161,9 @@ def mark_window_calls(tree: Tree) -> None:
             call.meta[_WINDOWED] = True
 
 
+def is_windowed(call: Tree) -> bool:
+    return _WINDOWED in call.meta
+
+
 def is_aggregate(node: Tree) -> bool:
-    return name_of_call(node) in functions.AGGREGATES and _WINDOWED not in node.meta
+    return name_of_call(node) in functions.AGGREGATES and not is_windowed(node)

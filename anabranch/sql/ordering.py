@@ -14,9 +14,9 @@ from sqlglot import exp
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Expr, Tree, column, meaning
 from anabranch.plan.nodes import Item, Node, Order, Top
+from anabranch.sql.analyze.scope import Scope
 from anabranch.sql.relation import Place, Relation, Selected, Stop, TypesOf
 from anabranch.sql.resolve import Resolver, is_resolved, resolved
-from anabranch.sql.scope import Scope
 from anabranch.sql.windows import check_orderable
 
 

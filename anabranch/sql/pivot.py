@@ -18,11 +18,11 @@ from anabranch.plan.exprs import (
     unwrapped,
 )
 from anabranch.plan.nodes import Filter, Item, Node, Project, UnionAll
+from anabranch.sql.analyze.scope import Scope
 from anabranch.sql.correlation import Lowering
 from anabranch.sql.grouping import Groups, grouped
 from anabranch.sql.relation import Names, Output, Place, Relation, Stop
 from anabranch.sql.resolve import Resolver, resolved
-from anabranch.sql.scope import Scope
 
 
 def pivoted(

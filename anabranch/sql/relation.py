@@ -10,8 +10,8 @@ from sqlglot import exp
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Expr, Tree, column
 from anabranch.plan.nodes import Aggregate, Item, Node, Project
+from anabranch.sql.analyze.scope import Field, Found, Scope
 from anabranch.sql.ctes import reads_itself
-from anabranch.sql.scope import Field, Found, Scope
 from anabranch.sql.source_text import SourceText
 from anabranch.sql.support import Obstacle
 

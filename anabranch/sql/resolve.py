@@ -11,10 +11,10 @@ from sqlglot import exp
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Tree, column_tree, meaning, operand
 from anabranch.sql import functions
+from anabranch.sql.analyze.scope import Field, Found, Scope
 from anabranch.sql.fields import field_name, struct, zipped
 from anabranch.sql.obstacles import is_aggregate
 from anabranch.sql.relation import Domain, Output, Selected, Stop
-from anabranch.sql.scope import Field, Found, Scope
 from anabranch.sql.source_text import SourceText
 
 _RESOLVED = "resolved"  # marks a column that already is one of the plan

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from sqlalchemy import inspect, text, update
 
-from anabranch.catalog import cuts, events, history, tables, views
+from anabranch.catalog import cuts, events, history, streams, tables, views
 from anabranch.catalog.history import COMPLETED, Refresh
+from anabranch.catalog.lineage import lineage_of, set_lineage
 from anabranch.catalog.store import Store
+from anabranch.catalog.streams import StreamTable
 from anabranch.model import Action
 from anabranch.names import TableName
 
@@ -44,6 +46,21 @@ def test_missing_columns_tables_and_indexes_are_made(catalog_url: str) -> None:
             "a catalog in a file goes by its machine's clock"
         )
     assert store.catalog_uuid == older.catalog_uuid
+    store.close()
+
+
+def test_stream_tables_of_older_catalogs_have_no_lineage_yet(catalog_url: str) -> None:
+    older = Store.open(catalog_url)
+    with older.writing() as c:
+        streams.add(c, [StreamTable(T, "SELECT 1 AS x", "f")])
+        c.execute(text("ALTER TABLE ab_stream_tables DROP COLUMN lineage"))
+        c.execute(text("ALTER TABLE ab_meta DROP COLUMN layout"))
+    older.close()
+    store = Store.open(catalog_url)
+    with store.writing() as c:
+        assert lineage_of(c, [T]) == {T: None}
+        set_lineage(c, {T: {"columns": [], "decides": []}})
+        assert lineage_of(c, [T]) == {T: {"columns": [], "decides": []}}
     store.close()
 
 

@@ -413,6 +413,7 @@ def outcome(
         else inputs_now(tx, name, definition, read),
         frontier=frontier,
         options=definition.options,
+        lineage=definition.lineage,
         delta_rows=sources.delta_rows,
         source_rows=sources.rows,
         event=fallback_event(name, choice) or rebuilt(name, choice),

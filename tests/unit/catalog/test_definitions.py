@@ -13,6 +13,7 @@ from anabranch.catalog import definitions, deployments, history, streams, tables
 from anabranch.catalog.definitions import Renaming
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.history import COMPLETED, Refresh
+from anabranch.catalog.lineage import lineage_of, set_lineage
 from anabranch.catalog.store import Connection, Store
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.model import Action, RefreshMode, Status
@@ -82,6 +83,22 @@ def test_rows_move_to_other_names(c: Connection) -> None:
     assert streams.dependencies(c) == {B: (VIEW,)}
     assert views.all_views(c) == {VIEW: "SELECT 3"}
     assert [line["table"] for line in history.listing(c)] == [str(B)]
+
+
+def test_lineage_follows_to_other_names(c: Connection) -> None:
+    declare(c)
+    kept = {"columns": [["x", [[str(SOURCE), "y"]], []]], "decides": [["db.other", "z"]]}
+    set_lineage(c, {A: kept})
+    taken = json.loads(json.dumps(definitions.take(c, [A])))
+    moved = Renaming({str(A): str(B), str(SOURCE): str(VIEW)})(taken)
+    definitions.put(c, [A, B], moved)
+    assert lineage_of(c, [A, B]) == {
+        B: {"columns": [["x", [[str(VIEW), "y"]], []]], "decides": [["db.other", "z"]]}
+    }
+    for row in taken["streams"]:
+        del row["lineage"]  # taken by an older version
+    definitions.put(c, [A], taken)
+    assert lineage_of(c, [A]) == {A: None}
 
 
 def test_a_deployment_moves_only_from_where_it_is(c: Connection) -> None:

@@ -54,7 +54,7 @@ def test_upstreams_come_first_and_columns_flow_down(tmp_path: Path) -> None:
     assert [each.name for each in found.objects] == ["z_orders", "b", "a"]
     columns = found.objects[key("a")].columns
     assert columns is not None
-    assert [(each.name, each.type) for each in columns] == [
+    assert [(each.name, str(each.type)) for each in columns] == [
         ("t", "decimal(24,2)"),
         ("region", "string"),
     ]
@@ -260,3 +260,49 @@ def test_a_thousand_files_take_seconds(tmp_path: Path) -> None:
     compiled = project(tmp_path, **files).check()
     assert len(compiled.objects) == 1000
     assert time.process_time() - start < 10
+
+
+def test_a_query_that_differential_refuses_is_found_with_its_reason(tmp_path: Path) -> None:
+    mode = "REFRESH MODE DIFFERENTIAL AS\n"
+    found = project(
+        tmp_path,
+        orders=ORDERS,
+        now="CREATE VIEW now AS SELECT id, current_date AS today FROM orders",
+        a=f"CREATE STREAM TABLE a {mode}SELECT id,\n  rand() AS x FROM orders",
+        b=f"CREATE STREAM TABLE b {mode}SELECT id FROM orders LIMIT 3",
+        c=f"CREATE STREAM TABLE c {mode}SELECT max(x) AS x FROM (SELECT region, "
+        "sum(CAST(id AS DOUBLE)) AS x FROM orders GROUP BY region)",
+        d=f"CREATE STREAM TABLE d {mode}SELECT today FROM now",
+        e="CREATE STREAM TABLE e AS SELECT rand() AS x FROM orders",
+        f=f"CREATE STREAM TABLE f {mode}SELECT my_own(id) AS x FROM orders",
+        g=f"CREATE STREAM TABLE g {mode}SELECT region, sum(amount) AS x FROM orders GROUP BY region",
+        h=f"CREATE STREAM TABLE h {mode}SELECT max(x) AS x FROM (SELECT region, "
+        "sum(round(CAST(id AS DOUBLE), 2)) AS x FROM orders GROUP BY region)",
+    )
+    said = [each.partition(" | ")[0] for each in mistakes(found)]
+    told = "cannot be refreshed incrementally"
+    assert said == [
+        f"a.sql:3:3: shop.sales.a {told}: NONDETERMINISTIC_FUNCTION: rand: the function may give "
+        "another value for the same row",
+        f"b.sql:2:23: shop.sales.b {told}: LIMIT_WITHOUT_ORDER: without ORDER BY any rows may be the "
+        "first ones",
+        f"c.sql:2:41: shop.sales.c {told}: INEXACT_AGGREGATE: sum: its last bits depend on the order "
+        "of the rows, so the old result cannot be taken back exactly",
+        f"d.sql:1:1: shop.sales.d {told}: TIME_DEPENDENT_FUNCTION: CURRENT_DATE: the value changes "
+        "although no source does",
+        "f.sql:2:8: there is no function my_own that Anabranch knows",
+    ]
+
+
+def test_one_mistake_gives_one_error_and_no_hint_names_it(tmp_path: Path) -> None:
+    found = project(
+        tmp_path,
+        orders=ORDERS,
+        a="CREATE STREAM TABLE a AS WITH q (regoin) AS (SELECT regoin FROM orders)\n"
+        "SELECT regoin, count(*) AS n FROM q WHERE regoin > 1 GROUP BY regoin",
+        b="CREATE VIEW b AS SELECT o.regoin AS r, o.region_x FROM a AS o, orders AS p",
+    )
+    assert mistakes(found) == [
+        'a.sql:1:53: column regoin does not exist | did you mean "region"?',
+        "b.sql:1:40: column o.region_x does not exist | columns: o.n",
+    ]

@@ -6,10 +6,10 @@ import pytest
 
 from anabranch.model import Column, Columns
 from anabranch.names import TableName
+from anabranch.sql.analyze.analysis import analyze
 from anabranch.sql.branches import branches_without
 from anabranch.sql.ctes import tables_in
 from anabranch.sql.lower import lower
-from anabranch.sql.outline import outline
 from anabranch.sql.source_text import SourceText
 from anabranch.sql.tables import rebind, tables_of
 
@@ -90,7 +90,7 @@ def test_all_agree(query: str, reads: list[TableName]) -> None:
         assert (each in reads) or left is not None
         assert left is None or each not in {_folded(name) for name in tables_of(left.text)}
     asked: set[TableName] = set()
-    _, wrong = outline(query, lambda name: asked.add(_folded(name)))
+    wrong = analyze(query, lambda name: asked.add(_folded(name))).findings
     assert wrong == ()
     assert asked == set(reads)
 

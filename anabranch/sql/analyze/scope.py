@@ -2,6 +2,9 @@
 
 The longest qualifier wins: `a.b.c` is column c of table a.b, else column b of table a and its field c,
 else column a and its field b.c.
+
+Plans and the analysis without Spark go by these rules alike.  Only the analysis meets tables whose
+columns are not known: see `Opaque`.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from enum import Enum
 
 from anabranch.errors import UnknownName, UserError
 from anabranch.names import shown
+from anabranch.sql.analyze.columns import UNKNOWN, Column, Flow, merged, together
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,29 @@ class Field:
     column: str  # its name in the plan
     qualified_only: bool = False  # the right-hand key of USING: needs its table's name
     named: bool = True  # False: Spark made the name up from the expression
+    known: Column = UNKNOWN  # its type and where it comes from, as far as that is known
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """A FROM item whose columns are not known: it may have one of any name."""
+
+    qualifier: tuple[str, ...]
+    flow: Flow
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The columns that a name may mean: several make it ambiguous, and what is behind the column are
+    fields of it.  `perhaps`: no known column, but some FROM item may have one."""
+
+    fields: tuple[Field, ...] = ()
+    rest: tuple[str, ...] = ()
+    perhaps: Flow | None = None
+
+    @property
+    def columns(self) -> set[str]:
+        return {field.column for field in self.fields}
 
 
 @dataclass(frozen=True)
@@ -34,39 +61,64 @@ class Found:
 @dataclass(frozen=True)
 class Scope:
     fields: tuple[Field, ...] = ()
+    opaque: tuple[Opaque, ...] = ()
 
-    def find(self, parts: Sequence[str]) -> Found | None:
+    def look_up(self, parts: Sequence[str]) -> Answer | None:
         for length in range(min(3, len(parts) - 1), -1, -1):
             qualifier = tuple(part.lower() for part in parts[:length])
-            name, rest = parts[length], tuple(parts[length + 1 :])
-            found = {field.column for field in self._matching(qualifier, name)}
-            if len(found) > 1:
-                raise UserError(
-                    f"column {_text(parts)} is ambiguous", hint="put the table's name before it"
-                )
-            if found:
-                return Found(found.pop(), rest)
+            rest = tuple(parts[length + 1 :])
+            if found := tuple(self._matching(qualifier, parts[length])):
+                return Answer(found, rest)
+            hidden = [each for each in self.opaque if answers(each.qualifier, qualifier)]
+            hidden += self._made_up(qualifier, parts[length])
+            if hidden:
+                return Answer((), rest, together(each.flow for each in hidden))
         return None
+
+    def find(self, parts: Sequence[str]) -> Found | None:
+        answer = self.look_up(parts)
+        if answer is None or not answer.fields:
+            return None
+        if len(answer.columns) > 1:
+            raise UserError(
+                f"column {_text(parts)} is ambiguous", hint="put the table's name before it"
+            )
+        return Found(answer.fields[0].column, answer.rest)
 
     def _matching(self, qualifier: tuple[str, ...], name: str) -> Iterable[Field]:
         for field in self.fields:
             fits = not field.qualified_only
             if qualifier:
-                fits = field.qualifier[-len(qualifier) :] == qualifier
+                fits = answers(field.qualifier, qualifier)
             if fits and field.name.lower() == name.lower():
                 yield field
+
+    def _made_up(self, qualifier: tuple[str, ...], name: str) -> list[Opaque]:
+        """Columns whose made-up name may be this one."""
+        return [
+            Opaque(field.qualifier, field.known.flow)
+            for field in self.fields
+            if not field.named and field.name == ""
+            if answers(field.qualifier, qualifier)
+            if field.known.any_name or not name.isidentifier()
+        ]
 
     def star(self, qualifier: Sequence[str] = ()) -> tuple[Field, ...]:
         """What `*` or `t.*` stands for."""
         if not qualifier:
             return tuple(field for field in self.fields if not field.qualified_only)
         wanted = tuple(part.lower() for part in qualifier)
-        mine = [field for field in self.fields if field.qualifier[-len(wanted) :] == wanted]
+        mine = [field for field in self.fields if answers(field.qualifier, wanted)]
         if not mine:
             tables = {".".join(field.qualifier) for field in self.fields}
             name = ".".join(qualifier)
             raise UnknownName(f"{name}.* names no table of FROM", name=name, known=tables)
         return tuple(sorted(mine, key=lambda field: not field.qualified_only))
+
+    def opened(self) -> Scope:
+        """The same columns, and perhaps others."""
+        flow = together(each.known.flow for each in self.fields)
+        return Scope(self.fields, (*self.opaque, Opaque((), flow)))
 
     def unknown(self, parts: Sequence[str]) -> UnknownName:
         known = [field.name for field in self.fields if field.named]
@@ -87,7 +139,16 @@ class Scope:
         return any(not field.named for field in self.fields)
 
     def __add__(self, other: Scope) -> Scope:
-        return Scope(self.fields + other.fields)
+        return Scope(self.fields + other.fields, self.opaque + other.opaque)
+
+
+def answers(own: tuple[str, ...], asked: tuple[str, ...]) -> bool:
+    """Whether a FROM item is what a qualifier means; without one all are.
+
+    >>> answers(("lake", "shop", "sales"), ("shop", "sales")), answers((), ("sales",))
+    (True, False)
+    """
+    return not asked or own[-len(asked) :] == asked
 
 
 def common_names(left: Scope, right: Scope) -> list[str]:
@@ -122,14 +183,15 @@ def using(
     its rows; the keys of the other need their table's name."""
     keys: list[Field] = []
     pairs: list[tuple[str, str]] = []
-    merged: list[tuple[str, str, str]] = []
+    full: list[tuple[str, str, str]] = []
     hidden: dict[str, Field] = {}
     for name in names:
         mine, theirs = _only(left, name), _only(right, name)
         pairs.append((mine.column, theirs.column))
         if side is Side.FULL:
-            merged.append((fresh(mine.name.lower()), mine.column, theirs.column))
-            keys.append(Field((), mine.name, merged[-1][0]))
+            full.append((fresh(mine.name.lower()), mine.column, theirs.column))
+            both = merged(mine.known, theirs.known)
+            keys.append(Field((), mine.name, full[-1][0], known=both))
             covered: tuple[Field, ...] = (mine, theirs)
         else:
             keys.append(theirs if side is Side.RIGHT else mine)
@@ -140,7 +202,7 @@ def using(
         for field in (*left.fields, *right.fields)
         if field not in keys
     ]
-    return Using(Scope((*keys, *rest)), tuple(pairs), tuple(merged))
+    return Using(Scope((*keys, *rest)), tuple(pairs), tuple(full))
 
 
 def _only(scope: Scope, name: str) -> Field:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from anabranch.names import TableName
-from anabranch.sql.outline import Finding, Known, Outline, outline
+from anabranch.sql.analyze.analysis import Column, Columns, Finding, analyze
+from anabranch.types import Type
 from tests.oracle import tables as random_tables
 from tests.oracle.queries import draw
 from tests.unit.delta import test_fixtures as fixtures
@@ -26,20 +27,21 @@ TABLES = {
 }
 
 
-def tables(name: TableName) -> Outline:
+def tables(name: TableName) -> Columns:
     columns = TABLES.get(name.name)
-    return None if columns is None else tuple(Known(*each) for each in columns.items())
+    return None if columns is None else tuple(Column(n, Type.parse(t)) for n, t in columns.items())
 
 
 def said(query: str) -> list[str]:
     """Mistakes as `text at the place: message`."""
-    _, findings = outline(query, tables)
+    findings = analyze(query, tables).findings
     return [f"{query[each.start :].split()[0].strip(',()')}: {each.message}" for each in findings]
 
 
 def given(query: str) -> str:
-    columns, findings = outline(query, tables)
-    assert findings == ()
+    found = analyze(query, tables)
+    columns = found.columns
+    assert found.findings == ()
     return (
         "?" if columns is None else ", ".join(f"{c.name or '?'} {c.type or '?'}" for c in columns)
     )
@@ -79,7 +81,8 @@ def given(query: str) -> str:
         ("SELECT explode(arr) FROM t", "?"),
         ("SELECT window(d, '1 day'), count(*) AS n FROM t GROUP BY 1", "window ?, n bigint"),
         ("SELECT * FROM nowhere", "?"),
-        ("SELECT * FROM t NATURAL JOIN u", "?"),
+        ("SELECT * FROM t NATURAL JOIN u",
+         "id bigint, a int, b decimal(12,2), d date, arr array<int>, s string, x string, n double"),
         ("SELECT * FROM t PIVOT (sum(a) FOR s IN ('x', 'y'))", "?"),
         ("SELECT a, v FROM t LATERAL VIEW explode(arr) e AS v", "a int, v ?"),
         ("SELECT * FROM VALUES (1, 'a') AS v(k, w)", "k ?, w ?"),
@@ -167,12 +170,12 @@ def test_what_is_wrong(query: str, mistakes: list[str]) -> None:
 def blamed(query: str, declared: Mapping[str, str]) -> tuple[Finding, ...]:
     """What is said of a query over tables that are written as `a INT, b VARCHAR`."""
 
-    def table(name: TableName) -> Outline:
+    def table(name: TableName) -> Columns:
         columns = declared.get(name.name.lower())
         names = re.findall(r'("[^"]+"|\w+) [A-Z]+(?:\(\d+,\d+\))?', columns or "")
-        return tuple(Known(each.strip('"')) for each in names) if columns else None
+        return tuple(Column(each.strip('"')) for each in names) if columns else None
 
-    return outline(query, table)[1]
+    return analyze(query, table).findings
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.title) for _, c in fixtures.CASES])

@@ -1,0 +1,147 @@
+"""Expressions: which source columns a value comes from, and what is wrong with names and types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from sqlglot import exp
+
+from anabranch.plan.exprs import Tree, unwrapped
+from anabranch.sql import functions
+from anabranch.sql.analyze.aggregates import calls_in_calls, misplaced
+from anabranch.sql.analyze.checks import TypeOf, apart, mismatches, not_a_condition
+from anabranch.sql.analyze.columns import NOTHING, Flow, Relation
+from anabranch.sql.analyze.sight import WITHOUT_PARENTHESES, Sight, like_function
+from anabranch.sql.analyze.types import type_of
+from anabranch.types import Type
+
+Ctes = Mapping[str, Relation]
+_DECIDING: dict[type[Tree], tuple[str, ...]] = {  # parts that only say which rows a call sees
+    exp.Filter: ("expression",),
+    exp.Window: ("partition_by", "order", "spec", "alias"),
+}
+
+
+class Queries(Protocol):
+    """What expressions ask of the walk."""
+
+    def say(
+        self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
+    ) -> None: ...
+    def query(self, node: Tree, ctes: Ctes, outer: Sight | None) -> Relation: ...
+    def column(self, node: exp.Column, sight: Sight) -> Flow: ...
+
+
+def flow(walk: Queries, root: Tree, sight: Sight, ctes: Ctes) -> Flow:
+    """Look at every column and call; a query inside sees this one from within."""
+    found = NOTHING
+    types = types_in(sight)
+    todo: list[tuple[Tree, bool]] = [(root, False)]
+    while todo:
+        node, decides = todo.pop()
+        if isinstance(node, (exp.Hint, exp.Table)):
+            continue
+        if isinstance(node, exp.Query):
+            own = _of_query(walk, node, walk.query(node, ctes, sight), types)
+        elif isinstance(node, exp.Column):
+            own = walk.column(node, sight)
+        else:
+            own = NOTHING
+            _judge(walk, node, types)
+            todo += _parts(node, decides)
+        found |= own.deciding if decides else own
+    return found
+
+
+def _judge(walk: Queries, node: Tree, types: TypeOf) -> None:
+    if isinstance(node, exp.Anonymous):
+        name = node.name.lower()
+        if hint := like_function(name):
+            walk.say(node, f"there is no function {name}", hint, unknown=True)
+        for tree, message in calls_in_calls(node):
+            walk.say(tree, message)
+    if isinstance(node, exp.Filter):
+        for wrong in not_a_condition("FILTER", node.expression.this, types):
+            walk.say(*wrong)
+        for wrong in misplaced("FILTER", node.expression.this, None):
+            walk.say(*wrong)
+    for wrong in mismatches(node, types):
+        walk.say(*wrong)
+
+
+def _parts(node: Tree, decides: bool) -> list[tuple[Tree, bool]]:
+    """What is in it, and whether that only decides about rows."""
+    if isinstance(node, exp.Anonymous):
+        arguments = list(node.expressions)
+        if node.name.lower() in functions.WITH_UNIT and len(arguments) == 3:
+            arguments = arguments[1:]
+        return [(each, decides) for each in arguments]
+    names = _DECIDING.get(type(node), ())
+    return [
+        (each, decides or key in names)
+        for key, value in node.args.items()
+        for each in (value if isinstance(value, list) else [value])
+        if isinstance(each, exp.Expr)
+    ]
+
+
+def _of_query(walk: Queries, node: Tree, found: Relation, types: TypeOf) -> Flow:
+    """A query inside an expression: EXISTS only asks whether there are rows."""
+    around = node.parent
+    while isinstance(around, exp.Paren):
+        around = around.parent
+    if isinstance(around, exp.Exists):
+        return found.flow.deciding
+    if isinstance(around, exp.In):
+        _compare_rows(walk, around, found, types)
+    elif not isinstance(around, (exp.Subquery, exp.Any, exp.All)):
+        width = len(found.columns) if found.columns is not None else 1
+        if width > 1:
+            message = f"a subquery that is used as a value gives {width} columns"
+            walk.say(node, message, "select one column")
+    return found.whole if found.columns is None else _values(found)
+
+
+def _values(found: Relation) -> Flow:
+    computed = NOTHING
+    for each in found.columns or ():
+        computed |= each.flow
+    return computed | found.flow.deciding
+
+
+def _compare_rows(walk: Queries, node: exp.In, found: Relation, types: TypeOf) -> None:
+    """x IN (SELECT …), (x, y) IN (SELECT …)"""
+    left = unwrapped(node.this)
+    values = left.expressions if isinstance(left, exp.Tuple) else [left]
+    if found.columns is None or any(star_of(each) is not None for each in values):
+        return
+    if len(values) != len(found.columns):
+        message = f"IN compares {len(values)} with {len(found.columns)} columns"
+        walk.say(node, message, "both sides need the same number")
+        return
+    for value, column in zip(values, found.columns, strict=True):
+        if apart(one := types(value), column.type):
+            walk.say(value, f"{one} cannot be compared with {column.type}", "CAST one of them")
+
+
+def types_in(sight: Sight) -> TypeOf:
+    def column(node: exp.Column) -> Type | None:
+        found = sight.find([part.name for part in node.parts])
+        return found.type if found is not None and not found.broken else None
+
+    return lambda tree: type_of(tree, column)
+
+
+def star_of(node: Tree) -> list[str] | None:
+    """The qualifier of `*` or `t.*`; None when the node is no star."""
+    if isinstance(node, exp.Star):
+        return []
+    if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+        return [part.name for part in node.parts[:-1]]
+    return None
+
+
+def is_bare_call(parts: Sequence[str]) -> bool:
+    """CURRENT_DATE is no column."""
+    return len(parts) == 1 and parts[0].lower() in WITHOUT_PARENTHESES

@@ -1,0 +1,201 @@
+"""FROM: which columns there are, and what decides which rows there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from sqlglot import exp
+
+from anabranch.errors import did_you_mean
+from anabranch.names import TableName, shown
+from anabranch.plan.exprs import Tree
+from anabranch.sql.analyze.aggregates import misplaced
+from anabranch.sql.analyze.checks import not_a_condition
+from anabranch.sql.analyze.columns import NOTHING, Flow, Relation, together
+from anabranch.sql.analyze.expressions import types_in
+from anabranch.sql.analyze.scope import Field, Opaque, Scope, Side, common_names, using
+from anabranch.sql.analyze.sight import Sight
+
+Ctes = Mapping[str, Relation]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The columns of FROM so far; `flow` is what decides which rows there are."""
+
+    scope: Scope = field(default_factory=Scope)
+    flow: Flow = NOTHING
+
+    def __add__(self, other: Rows) -> Rows:
+        return Rows(self.scope + other.scope, self.flow | other.flow)
+
+    def deciding(self, flow: Flow) -> Rows:
+        return replace(self, flow=self.flow | flow.deciding)
+
+    @property
+    def opaque(self) -> Rows:
+        """Nobody knows the columns any more, only whose they are."""
+        flows: dict[tuple[str, ...], Flow] = {}
+        for each in self.scope.fields:
+            flows[each.qualifier] = flows.get(each.qualifier, NOTHING) | each.known.flow
+        for known in self.scope.opaque:
+            flows[known.qualifier] = flows.get(known.qualifier, NOTHING) | known.flow
+        return Rows(Scope((), tuple(Opaque(*each) for each in flows.items())), self.flow)
+
+
+class Queries(Protocol):
+    """What FROM asks of the walk."""
+
+    def fresh(self, name: str) -> str: ...
+    def say(
+        self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
+    ) -> None: ...
+    def query(self, node: Tree, ctes: Ctes, outer: Sight | None) -> Relation: ...
+    def flow(self, root: Tree, sight: Sight, ctes: Ctes) -> Flow: ...
+    def within(self, node: Tree, sight: Sight, ctes: Ctes, skip: Sequence[str] = ()) -> Flow: ...
+    def renamed(self, found: Relation, node: Tree) -> Relation: ...
+    def table(self, name: TableName) -> Relation: ...
+
+
+def items_of(walk: Queries, found: Relation, qualifier: tuple[str, ...]) -> Rows:
+    """The rows of a relation under a name."""
+    if found.columns is None:
+        return Rows(Scope((), (Opaque(qualifier, found.whole),)), found.flow.deciding)
+    fields = (
+        Field(qualifier, each.name or "", walk.fresh(each.name or "c"), named=each.name is not None,
+              known=each)
+        for each in found.columns
+    )  # fmt: skip
+    return Rows(Scope(tuple(fields)), found.flow.deciding)
+
+
+def from_clause(walk: Queries, node: exp.Select, ctes: Ctes, outer: Sight | None) -> Rows:
+    found = Rows()
+    from_ = node.args.get("from_")
+    if from_ is not None:
+        found = _item(walk, from_.this, found, ctes, outer)
+    return _more(walk, node, found, ctes, outer)
+
+
+def _more(walk: Queries, node: Tree, found: Rows, ctes: Ctes, outer: Sight | None) -> Rows:
+    """What is joined to it, and what is made of its rows."""
+    for join in node.args.get("joins") or ():
+        found = _join(walk, join, found, ctes, outer)
+    for lateral in node.args.get("laterals") or ():
+        found = found + _item(walk, lateral, found, ctes, outer)
+    return found
+
+
+def _item(walk: Queries, node: Tree, before: Rows, ctes: Ctes, outer: Sight | None) -> Rows:
+    """One FROM item with what is joined to it; `before` is what LATERAL sees."""
+    alias: tuple[str, ...] = (node.alias.lower(),) if node.alias else ()
+    sight = Sight(before.scope, outer)
+    found, own = Relation(None), alias
+    match node:
+        case exp.Table() if not isinstance(node.this, exp.Identifier):  # a table function
+            flow = walk.within(node, sight, ctes)
+            found = walk.renamed(Relation(None, Flow(flow.all)), node)
+        case exp.Table():
+            found, name = _table(walk, node, ctes)
+            found, own = _pivoted(walk, node, found, ctes, outer), alias or name
+        case exp.Lateral():
+            found = _lateral(walk, node, sight, ctes)
+        case exp.Subquery() if isinstance(node.this, exp.Table):  # (a JOIN b)
+            inside = _item(walk, node.this, before, ctes, outer)
+            if not alias:
+                return _more(walk, node, inside, ctes, outer)
+            found = Relation(None, together([inside.flow, *_flows(inside.scope)]))
+        case exp.Subquery() | exp.Values():
+            found = walk.query(node, ctes, outer)
+    return _more(walk, node, items_of(walk, found, own), ctes, outer)
+
+
+def _flows(scope: Scope) -> list[Flow]:
+    return [*(each.known.flow for each in scope.fields), *(each.flow for each in scope.opaque)]
+
+
+def _table(walk: Queries, node: exp.Table, ctes: Ctes) -> tuple[Relation, tuple[str, ...]]:
+    own = tuple(part.name.lower() for part in node.parts)
+    if len(own) == 1 and own[0] in ctes:
+        return ctes[own[0]], own
+    name = TableName.of(*(part.name for part in node.parts))
+    return walk.table(name), tuple(part.lower() for part in name.parts)
+
+
+def _pivoted(
+    walk: Queries, node: exp.Table, found: Relation, ctes: Ctes, outer: Sight | None
+) -> Relation:
+    for pivot in node.args.get("pivots") or ():
+        sight = Sight(items_of(walk, found, ()).scope.opened(), outer)
+        found = found.deciding(walk.flow(pivot, sight, ctes)).opaque
+    return walk.renamed(found, node)
+
+
+def _lateral(walk: Queries, node: exp.Lateral, sight: Sight, ctes: Ctes) -> Relation:
+    """The rows that a query or a function makes for each row before it."""
+    decides = walk.within(node, sight, ctes, skip=("this",))
+    if isinstance(node.this, exp.Subquery):
+        found = walk.query(node.this, ctes, sight)
+    else:
+        found = Relation(None, Flow(walk.flow(node.this, sight, ctes).all))
+        found = Relation(None, found.flow | found.flow.deciding)
+    return walk.renamed(found.deciding(decides), node)
+
+
+def _join(walk: Queries, join: exp.Join, left: Rows, ctes: Ctes, outer: Sight | None) -> Rows:
+    right = _item(walk, join.this, left, ctes, outer)
+    keys = [each.name for each in join.args.get("using") or ()]
+    opaque = bool(left.scope.opaque or right.scope.opaque)
+    natural = (join.args.get("method") or "").upper() == "NATURAL"
+    if natural and not opaque:
+        keys = common_names(left.scope, right.scope)
+    both = left + right
+    flow = _condition(walk, join, Sight(both.scope, outer), ctes)
+    keys = _known_keys(walk, join, keys, left.scope, right.scope)
+    if (keys and opaque) or (natural and opaque):
+        both = both.opaque
+        flow |= together(_flows(both.scope)) if natural else NOTHING
+    elif keys:
+        found = using(left.scope, right.scope, keys, _side(join), walk.fresh)
+        both = replace(both, scope=found.scope)
+        columns = {name for pair in found.pairs for name in pair}
+        compared = (*left.scope.fields, *right.scope.fields)
+        flow |= together(each.known.flow for each in compared if each.column in columns)
+    if (join.args.get("kind") or "").upper() in ("SEMI", "ANTI"):
+        return Rows(left.scope, both.flow).deciding(flow)
+    return both.deciding(flow)
+
+
+def _side(join: exp.Join) -> Side:
+    return Side(join.side.upper()) if join.side.upper() in ("LEFT", "RIGHT", "FULL") else Side.NONE
+
+
+def _known_keys(
+    walk: Queries, join: exp.Join, keys: list[str], left: Scope, right: Scope
+) -> list[str]:
+    """The keys of USING that both sides have, once each."""
+    wrong: set[str] = set()
+    for each in join.args.get("using") or ():
+        for side in (left, right):
+            own = [field for field in side.star() if field.name.lower() == each.name.lower()]
+            if not own and not side.opaque:
+                names = [f.name for f in side.star() if f.named and not f.known.broken]
+                message = f"column {shown(each.name)} of USING does not exist"
+                walk.say(each, message, did_you_mean(each.name, names), unknown=True)
+            if len(own) != 1:
+                wrong.add(each.name)
+    return keys if left.opaque or right.opaque else [key for key in keys if key not in wrong]
+
+
+def _condition(walk: Queries, join: exp.Join, sight: Sight, ctes: Ctes) -> Flow:
+    on = join.args.get("on")
+    if on is None:
+        return NOTHING
+    for tree, message, hint in (
+        *not_a_condition("ON", on, types_in(sight)),
+        *misplaced("ON", on, sight),
+    ):
+        walk.say(tree, message, hint)
+    return walk.flow(on, sight, ctes)

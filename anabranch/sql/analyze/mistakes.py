@@ -1,0 +1,49 @@
+"""What is wrong with a query, as an error."""
+
+from __future__ import annotations
+
+from anabranch.errors import AnabranchError, UnknownName, UserError
+from anabranch.sql.analyze.analysis import analyze
+from anabranch.sql.analyze.columns import Relation
+from anabranch.sql.analyze.walk import Tables
+from anabranch.sql.parse import Passage
+from anabranch.sql.tokens import place
+from anabranch.types import Type
+
+
+def mistake(query: str, tables: Tables) -> UserError | None:
+    """The first thing that is surely wrong with a query, with its place."""
+    if is_list_of_values(query):
+        return None
+    try:
+        found = analyze(query, tables).findings
+    except AnabranchError:
+        return None  # Spark may take what we cannot read
+    if not found:
+        return None
+    at = place(query, found[0].start)
+    message = f"{found[0].message} (line {at.line}, column {at.column})"
+    error = UnknownName(message) if found[0].unknown else UserError(message)
+    error.hint = found[0].hint
+    return error
+
+
+def relation_of(query: str, tables: Tables) -> Relation:
+    """What a view gives to those who read it; what is wrong with it is not their mistake."""
+    try:
+        return analyze(query, tables).relation
+    except AnabranchError:
+        return Relation(None)
+
+
+def type_or_none(text: str) -> Type | None:
+    try:
+        return Type.parse(text)
+    except AnabranchError:
+        return None
+
+
+def is_list_of_values(query: str) -> bool:
+    """VALUES (…), (…): there is nothing to be looked up in it, and it may be long."""
+    tokens = Passage.of(query).tokens()
+    return tokens[0].says("VALUES") and not any(token.says("SELECT") for token in tokens)

@@ -1,0 +1,350 @@
+"""One SELECT: its clauses in the order in which names become visible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sqlglot import exp
+
+from anabranch.errors import UserError, did_you_mean
+from anabranch.names import shown
+from anabranch.plan.exprs import Tree
+from anabranch.sql import functions
+from anabranch.sql.analyze.aggregates import inside, is_grouped, misplaced, ungrouped
+from anabranch.sql.analyze.checks import not_a_condition
+from anabranch.sql.analyze.columns import (
+    NOTHING,
+    Column,
+    Flow,
+    Relation,
+    together,
+)
+from anabranch.sql.analyze.expressions import star_of, types_in
+from anabranch.sql.analyze.findings import Finding
+from anabranch.sql.analyze.from_items import Rows
+from anabranch.sql.analyze.scope import answers
+from anabranch.sql.analyze.sight import Sight, text_of
+from anabranch.sql.grouping import Groups, groups
+from anabranch.sql.grouping_sets import TooManySets
+from anabranch.sql.obstacles import is_aggregate
+from anabranch.sql.relation import Selected, Stop
+from anabranch.sql.resolve import Resolver
+from anabranch.sql.source_text import SourceText
+from anabranch.sql.time_windows import time_windows
+
+Ctes = Mapping[str, Relation]
+_SEES_ALIASES = ("group", "having", "order", "qualify", "sort", "cluster", "distribute", "windows")
+_DONE_ELSEWHERE = ("expressions", "with_", "from_", "joins", "laterals", "hint")
+_DECIDING = ("where", "group", "having", "qualify")
+
+
+class Queries(Protocol):
+    """What a SELECT asks of the walk."""
+
+    text: SourceText
+    findings: list[Finding]
+
+    def say(
+        self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
+    ) -> None: ...
+    def flow(self, root: Tree, sight: Sight, ctes: Ctes) -> Flow: ...
+    def positions(self, order: Tree, found: Relation) -> Flow: ...
+
+
+@dataclass
+class Block:
+    """`found` are the columns so far, None from the first item on that gives nobody knows which."""
+
+    walk: Queries
+    node: exp.Select
+    ctes: Ctes
+    rows: Rows
+    outer: Sight | None
+    found: list[Column] | None = field(default_factory=list)
+    aliases: dict[str, Column] = field(default_factory=dict)
+    flow: Flow = NOTHING
+    hidden: Flow = NOTHING  # of the columns that nobody knows
+
+    told: set[str] = field(default_factory=set)
+    said: int = 0  # mistakes that were told before this SELECT
+
+    def __post_init__(self) -> None:
+        self.flow = self.rows.flow
+
+    def sight(self, aliases: Mapping[str, Column] | None = None) -> Sight:
+        return Sight(self.rows.scope, self.outer, dict(aliases or {}), self.told)
+
+    def result(self) -> Relation:
+        self.aliases = {name: Column(name) for name in time_windows(self.node)}
+        named = self.named_windows()
+        for item in self.node.expressions:
+            self.item(item, named)
+        last = self.sight({**self.outputs(), **self.aliases})
+        for key, value in self.node.args.items():
+            if key not in _DONE_ELSEWHERE:
+                self.clause(key, value, last if key in _SEES_ALIASES else self.sight())
+        self.conditions(last)
+        self.ordinals()
+        self.grouped()
+        columns = None if self.found is None else tuple(self.found)
+        found = Relation(
+            columns, self.flow.deciding | (self.hidden if columns is None else NOTHING)
+        )
+        return found.deciding(found.whole) if self.node.args.get("distinct") else found
+
+    def outputs(self) -> dict[str, Column]:
+        return {each.name.lower(): each for each in reversed(self.found or ()) if each.name}
+
+    # -- the SELECT list -----------------------------------------------------------------------
+
+    def named_windows(self) -> Mapping[str, Flow]:
+        """What WINDOW w AS (…) looks at; what is wrong with it is told when its turn comes."""
+        told, said = set(self.told), len(self.walk.findings)
+        found = {
+            each.name.lower(): self.walk.flow(each, self.sight(), self.ctes)
+            for each in self.node.args.get("windows") or ()
+        }
+        self.told, self.walk.findings[said:] = told, []
+        return found
+
+    def item(self, item: Tree, windows: Mapping[str, Flow]) -> None:
+        seen = self.sight(self.aliases)
+        flow = self.walk.flow(item, seen, self.ctes)
+        used = {each.args["alias"].name.lower() for each in inside(item)
+                if isinstance(each, exp.Window) and each.args.get("alias")}  # fmt: skip
+        for name in used & windows.keys():
+            flow |= windows[name].deciding
+        columns = self.columns(item, seen, flow)
+        if isinstance(item, exp.Alias) and columns:
+            self.aliases[item.alias.lower()] = columns[0]
+        elif isinstance(item, exp.Aliases):
+            self.aliases |= {e.name.lower(): Column(e.name, flow=flow) for e in item.expressions}
+        if any(is_generator(each) for each in inside(item)):
+            self.flow |= flow.deciding
+        self.hidden |= flow if columns is None else NOTHING
+        self.found = None if self.found is None or columns is None else [*self.found, *columns]
+        self.hidden |= together(each.flow for each in columns or ())
+
+    def columns(self, item: Tree, seen: Sight, flow: Flow) -> tuple[Column, ...] | None:
+        """The columns that one item of a SELECT list gives."""
+        if (starred := star_of(item)) is not None:
+            return self.star(item, starred, seen)
+        inner = item.this if isinstance(item, exp.Alias) else item
+        if isinstance(item, exp.Aliases):
+            return tuple(Column(each.name, None, flow) for each in item.expressions)
+        if is_generator(inner):
+            return (Column(item.alias, None, flow),) if item is not inner else None
+        type_ = types_in(seen)(inner)
+        if isinstance(item, exp.Alias):
+            return (Column(item.alias, type_, flow),)
+        if isinstance(item, exp.Column):
+            known = seen.find([part.name for part in item.parts])
+            return (Column(item.name, type_, flow, broken=known is None or known.broken),)
+        return (Column(_implied(item), type_, flow, any_name=_may_have_any_name(item)),)
+
+    def star(self, item: Tree, qualifier: list[str], seen: Sight) -> tuple[Column, ...] | None:
+        scope, wanted = self.rows.scope, tuple(part.lower() for part in qualifier)
+        mine = [each for each in scope.fields if not wanted or answers(each.qualifier, wanted)]
+        opaque = [each for each in scope.opaque if answers(each.qualifier, wanted)]
+        if wanted and not mine and not opaque:
+            if seen.find(qualifier) is None and not seen.is_open:
+                name = ".".join(wanted)
+                hint = did_you_mean(name, seen.qualifiers())
+                self.walk.say(item, f"{name}.* names no table of FROM", hint, unknown=True)
+            return None
+        if opaque:
+            self.hidden |= together(each.flow for each in opaque)
+            self.hidden |= together(each.known.flow for each in mine)
+            return None
+        star = item.this if isinstance(item, exp.Column) else item
+        if star.args.get("replace") or star.args.get("rename"):
+            self.hidden |= together(each.known.flow for each in mine)
+            return None
+        listed = scope.star(wanted)
+        dropped = {each.name.lower() for each in star.args.get("except_") or ()}
+        return tuple(each.known for each in listed if each.name.lower() not in dropped)
+
+    # -- the other clauses ---------------------------------------------------------------------
+
+    def clause(self, key: str, value: object, sight: Sight) -> None:
+        parts = [
+            e for e in (value if isinstance(value, list) else [value]) if isinstance(e, exp.Expr)
+        ]
+        flow = together(self.walk.flow(each, sight, self.ctes) for each in parts)
+        cut = self.node.args.get("limit") or self.node.args.get("offset")
+        if key in _DECIDING or (key == "order" and cut):
+            self.flow |= flow.deciding
+
+    def conditions(self, last: Sight) -> None:
+        for clause in ("where", "having"):
+            tree = self.node.args.get(clause)
+            if tree is None:
+                continue
+            seen = last if clause == "having" else self.sight()
+            for wrong in not_a_condition(clause.upper(), tree.this, types_in(seen)):
+                self.walk.say(*wrong)
+            if clause == "where":
+                for wrong in misplaced("WHERE", tree.this, seen):
+                    self.walk.say(*wrong)
+        having = self.node.args.get("having")
+        for part in inside(having.this) if having is not None else ():
+            if isinstance(part, exp.Window):
+                self.walk.say(part, "HAVING cannot use window functions", "use a subquery")
+                break
+
+    def ordinals(self) -> None:
+        relation = Relation(None if self.found is None else tuple(self.found))
+        for key in ("order", "sort"):
+            if (order := self.node.args.get(key)) is not None:
+                found = self.walk.positions(order, relation)
+                cut = self.node.args.get("limit") or self.node.args.get("offset")
+                self.flow |= found.deciding if key == "order" and cut else NOTHING
+
+    # -- groups --------------------------------------------------------------------------------
+
+    def grouped(self) -> None:
+        """GROUP BY: keys by their place, and columns that are neither a key nor aggregated."""
+        group = self.node.args.get("group")
+        if group is not None:
+            self.flow |= self.keys_by_place(group).deciding
+        whole = group is not None and group.args.get("all")
+        if (
+            len(self.walk.findings) > self.said
+            or self.rows.scope.opaque
+            or whole
+            or not is_grouped(self.node)
+        ):
+            return
+        by = self.groups()
+        if by is None:
+            return
+        for key in by.keys:
+            if any(is_aggregate(part) for part in inside(key)):
+                hint = "GROUP BY takes what the groups are told apart by"
+                self.walk.say(group or self.node, "GROUP BY cannot use an aggregate", hint)
+                return
+        keys = {each.name for key in by.keys for each in key.find_all(exp.Column)}
+        self.ungrouped(keys)
+
+    def ungrouped(self, keys: set[str]) -> None:
+        told: set[str] = set()
+        outputs = {*self.outputs(), *self.aliases}
+        clauses = [self.node.args[key] for key in ("having", "order") if self.node.args.get(key)]
+        listed = [item for item in self.node.expressions if star_of(item) is None]
+        for node in (
+            *ungrouped(listed, self.sight(), keys, set()),
+            *ungrouped(clauses, self.sight(), keys, outputs),
+        ):
+            name = text_of([part.name for part in node.parts])
+            if name.lower() not in told:
+                told.add(name.lower())
+                message = f"column {name} is neither in GROUP BY nor inside an aggregate"
+                hint = f"add {name} to GROUP BY, or aggregate it, as with max({name})"
+                self.walk.say(node, message, hint)
+        for item in self.node.expressions:
+            if (starred := star_of(item)) is not None:
+                self.ungrouped_star(item, starred, keys)
+
+    def ungrouped_star(self, item: Tree, qualifier: Sequence[str], keys: set[str]) -> None:
+        loose = [
+            each.name
+            for each in self.rows.scope.star(qualifier)
+            if each.column not in keys and not each.known.broken
+        ]
+        if loose:
+            message = (
+                f"column {shown(loose[0])} of * is neither in GROUP BY nor inside an aggregate"
+            )
+            self.walk.say(item, message, "list the columns that are in GROUP BY")
+
+    def keys_by_place(self, group: exp.Group) -> Flow:
+        """GROUP BY 2, ALL: the items that are meant."""
+        if group.args.get("all"):
+            return together(
+                each.flow
+                for item, each in self.items()
+                if not any(is_aggregate(part) for part in inside(item))
+            )
+        flow = NOTHING
+        for key, at in _places(group):
+            if self.found is None:
+                break
+            if not 1 <= at <= len(self.found):
+                message = f"GROUP BY {at} is not between 1 and {len(self.found)}"
+                self.walk.say(key, message)
+            else:
+                flow |= self.found[at - 1].flow
+        return flow
+
+    def items(self) -> Iterator[tuple[Tree, Column]]:
+        if self.found is not None and len(self.found) == len(self.node.expressions):
+            yield from zip(self.node.expressions, self.found, strict=True)
+        else:
+            yield from ((self.node, each) for each in self.found or ())
+
+    def groups(self) -> Groups | None:
+        """The grouping expressions over the columns of FROM, by the rules of a plan."""
+        resolver = Resolver(self.walk.text, self.rows.scope, around=None)
+        try:
+            items: list[Selected] = list(
+                resolver.select([without_queries(each) for each in self.node.expressions])
+            )
+            return groups(without_group_queries(self.node), resolver, items)
+        except (UserError, Stop, TooManySets):
+            return None  # names of a query around, windows of time, or too many sets
+
+
+def is_generator(node: Tree) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.lower() in functions.GENERATORS
+
+
+def without_queries(tree: Tree) -> Tree:
+    """The expression with nothing in place of queries, whose names are their own."""
+    if isinstance(tree, exp.Query):
+        return exp.Null()
+    copied = tree.copy()
+    for node in [each for each in copied.walk() if isinstance(each, (exp.Exists, exp.Subquery))]:
+        if node.parent is not None or node is copied:
+            node.replace(exp.Null())
+    for each in list(copied.find_all(exp.In)):
+        if each.args.get("query") is not None:
+            each.set("query", exp.Null())
+    return copied
+
+
+def without_group_queries(node: exp.Select) -> exp.Select:
+    group = node.args.get("group")
+    found = exp.Select()
+    if group is not None:
+        found.set("group", without_queries(group))
+    return found
+
+
+def _places(group: exp.Group) -> Iterator[tuple[Tree, int]]:
+    """The keys that are whole numbers, in lists of keys too."""
+    todo: list[Tree] = list(reversed(group.expressions))
+    while todo:
+        key = todo.pop()
+        if isinstance(key, (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)):
+            todo += reversed(key.expressions)
+        elif isinstance(key, exp.Paren):
+            todo.append(key.this)
+        elif isinstance(key, exp.Literal) and key.is_int and int(key.name) < 2**31:
+            yield key, int(key.name)
+
+
+def _implied(item: Tree) -> str | None:
+    """The name of an item without AS; None where it is made up from the expression."""
+    match item:
+        case exp.Anonymous() if item.name.lower() in functions.TIME_WINDOWS:
+            return item.name.lower()
+        case exp.Cast(this=exp.Column()) if len(item.this.parts) == 1:
+            return str(item.this.name)
+    return None
+
+
+def _may_have_any_name(item: Tree) -> bool:
+    """Names that Spark makes up are expressions, but for NULL and the column of a CAST."""
+    return isinstance(item, (exp.Null, exp.Boolean, exp.Cast, exp.Column, exp.Paren, exp.Dot))

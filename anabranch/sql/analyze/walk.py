@@ -1,0 +1,272 @@
+"""The walk through a query: what each part of it gives, and what is wrong with it.
+
+A name is called wrong only when everything it could mean is known.  What cannot be known offline
+stays unknown: a column without a type, a table without a list of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from anabranch.names import TableName
+from anabranch.plan.exprs import Tree
+from anabranch.sql.analyze import expressions
+from anabranch.sql.analyze.checks import apart
+from anabranch.sql.analyze.columns import (
+    NOTHING,
+    Column,
+    Columns,
+    Flow,
+    Relation,
+    merged,
+    table,
+    together,
+)
+from anabranch.sql.analyze.findings import Finding
+from anabranch.sql.analyze.from_items import Rows, from_clause, items_of
+from anabranch.sql.analyze.select import Block
+from anabranch.sql.analyze.sight import Sight, cure, text_of
+from anabranch.sql.ctes import reads_itself
+from anabranch.sql.source_text import SourceText
+
+Tables = Callable[[TableName], "Columns | Relation"]
+Ctes = Mapping[str, Relation]
+ROUNDS = 8  # that a recursion's columns are followed through itself
+SMALLEST_LONG = 2**31  # a larger whole number in ORDER BY is no position
+
+
+@dataclass
+class Walk:
+    text: SourceText
+    tables: Tables
+    findings: list[Finding] = field(default_factory=list)
+    made: int = 0  # names given out so far
+
+    def fresh(self, name: str) -> str:
+        """A name that no other column has."""
+        self.made += 1
+        return f"{name}#{self.made}"
+
+    def say(
+        self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
+    ) -> None:
+        self.findings.append(Finding(self.text.start(node), message, hint, unknown))
+
+    def say_once(
+        self,
+        sight: Sight,
+        node: Tree,
+        message: str,
+        hint: str | None = None,
+        *,
+        unknown: bool = False,
+    ) -> None:
+        if message not in sight.told:
+            sight.told.add(message)
+            self.say(node, message, hint, unknown=unknown)
+
+    def quietly(self, tree: Tree, ctes: Ctes, outer: Sight | None) -> Relation:
+        """What a query gives; what is wrong with it is told at another time."""
+        return Walk(self.text, self.tables, made=self.made).query(tree, ctes, outer)
+
+    # -- queries -------------------------------------------------------------------------------
+
+    def query(self, node: Tree, ctes: Ctes, outer: Sight | None) -> Relation:
+        with_ = node.args.get("with_")
+        if isinstance(with_, exp.With):
+            ctes = self.with_ctes(with_, ctes, outer)
+        match node:
+            case exp.Select():
+                said = len(self.findings)
+                rows = from_clause(self, node, ctes, outer)
+                return Block(self, node, ctes, rows, outer, said=said).result()
+            case exp.SetOperation():
+                return self.in_order(node, self.set_operation(node, ctes, outer), ctes, outer)
+            case exp.Subquery():
+                return self.subquery(node, ctes, outer)
+            case exp.Values():
+                return self.values(node, ctes, outer)
+        return Relation(None)
+
+    def with_ctes(self, with_: exp.With, ctes: Ctes, outer: Sight | None) -> Ctes:
+        """A CTE hides a table of its name in what follows, not in its own body unless RECURSIVE."""
+        known = dict(ctes)
+        for cte in with_.expressions:
+            name = cte.alias.lower()
+            if with_.recursive and reads_itself(cte):
+                known[name] = self.recursion(cte, known, outer)
+            else:
+                found = self.query(cte.this, known, outer)
+                known[name] = self.renamed(found, cte)
+        return known
+
+    def recursion(self, cte: exp.CTE, ctes: Ctes, outer: Sight | None) -> Relation:
+        """Its columns are those of its first branch; where they come from is followed through the
+        recursion until nothing is new.  Types are left to Spark."""
+        name, tree = cte.alias.lower(), cte.this
+        if not isinstance(tree, exp.SetOperation):
+            self.query(tree, {**ctes, name: Relation(None)}, outer)
+            return self.renamed(Relation(None), cte)
+        known = untyped(self.quietly(tree.this, {**ctes, name: Relation(None)}, outer), cte)
+        for _ in range(ROUNDS):
+            found = untyped(self.quietly(tree, {**ctes, name: known}, outer), cte)
+            if found == known:
+                break
+            known = found
+        self.renamed(self.query(tree, {**ctes, name: known}, outer), cte)
+        return known
+
+    def renamed(self, found: Relation, node: Tree) -> Relation:
+        """`AS t(a, b)` gives the columns other names."""
+        names = column_aliases(node)
+        if not names:
+            return found
+        if found.columns is not None and len(found.columns) != len(names):
+            self.say(
+                node.args["alias"],
+                f"{node.alias or 'the list'} names {len(names)} columns, but there are "
+                f"{len(found.columns)}",
+                "name all of them, or leave the list out",
+            )
+        return found.named(names)
+
+    def set_operation(self, node: exp.SetOperation, ctes: Ctes, outer: Sight | None) -> Relation:
+        left = self.query(node.this, ctes, outer)
+        right = self.query(node.expression, ctes, outer)
+        flow = left.flow | right.flow
+        if left.columns is None or right.columns is None or node.args.get("by_name"):
+            return Relation(None, flow | left.whole | right.whole)
+        word = type(node).__name__.upper()
+        if len(left.columns) != len(right.columns):
+            self.say(
+                node.expression,
+                f"{word} of {len(left.columns)} and {len(right.columns)} columns",
+                "both sides need the same number",
+            )
+            return Relation(None, flow | left.whole | right.whole)
+        pairs = list(zip(left.columns, right.columns, strict=True))
+        for at, (one, two) in enumerate(pairs, 1):
+            if apart(one.type, two.type):
+                message = f"{word} of {one.type} and {two.type} in column {at}"
+                self.say(place_of(node.expression, at), message, "CAST one of them")
+        if isinstance(node, exp.Union):
+            columns = tuple(merged(one, two) for one, two in pairs)
+            compared = NOTHING if node.args.get("distinct") is False else Relation(columns).whole
+        else:
+            columns = tuple(replace(merged(one, two), flow=one.flow) for one, two in pairs)
+            compared = left.whole | right.whole
+        return Relation(columns, flow | compared.deciding)
+
+    def subquery(self, node: exp.Subquery, ctes: Ctes, outer: Sight | None) -> Relation:
+        inside = self.query(node.this, ctes, outer)
+        for pivot in node.args.get("pivots") or ():
+            sight = Sight(items_of(self, inside, ()).scope, outer)
+            inside = inside.deciding(self.flow(pivot, sight, ctes)).opaque
+        return self.renamed(self.in_order(node, inside, ctes, outer), node)
+
+    def in_order(self, node: Tree, found: Relation, ctes: Ctes, outer: Sight | None) -> Relation:
+        """ORDER BY … LIMIT behind a set operation: it sees its columns.  Behind a query in parentheses
+        it also sees what that query sees."""
+        order = node.args.get("order")
+        if order is None:
+            return found
+        scope = items_of(self, found, ()).scope
+        sight = Sight(scope.opened() if isinstance(node, exp.Subquery) else scope, outer)
+        flow = together(self.flow(each, sight, ctes) for each in order.expressions)
+        flow |= self.positions(order, found)
+        return found.deciding(flow) if is_cut(node) else found
+
+    def positions(self, order: Tree, found: Relation) -> Flow:
+        """ORDER BY 2: the columns that are meant."""
+        flow = NOTHING
+        for each in order.expressions:
+            at = position(each.this if isinstance(each, exp.Ordered) else each)
+            if at is None or found.columns is None:
+                continue
+            if not 1 <= at <= len(found.columns):
+                clause = "SORT BY" if isinstance(order, exp.Sort) else "ORDER BY"
+                self.say(each, f"{clause} {at} is not between 1 and {len(found.columns)}")
+            else:
+                flow |= found.columns[at - 1].flow
+        return flow
+
+    def values(self, node: exp.Values, ctes: Ctes, outer: Sight | None) -> Relation:
+        flow = together(self.flow(each, Sight(outer=outer), ctes) for each in node.expressions)
+        first = node.expressions[0] if node.expressions else None
+        if isinstance(first, (exp.Alias, exp.Aliases)):
+            return self.renamed(Relation(None, flow), node)
+        width = len(first.expressions) if isinstance(first, exp.Tuple) else 1
+        names = (f"col{at + 1}" for at in range(width))
+        return self.renamed(Relation(tuple(Column(n, flow=flow) for n in names)), node)
+
+    # -- expressions ---------------------------------------------------------------------------
+
+    def flow(self, root: Tree, sight: Sight, ctes: Ctes) -> Flow:
+        return expressions.flow(self, root, sight, ctes)
+
+    def within(self, node: Tree, sight: Sight, ctes: Ctes, skip: Sequence[str] = ()) -> Flow:
+        """Of the parts of a FROM item."""
+        left_out = (*skip, "alias", "with_", "pivots", "joins", "laterals")
+        parts = [each for key, value in node.args.items() if key not in left_out
+                 for each in (value if isinstance(value, list) else [value])]  # fmt: skip
+        return together(
+            self.flow(each, sight, ctes) for each in parts if isinstance(each, exp.Expr)
+        )
+
+    def column(self, node: exp.Column, sight: Sight) -> Flow:
+        if expressions.star_of(node) is not None:
+            return NOTHING
+        parts = [part.name for part in node.parts]
+        found = sight.find(parts)
+        if found is not None and not sight.lacks_field(parts):
+            if sight.is_ambiguous(parts):
+                message = f"column {text_of(parts)} is ambiguous"
+                self.say_once(sight, node, message, "put the table's name before it")
+            return found.flow
+        if not sight.is_open and not expressions.is_bare_call(parts):
+            message = f"column {text_of(parts)} does not exist"
+            self.say_once(sight, node, message, cure(parts, sight), unknown=True)
+        return found.flow if found is not None else NOTHING
+
+    def table(self, name: TableName) -> Relation:
+        found = self.tables(name)
+        return found if isinstance(found, Relation) else table(name, found)
+
+    def rows(self, found: Relation, qualifier: Sequence[str]) -> Rows:
+        return items_of(self, found, tuple(qualifier))
+
+
+def untyped(found: Relation, cte: exp.CTE) -> Relation:
+    names = column_aliases(cte)
+    found = found.named(names) if names else found
+    if found.columns is None:
+        return found
+    return Relation(tuple(each.unknown for each in found.columns), found.flow)
+
+
+def column_aliases(node: Tree) -> list[str]:
+    alias = node.args.get("alias")
+    names = alias.args.get("columns") if isinstance(alias, exp.TableAlias) else None
+    return [each.name for each in names or ()]
+
+
+def is_cut(node: Tree) -> bool:
+    """Whether the order decides which rows there are."""
+    return bool(node.args.get("limit") or node.args.get("offset"))
+
+
+def position(tree: Tree) -> int | None:
+    """The 2 of ORDER BY 2."""
+    if not (isinstance(tree, exp.Literal) and tree.is_int):
+        return None
+    return int(tree.name) if int(tree.name) < SMALLEST_LONG else None
+
+
+def place_of(side: Tree, at: int) -> Tree:
+    """The item that gives a column, where it is plain to see."""
+    items = side.expressions if isinstance(side, exp.Select) else []
+    plain = not any(expressions.star_of(each) is not None for each in items)
+    return items[at - 1] if plain and at <= len(items) else side
