@@ -651,9 +651,9 @@ class Anabranch:
     ) -> list[dict[str, Any]]:
         """Where the columns of a stream table come from: one row per source column of each.
 
-        `kind` is "computed" for what a value is computed from and "decides" for what only decides which
-        rows there are.  `to_sources` goes through the stream tables that it reads, named in `via`, down
-        to source tables.
+        `kind` is "computed" for an input of the value and "decides" for what only decides which rows
+        there are.  `to_sources` goes through the stream tables that it reads, named in `via`, down to
+        source tables.
         """
         from anabranch.refresh.lineage import lineage
 

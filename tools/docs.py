@@ -175,13 +175,16 @@ SECTIONS = {
     "drop_stream_table refresh suspend resume tick run",
     "Groups": "groups diamond_groups scc_status create_refresh_group alter_refresh_group "
     "drop_refresh_group refresh_groups",
-    "Looking": "status history events explain verify cuts dependency_tree graph clusters indexes",
+    "Looking": "status history events explain verify cuts dependency_tree graph lineage clusters "
+    "indexes",
     "Deployments": "plan stage wait promote rollback abort claim deployments",
     "Operations": "maintain check backup adopt recover grants",
     "Connection": "settings set spark spark_actions on_progress close",
 }
 # Listings whose rows a system view shows as well.
-SAME = "groups diamond_groups refresh_groups scc_status clusters indexes cuts settings events"
+SAME = (
+    "groups diamond_groups refresh_groups scc_status clusters indexes cuts settings events lineage"
+)
 VIEWS = {
     "status": "stream_tables",
     "history": "refresh_history",
