@@ -127,7 +127,7 @@ def query_problems(test: UnitTest, rows: Rows) -> Iterator[Problem]:
     width = len(found.columns) if found.columns is not None else None
     if rows.columns is not None and width is not None and width != len(rows.columns):
         message = f"{len(rows.columns)} columns are named, but the query gives {width}"
-        yield test.at.file.problem(rows.query_at, message)
+        yield test.at.file.problem(rows.query_at, message, "name as many as there are")
 
 
 Wrong = tuple[str, str | None, str]  # message, hint, and the word it is about

@@ -318,5 +318,5 @@ def test_the_rows_of_unit_tests_are_analyzed_too(tmp_path: Path) -> None:
     )
     assert mistakes(found) == [
         "v.sql:2:44: column x does not exist | columns: y",
-        "v.sql:3:17: 1 columns are named, but the query gives 2",
+        "v.sql:3:17: 1 columns are named, but the query gives 2 | name as many as there are",
     ]
