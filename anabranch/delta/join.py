@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from anabranch.delta.rule import Changed, Rule, at
+from anabranch.delta.rule import Changed, Rule, at, differentiates
 from anabranch.plan.exprs import Expr, column, conjunction, conjuncts
 from anabranch.plan.nodes import (
     WEIGHT,
@@ -32,6 +32,7 @@ from anabranch.plan.rewrites import filter_below_join
 Sharing = dict[Expr, int]
 
 
+@differentiates(Join)
 def join(node: Join, changed: Changed, delta: Rule) -> Node | None:
     node, terms = filter_below_join(node), list[Node]()
     for position, part in enumerate(node.parts):

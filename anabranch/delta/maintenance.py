@@ -23,26 +23,19 @@ from anabranch.plan.nodes import (
     Aggregate,
     Call,
     Filter,
-    Generate,
     Given,
     Item,
-    Join,
-    Match,
     Node,
     OneRow,
-    Partner,
     Project,
-    Scan,
+    SemiJoin,
     Top,
-    UnionAll,
     Version,
     Windows,
     same_columns,
 )
 from anabranch.plan.push_keys import semi
 from anabranch.plan.walk import walk
-
-_MONOTONE = (Scan, OneRow, Filter, Project, Join, UnionAll, Generate)
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ class ByRows:
     @property
     def monotone(self) -> bool:
         """Rows that only come make rows that only come."""
-        return all(isinstance(node, _MONOTONE) for node in walk(self.full))
+        return all(node.linear for node in walk(self.full))
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,7 @@ class ByGroups:
         all of it, if anything is given."""
         after = at(self.input, Version.AFTER)
         if not self.keys:
-            return Match(after, keys, None, Partner.WANTED)
+            return SemiJoin(after, keys, None)
         return semi(after, keys, tuple((key.expr, key.name) for key in self.keys))
 
 

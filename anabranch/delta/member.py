@@ -26,15 +26,13 @@ from anabranch.plan.monotone import counts_copies, distinct_root, reads
 from anabranch.plan.nodes import (
     WEIGHT,
     Aggregate,
+    AntiJoin,
     Filter,
     Generate,
     Given,
     Item,
     Join,
-    Match,
     Node,
-    OneRow,
-    Partner,
     Project,
     Recursive,
     Scan,
@@ -45,7 +43,6 @@ from anabranch.plan.nodes import (
 from anabranch.plan.push_keys import semi
 from anabranch.plan.walk import reads_now, walk
 
-_LINEAR = (Scan, OneRow, Filter, Project, Join, UnionAll, Generate)
 _COPY, _W = "_ab_i", column(WEIGHT)
 NEGATIVE = "anabranch internal: a member of a component has lost a row in a round"
 
@@ -91,7 +88,7 @@ class Member:
         change = delta(self.body, changed)
         if change is None:
             return None
-        sure = only_gains and all(isinstance(part, _LINEAR) for part in walk(self.body))
+        sure = only_gains and all(part.linear for part in walk(self.body))
         if sure or (only_gains and self.is_set):
             gained = change if sure else Filter(change, binary(exp.GT, _W, literal(0)))
             return self.lines(gained)
@@ -131,7 +128,7 @@ def without(rows: Node, others: Node) -> Node:
     same = conjunction(
         binary(exp.NullSafeEQ, column(mine), column(theirs.name)) for mine, theirs in pairs
     )
-    return Match(rows, Project(others, renamed), same, Partner.UNWANTED)
+    return AntiJoin(rows, Project(others, renamed), same)
 
 
 def among_rows(rows: Node, wanted: Node, *, broadcast: bool = True) -> Node:

@@ -21,20 +21,20 @@ from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, column, conjunction, conjuncts, is_null
 from anabranch.plan.nodes import (
     Aggregate,
+    ExistenceJoin,
     Filter,
     Generate,
     Given,
     Item,
     Join,
     Look,
-    Match,
     Node,
     On,
     Outer,
-    Partner,
     Project,
     Scan,
     Semi,
+    SemiJoin,
     Top,
     UnionAll,
     Version,
@@ -117,7 +117,7 @@ class _Narrowing:
                 ).get(name)
             case Filter() | Windows() | Top() | Generate():
                 return self.values(node.input, name) if name in node.input.columns else None
-            case Outer(full=False) | Match():
+            case Outer(full=False) | ExistenceJoin():
                 return self.values(node.left, name) if name in node.left.columns else None
         return None
 
@@ -138,7 +138,7 @@ class _Narrowing:
             if name and values is not None and self.kind(node, name) == values.kind
         }
 
-    def equals(self, node: Join | Outer | Match) -> dict[str, list[str]]:
+    def equals(self, node: Join | Outer | ExistenceJoin) -> dict[str, list[str]]:
         """For each column, those that the condition makes equal to it, value by value: 1 equals
         1.0 and '1', but what lies between two numbers is another matter with texts."""
         kinds = {
@@ -224,7 +224,7 @@ class _Narrowing:
                 )
             case Look():
                 return self.look(node)
-            case Outer(full=False) | Match():
+            case Outer(full=False) | ExistenceJoin():
                 return self.pair(node, limits)
         inputs = [self.visit(part, NONE) for part in node.inputs]
         return node.with_inputs(inputs) if inputs else node
@@ -246,7 +246,7 @@ class _Narrowing:
                 found.setdefault(name, values)
         return node.with_inputs([self.visit(part, _of(part, found)) for part in node.parts])
 
-    def pair(self, node: Outer | Match, limits: Limits) -> Node:
+    def pair(self, node: Outer | ExistenceJoin, limits: Limits) -> Node:
         """The partners of rows that are of interest; of rows that need a partner, those that can
         have one."""
         equal = self.equals(node)
@@ -261,7 +261,7 @@ class _Narrowing:
                 )
                 if (values := next(filter(None, told), None)) is not None:
                     right[name] = values
-            elif isinstance(node, Match) and node.partner is Partner.WANTED:
+            elif isinstance(node, SemiJoin):
                 told = (self.values(node.right, n) for n in others if n in node.right.columns)
                 if (values := next(filter(None, told), None)) is not None:
                     left.setdefault(name, values)

@@ -2,28 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-
 from anabranch.cache import cached
-from anabranch.plan.exprs import Expr, column
-from anabranch.plan.nodes import (
-    Aggregate,
-    Filter,
-    Generate,
-    Item,
-    Join,
-    Match,
-    Node,
-    Outer,
-    Project,
-    Recursive,
-    Scan,
-    Semi,
-    Top,
-    UnionAll,
-    Windows,
-)
+from anabranch.plan.nodes import Node, Project, items_of
 
 
 def prune(plan: Node) -> Node:
@@ -33,74 +13,20 @@ def prune(plan: Node) -> Node:
 @cached(5_000)
 def _prune(node: Node, needed: frozenset[str]) -> Node:
     """The node with the needed columns and perhaps some others."""
-    match node:
-        case Scan():
-            return replace(node, names=_kept(node.names, needed))
-        case Filter():
-            return replace(node, input=_prune(node.input, needed | node.condition.columns))
-        case Project():
-            kept = _kept([item.name for item in node.items], needed)
-            items = tuple(item for item in node.items if item.name in kept)
-            return Project(_prune(node.input, _used(items)), items)
-        case Aggregate():
-            calls = tuple(call for call in node.calls if call.name in needed)
-            if not calls and not node.keys:
-                calls = node.calls[:1]
-            used = _used(node.keys).union(*(call.expr.columns for call in calls))
-            return Aggregate(_prune(node.input, used), node.keys, calls)
-        case Join():
-            wanted = needed | _of(node.condition)
-            return node.with_inputs([_prune(part, wanted) for part in node.parts])
-        case Semi():
-            wanted = needed.union(*(expr.columns for expr, _ in node.on))
-            return replace(node, input=_prune(node.input, wanted))
-        case Outer():
-            wanted = needed | _of(node.condition)
-            return node.with_inputs([_prune(part, wanted) for part in node.inputs])
-        case Match():
-            wanted = needed | _of(node.condition)
-            right = _prune(node.right, _of(node.condition))
-            return replace(node, left=_prune(node.left, wanted), right=right)
-        case Windows():
-            asked = tuple(item for item in node.calls if item.name in needed)
-            if not asked:
-                return _prune(node.input, needed)
-            wanted = needed.union(*(expr.columns for expr in node.partition)) | _used(asked)
-            return replace(node, input=_prune(node.input, wanted), calls=asked)
-        case Top():
-            wanted = needed.union(
-                *(expr.columns for expr in node.partition),
-                *(order.expr.columns for order in node.order),
-            )
-            return replace(node, input=_prune(node.input, wanted))
-        case Recursive():
-            every = frozenset(node.columns)
-            return node.with_inputs(
-                [_exactly(_prune(part, every), node.columns) for part in node.inputs]
-            )
-        case Generate():
-            return replace(node, input=_prune(node.input, needed | node.generator.columns))
-        case UnionAll():
-            kept = _kept(node.columns, needed)
-            return UnionAll(tuple(_exactly(_prune(p, frozenset(kept)), kept) for p in node.parts))
-    return node
-
-
-def _kept(names: Iterable[str], needed: frozenset[str]) -> tuple[str, ...]:
-    """A relation keeps one column even when only its rows are counted."""
-    every = tuple(names)
-    return tuple(name for name in every if name in needed) or every[:1]
-
-
-def _of(condition: Expr | None) -> frozenset[str]:
-    return condition.columns if condition is not None else frozenset()
-
-
-def _used(items: Iterable[Item]) -> frozenset[str]:
-    return frozenset().union(*(item.expr.columns for item in items))
+    kept = node.keep_only(needed)
+    if any(kept is part for part in node.inputs):
+        return _prune(kept, needed)
+    wanted = kept.uses(needed)
+    if all(names is None for names in wanted):
+        return kept
+    inputs = []
+    for part, names in zip(kept.inputs, wanted, strict=True):
+        found = part if names is None else _prune(part, names)
+        if kept.exact and names is not None:
+            found = _exactly(found, tuple(name for name in kept.columns if name in names))
+        inputs.append(found)
+    return kept.with_inputs(inputs)
 
 
 def _exactly(node: Node, names: tuple[str, ...]) -> Node:
-    if node.columns == names:
-        return node
-    return Project(node, tuple(Item(name, column(name)) for name in names))
+    return node if node.columns == names else Project(node, items_of(names))

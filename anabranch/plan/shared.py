@@ -6,26 +6,8 @@ from collections import Counter
 from collections.abc import Collection
 from functools import partial
 
-from anabranch.plan.nodes import (
-    Aggregate,
-    Given,
-    Join,
-    Look,
-    Match,
-    Node,
-    Outer,
-    Project,
-    Scan,
-    Semi,
-    Top,
-    UnionAll,
-    Version,
-    Windows,
-)
+from anabranch.plan.nodes import Given, Look, Node, Scan, Version
 from anabranch.plan.walk import open_recursions, walk
-
-_RELATIONS = (Project, Aggregate, UnionAll, Outer, Match, Windows, Top)
-_WORK = (*_RELATIONS[1:], Join, Semi)
 
 
 def shared(root: Node, known: Collection[Node] = ()) -> list[Node]:
@@ -52,7 +34,7 @@ def shared(root: Node, known: Collection[Node] = ()) -> list[Node]:
 
 def is_work(node: Node) -> bool:
     """Whether a node is more than a renamed scan, and worth computing once."""
-    return isinstance(node, _RELATIONS) and any(isinstance(part, _WORK) for part in walk(node))
+    return node.shareable and any(part.work for part in walk(node))
 
 
 def worth_keeping(node: Node, known: Collection[Node] = ()) -> bool:
@@ -68,14 +50,8 @@ def worth_keeping(node: Node, known: Collection[Node] = ()) -> bool:
     kept = any(map(is_kept, parts))
     if versions - {Version.DELTA}:
         return kept or Version.DELTA in versions
-    return kept and any(map(_is_heavy, parts))
+    return kept and any(part.heavy for part in parts)
 
 
 def _is_kept(known: Collection[Node], node: Node) -> bool:
     return isinstance(node, Look) or node in known
-
-
-def _is_heavy(node: Node) -> bool:
-    if isinstance(node, Aggregate):
-        return bool(node.calls)
-    return isinstance(node, (Join, Outer, Match, Windows, Top))

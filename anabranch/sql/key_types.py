@@ -13,10 +13,10 @@ from sqlglot import exp
 from anabranch.plan.exprs import Expr, Tree, column, conjuncts
 from anabranch.plan.nodes import (
     Aggregate,
+    ExistenceJoin,
     Filter,
     Generate,
     Join,
-    Match,
     Node,
     Outer,
     Project,
@@ -62,7 +62,7 @@ def looked_up(plan: Node) -> Iterator[tuple[Node, list[Expr]]]:
                 yield node, [column(name) for name in node.names]
             case Filter():
                 yield node.input, list(_equated(node.condition))
-            case Outer() | Match() if node.condition is not None:
+            case Outer() | ExistenceJoin() if node.condition is not None:
                 both = node if isinstance(node, Outer) else Join((node.left, node.right))
                 yield both, list(_equated(node.condition))
             case Join() if node.condition is not None:

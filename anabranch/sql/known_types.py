@@ -15,12 +15,12 @@ from anabranch.plan.exprs import Expr, Tree
 from anabranch.plan.nodes import (
     Aggregate,
     Call,
+    ExistenceJoin,
     Filter,
     Generate,
     Item,
     Join,
     Look,
-    Match,
     Node,
     Outer,
     Project,
@@ -33,7 +33,7 @@ from anabranch.plan.nodes import (
 from anabranch.types import INTEGERS
 
 _SIMPLE = {*INTEGERS, "boolean", "date", "double", "float", "string"}
-_PASSING = (Filter, Generate, Join, Look, Match, Outer, Semi, Top, Windows)
+_PASSING = (Filter, Generate, Join, Look, ExistenceJoin, Outer, Semi, Top, Windows)
 _LARGEST_INT = 2**31 - 1
 _PREDICATES = (
     exp.And,

@@ -12,19 +12,20 @@ from collections.abc import Callable, Iterable
 from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import (
     Aggregate,
+    AntiJoin,
     Filter,
     Generate,
     Given,
     Item,
     Join,
-    Match,
+    MarkJoin,
     Node,
     OneRow,
     Outer,
-    Partner,
     Project,
     Scan,
     Semi,
+    SemiJoin,
     UnionAll,
     Windows,
     same_columns,
@@ -32,7 +33,6 @@ from anabranch.plan.nodes import (
 from tests.oracle.duck import duck
 
 NameOf = Callable[[Scan | Given], str]
-_JOINS = {Partner.WANTED: "SEMI JOIN", Partner.UNWANTED: "ANTI JOIN"}
 _NOWHERE = "SELECT 1 FROM x"
 
 
@@ -101,13 +101,14 @@ class _Writer:
             case Outer():
                 kind = "FULL JOIN" if node.full else "LEFT JOIN"
                 return f"SELECT {_names(node)} FROM {self.pair(node, kind)}"
-            case Match(partner=Partner.MARKED):
+            case MarkJoin():
                 where = f" WHERE {_text(node.condition)}" if node.condition else ""
                 some = f"EXISTS (SELECT 1 FROM {self.source(node.right)}{where})"
                 left = self.source(node.left)
                 return f'SELECT {_names(node.left)}, {some} AS "{node.mark}" FROM {left}'
-            case Match():
-                return f"SELECT {_names(node)} FROM {self.pair(node, _JOINS[node.partner])}"
+            case SemiJoin() | AntiJoin():
+                kind = "SEMI JOIN" if isinstance(node, SemiJoin) else "ANTI JOIN"
+                return f"SELECT {_names(node)} FROM {self.pair(node, kind)}"
             case Semi():
                 return self.among(node)
             case Windows():
@@ -124,7 +125,7 @@ class _Writer:
                 return f"SELECT {_names(node)} FROM {self.source(node)}"
         raise NotImplementedError(type(node).__name__)
 
-    def pair(self, node: Outer | Match, kind: str) -> str:
+    def pair(self, node: Outer | SemiJoin | AntiJoin, kind: str) -> str:
         on = _text(node.condition) if node.condition else "TRUE"
         return f"{self.source(node.left)} {kind} {self.source(node.right)} ON {on}"
 

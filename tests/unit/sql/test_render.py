@@ -13,8 +13,7 @@ from anabranch.plan.nodes import (
     Given,
     Item,
     Look,
-    Match,
-    Partner,
+    MarkJoin,
     Project,
     Scan,
     Semi,
@@ -82,7 +81,7 @@ def test_a_mark_is_never_a_correlated_exists(
 ) -> None:
     """Spark's optimizer fails on one below UNION, when a filter or a join lies above."""
     left, right = (Given(name, columns) for name, columns in (("l", ("a",)), ("r", ("b", "c"))))
-    node = Match(left, right, condition, Partner.MARKED, "m", one_to_one)
+    node = MarkJoin(left, right, condition, "m", one_to_one)
     text = to_sql(node, lambda leaf: getattr(leaf, "name", ""))
     assert shape in text
     inner = text.partition("EXISTS(")[2].partition(")")[0]
