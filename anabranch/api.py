@@ -575,11 +575,14 @@ class Anabranch:
         """All tables and what they read, or only the surroundings of one."""
         return listing.graph(self._store, _name(name))
 
-    def explain(self, name: str) -> str:
-        """Plan, delta plan, Spark SQL and hidden columns, and what is not incremental."""
+    def explain(self, name: str, *, rules: bool = False) -> str:
+        """Plan, delta plan, Spark SQL and hidden columns, and what is not incremental.
+
+        `rules`: also the plans after each rule of the optimizer that changed them.
+        """
         from anabranch.refresh.explain import explain
 
-        return explain(self._runtime, TableName.parse(name))
+        return explain(self._runtime, TableName.parse(name), rules=rules)
 
     def verify(self, name: str) -> dict[str, Any]:
         """Recompute a stream table at its frontier and compare, row by row."""

@@ -135,6 +135,12 @@ class Spans:
         ranges = joined((*self.ranges, *other.ranges))
         return Spans(self.kind, ranges, self.nulls or other.nulls)
 
+    @property
+    def head(self) -> str:
+        """The ranges in a printed plan."""
+        ranges = ", ".join(f"{low}..{high}" for low, high in self.ranges)
+        return f"{ranges} or NULL" if self.nulls else ranges
+
     def share(self, low: int, high: int) -> float:
         """The part of the values from `low` to `high` that lies in the ranges."""
         common = ((max(low, start), min(high, end)) for start, end in self.ranges)

@@ -26,8 +26,8 @@ from anabranch.plan.nodes import (
     UnionAll,
     Version,
 )
-from anabranch.plan.push_keys import semi
-from anabranch.plan.rewrites import filter_below_join
+from anabranch.plan.rules.filter_below_join import filter_below_join
+from anabranch.plan.rules.push_keys import semi
 
 Sharing = dict[Expr, int]
 

@@ -34,7 +34,7 @@ from anabranch.plan.nodes import (
     Windows,
     same_columns,
 )
-from anabranch.plan.push_keys import semi
+from anabranch.plan.rules.push_keys import semi
 from anabranch.plan.walk import walk
 
 

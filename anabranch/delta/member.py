@@ -40,7 +40,7 @@ from anabranch.plan.nodes import (
     UnionAll,
     Version,
 )
-from anabranch.plan.push_keys import semi
+from anabranch.plan.rules.push_keys import semi
 from anabranch.plan.walk import reads_now, walk
 
 _COPY, _W = "_ab_i", column(WEIGHT)

@@ -65,7 +65,7 @@ from anabranch.plan.nodes import (
     same_columns,
 )
 from anabranch.plan.nulls import without_nulls
-from anabranch.plan.rewrites import filter_below_join
+from anabranch.plan.rules.filter_below_join import filter_below_join
 from anabranch.plan.walk import reads_now
 
 

@@ -28,7 +28,7 @@ from anabranch.plan.nodes import (
     Version,
     Windows,
 )
-from anabranch.plan.push_keys import semi
+from anabranch.plan.rules.push_keys import semi
 from anabranch.plan.walk import walk
 
 Exprs = Sequence[Expr]

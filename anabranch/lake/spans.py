@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import partial
-from statistics import median
 from typing import Any
 
 from pyiceberg.conversions import from_bytes
@@ -17,7 +16,8 @@ from pyiceberg.types import DateType, IntegerType, LongType, NestedField
 
 from anabranch.cache import Cache
 from anabranch.lake.footers import THREADS, Range, ranges
-from anabranch.model import Box, Spans, joined
+from anabranch.model import Spans, joined
+from anabranch.plan.statistics import ColumnRange, FileStatistics
 
 INTEGER, DATE = "integer", "date"
 MOST_FILES = 64  # of a change; more of them are not opened
@@ -72,47 +72,27 @@ def _number(value: Any) -> int:
     return value.toordinal() - _FIRST_DAY if isinstance(value, date) else int(value)
 
 
-def reaching(
-    schema: Schema, files: Sequence[ManifestEntry], within: Sequence[Box]
-) -> list[ManifestEntry]:
-    """Files that may hold a row in one of the boxes."""
-    return [each for each in files if share(schema, [each], within)]
+def file_statistics(
+    schema: Schema, files: Sequence[ManifestEntry], names: Iterable[str]
+) -> tuple[FileStatistics, ...]:
+    """What manifests tell of some columns of files."""
+    wanted = frozenset(names)
+    fields = [field for field in schema.fields if field.name in wanted]
+    return tuple(
+        FileStatistics(
+            each.data_file.record_count,
+            {field.name: _range(each.data_file, field) for field in fields},
+        )
+        for each in files
+    )
 
 
-def share(schema: Schema, files: Sequence[ManifestEntry], within: Sequence[Box]) -> float:
-    """About what part of the rows of some files lies in the boxes; 0 means none."""
-    fields = {field.name: field for field in schema.fields}
-    total = inside = 0.0
-    for each in files:
-        file = each.data_file
-        parts = (min(_share(file, fields[name], spans) for name, spans in box) for box in within)
-        total += file.record_count
-        inside += file.record_count * min(sum(parts), 1.0)
-    return inside / total if total else 0.0
-
-
-def lie_together(schema: Schema, files: Sequence[ManifestEntry], column: str) -> bool:
-    """Whether rows with like values of a column lie in the same files, as they came: then a file
-    has only some of the values."""
-    (field,) = (field for field in schema.fields if field.name == column)
-    ends = [
-        (low, high)
-        for file in (each.data_file for each in files)
-        if (low := _bound(file.lower_bounds, field)) is not None
-        if (high := _bound(file.upper_bounds, field)) is not None
-    ]
-    if not ends:
-        return False
-    whole = max(high for _, high in ends) - min(low for low, _ in ends)
-    return median(high - low for low, high in ends) <= whole / 2
-
-
-def _share(file: DataFile, field: NestedField, spans: Spans) -> float:
-    """About what part of a file's rows lies in the spans; 0 means none."""
-    if spans.nulls and (file.null_value_counts or {}).get(field.field_id) != 0:
-        return 1.0
-    low, high = (_bound(bounds, field) for bounds in (file.lower_bounds, file.upper_bounds))
-    return 1.0 if low is None or high is None else spans.share(low, high)
+def _range(file: DataFile, field: NestedField) -> ColumnRange:
+    return ColumnRange(
+        _bound(file.lower_bounds, field),
+        _bound(file.upper_bounds, field),
+        (file.null_value_counts or {}).get(field.field_id) != 0,
+    )
 
 
 def _bound(bounds: dict[int, bytes] | None, field: NestedField) -> int | None:

@@ -49,6 +49,7 @@ class Definition:
     fingerprint: str
     moment: Moment | None = None  # what functions of the current time stand for
     collated: tuple[str, ...] = ()  # columns that are stored without the collation they have
+    written: Node | None = None  # the plan before the rules of the optimizer
 
     @property
     def reads(self) -> tuple[TableName, ...]:
@@ -184,6 +185,7 @@ def _define(
         hidden=hidden,
         fingerprint=fingerprint(meaning, output, hidden, columns),
         collated=told,
+        written=lowered.written,
     )
 
 

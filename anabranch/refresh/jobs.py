@@ -24,7 +24,6 @@ from anabranch.lake.footers import counts
 from anabranch.lake.version import TableVersion
 from anabranch.model import Action, Box, Columns, RefreshMode, Written
 from anabranch.names import TableName, quote
-from anabranch.plan.narrow import spans
 from anabranch.plan.nodes import Given, Join, Node
 from anabranch.plan.walk import walk
 from anabranch.refresh.choose import Layout, rewrites
@@ -174,7 +173,7 @@ class Job:
         be that the change reaches."""
         box: Box = ()
         if not self.rewrite:
-            limits = spans(node, self.scans.sources)
+            limits = self.scans.sources.ranges(node)
             box = tuple((n, s) for n, s in limits.items() if self.stored.kind(n) == s.kind)
         return reader(
             self.scans.session, self.stored, self.definition.hidden, (box,) if box else ()
@@ -225,7 +224,7 @@ class Job:
         rescan: Callable[[DataFrame], DataFrame] | None = None
         if rescan_needed(self.definition, self.scans.sources):
             given = Given("keys", keys or ("_ab_any",))
-            limits = spans(node, self.scans.sources)
+            limits = self.scans.sources.ranges(node)
             rescan = lambda found: self.scans.run(kept.rescan(given), found, limits)  # noqa: E731
         return combine_groups(
             self.read(node),
@@ -246,7 +245,7 @@ class Job:
             return first
         keys = tuple(key.name for key in kept.keys)
         given = Given("keys", keys) if keys else None
-        limits = spans(node, self.scans.sources)
+        limits = self.scans.sources.ranges(node)
         return replace_groups(
             self.read(node),
             self.scans.run(node),

@@ -11,9 +11,10 @@ from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import delta_frame, frame
 from anabranch.model import Box, FixpointBounds, Reading
 from anabranch.names import TableName
-from anabranch.plan.narrow import NONE, Limits, inside
 from anabranch.plan.nodes import Given, Node, Scan, Version
+from anabranch.plan.rules.push_ranges import inside
 from anabranch.plan.shared import shared, worth_keeping
+from anabranch.plan.statistics import NONE, Limits
 from anabranch.refresh.recursion import Recursions
 from anabranch.refresh.sources import Sources
 from anabranch.sql.render import NameOf, to_sql

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from anabranch.delta.maintenance import ByGroups, ByRows, Combine, Replace
 from anabranch.model import Columns
-from anabranch.plan.narrow import NONE, Limits, spans
 from anabranch.plan.nodes import Given, Node, Scan, Version
+from anabranch.plan.statistics import NONE, Limits
 from anabranch.plan.walk import walk
 from anabranch.refresh.cost import Work
 from anabranch.refresh.sources import Sources, plain
@@ -47,7 +47,7 @@ def plans(definition: Definition, sources: Sources, stored_rows: int) -> Iterato
         found = kept.change(changed)
         lost = not sources.insert_only and any(state.deleted for state in kept.state)
         if found is not None and lost:
-            yield kept.rescan(_touched(kept)), spans(found, sources)
+            yield kept.rescan(_touched(kept)), sources.ranges(found)
     else:
         assert isinstance(kept, Replace)
         found = from_stored(kept, definition.columns, sources, stored_rows)
@@ -55,7 +55,7 @@ def plans(definition: Definition, sources: Sources, stored_rows: int) -> Iterato
             found = kept.touched(changed)
             if found is not None:
                 keys = _touched(kept) if kept.keys else None
-                yield kept.recompute(keys), spans(found, sources)
+                yield kept.recompute(keys), sources.ranges(found)
     if found is not None:
         yield found, NONE
 

@@ -31,7 +31,7 @@ from anabranch.plan.nodes import (
     UnionAll,
     Windows,
 )
-from anabranch.plan.rewrites import simplify
+from anabranch.plan.optimize import QUERY_RULES, optimize
 from anabranch.plan.sameness import Sameness, sameness
 from anabranch.plan.walk import transform, walk
 from anabranch.sql import functions
@@ -72,6 +72,7 @@ class Lowered:
     output: tuple[str, ...]
     sources: frozenset[TableName]
     obstacles: tuple[Obstacle, ...] = ()
+    written: Node | None = None  # the plan before the rules of the optimizer
 
 
 def lower(
@@ -102,13 +103,14 @@ def lower(
         )
         return Lowered(None, names, reach.sources, (found,))
     names = names or tuple(each.name for each in relation.outputs)
-    plan = simplify(_root(relation, names))
+    written = _root(relation, names)
+    plan = optimize(written, QUERY_RULES)
     try:
         lowering.check_keys(plan)
     except Stop as stop:
         return Lowered(None, names, reach.sources, (stop.found,))
     inexact = tuple(lowering.inexact_below_root(plan))
-    return Lowered(None if inexact else plan, names, reach.sources, inexact)
+    return Lowered(None if inexact else plan, names, reach.sources, inexact, written)
 
 
 def _root(relation: Relation, names: Sequence[str]) -> Node:

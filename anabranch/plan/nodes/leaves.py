@@ -54,7 +54,11 @@ class Scan(Clause):
     @property
     def head(self) -> str:
         version = "" if self.version is Version.NOW else f" [{self.version.value}]"
-        return f"Scan {self.table}{version} ({', '.join(self.columns)})"
+        within = " or ".join(
+            " and ".join(f"{name} in {spans.head}" for name, spans in box) for box in self.within
+        )
+        where = f" where {within}" if within else ""
+        return f"Scan {self.table}{version} ({', '.join(self.columns)}){where}"
 
     def as_table(self, sql: Sql) -> exp.Table:
         return sql.stored(self)

@@ -20,8 +20,9 @@ from anabranch.plan.nodes import (
     UnionAll,
     Version,
 )
-from anabranch.plan.push_keys import semi
-from anabranch.plan.rewrites import filter_below_join, simplify
+from anabranch.plan.optimize import QUERY_RULES, optimize
+from anabranch.plan.rules.filter_below_join import filter_below_join
+from anabranch.plan.rules.push_keys import semi
 from anabranch.plan.show import show
 from anabranch.plan.walk import tables
 
@@ -68,7 +69,7 @@ def test_a_delta_has_a_weight() -> None:
 
 def test_simplify_moves_conditions_into_joins_and_drops_unused_columns() -> None:
     plan: Node = Filter(Project(BOTH, (Item("x", column("a.k")),)), Expr("`x` > 1"))
-    assert show(simplify(plan)) == "\n".join(
+    assert show(optimize(plan, QUERY_RULES)) == "\n".join(
         [
             "Project a.k as x",
             "  Join on a.k = b.k AND a.k > 1",
@@ -82,7 +83,7 @@ def test_simplify_moves_conditions_into_joins_and_drops_unused_columns() -> None
 
 def test_conditions_on_keys_go_below_the_aggregate() -> None:
     groups = Aggregate(AA, (Item("a.k", column("a.k")),), (Call("n", Expr("COUNT(*)")),))
-    plan = simplify(Filter(groups, Expr("`a.k` > 1 AND `n` > 2")))
+    plan = optimize(Filter(groups, Expr("`a.k` > 1 AND `n` > 2")), QUERY_RULES)
     assert show(plan).splitlines()[:3] == [
         "Filter n > 2",
         "  Aggregate COUNT(*) as n by a.k",

@@ -1,4 +1,4 @@
-"""Each large table is looked at once, for all who ask for some of its rows.
+"""Each large table is looked at once, for all who ask for some of its rows
 
     S₁ ⋉ K₁, S₁ ⋉ K₂, …   become   L ⋉ K₁, L ⋉ K₂, …   with one   L = S₁ ⋉ (K₁ ∪ K₂ ∪ …)
 
@@ -13,7 +13,7 @@ so that what was before the change is hardly ever read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -50,30 +50,61 @@ from anabranch.plan.nodes import (
     same_columns,
 )
 from anabranch.plan.nulls import without_nulls
-from anabranch.plan.rewrites import filter_below_join
+from anabranch.plan.rules.filter_below_join import filter_below_join
+from anabranch.plan.rules.push_ranges import push_ranges
+from anabranch.plan.statistics import Statistics, TableStatistics
 from anabranch.plan.walk import open_recursions, transform, walk
 
 SIGN = "_ab_sign"  # the weight of the second input of a join
 _COPY = "_ab_copy"
 
 
-@dataclass(frozen=True)
-class Large:
-    """A table that is worth a look."""
-
-    rows: int
-    plain: frozenset[str]  # columns of which equal values are the same in every respect
+Larges = Mapping[TableName, TableStatistics]
 
 
-Larges = Mapping[TableName, Large]
+def share_scans(plan: Node, statistics: Statistics) -> Node:
+    """The plan with at most a few looks at each of the large tables of which much would be read.
 
-
-def looks(plan: Node, larges: Larges) -> Node:
-    """The plan with at most a few looks at each of the large tables."""
-    if not larges:
+    >>> from anabranch.plan.read import rewritten
+    >>> told = Statistics({TableName.of("a"): TableStatistics(rows=1_000_000)})
+    >>> rewritten(lambda plan: share_scans(plan, told), '''
+    ... UnionAll
+    ...   Semi where k is x
+    ...     Scan a [after] (k, v)
+    ...     Given keys (x)
+    ...   Semi where k is x
+    ...     Scan a [after] (k, v)
+    ...     Given others (x)
+    ... ''')
+    UnionAll
+      Semi where k is x
+        Project k, v
+          Look where k is _ab_k0
+            Scan default.a [after] (k, v)
+            Distinct _ab_k0
+              UnionAll
+                Project x as _ab_k0
+                  Given keys (x)
+                Project x as _ab_k0
+                  Given others (x)
+        Given keys (x)
+      Semi where k is x
+        Project k, v
+          Look where k is _ab_k0
+            Scan default.a [after] (k, v)
+            Distinct _ab_k0
+              UnionAll
+                Project x as _ab_k0
+                  Given keys (x)
+                Project x as _ab_k0
+                  Given others (x)
+        Given others (x)
+    """
+    large = _larges(plan, statistics)
+    if not large:
         return plan
-    asked = _asked(plan, larges)
-    often = {table: large for table, large in larges.items() if _looks_at(asked, table) > 1}
+    asked = _asked(plan, large)
+    often = {table: found for table, found in large.items() if _looks_at(asked, table) > 1}
     if not often:
         return plan
     plan, last = _asked(plan, often), frozenset[Look]()
@@ -82,6 +113,28 @@ def looks(plan: Node, larges: Larges) -> Node:
         last |= {one}
         plan = _replaced(plan, answers)
     return plan
+
+
+def _larges(plan: Node, statistics: Statistics) -> Larges:
+    """Large tables of which a scan would read much, even within the ranges of keys; none if there are
+    too many keys to send to every task."""
+    tables = statistics.tables
+    if statistics.delta_rows > statistics.few or all(
+        found.rows < statistics.large for found in tables.values()
+    ):
+        return {}
+    scans = (part for part in walk(push_ranges(plan, statistics)) if isinstance(part, Scan))
+    often = {
+        scan.table
+        for scan in scans
+        if scan.version is not Version.DELTA
+        and statistics.rows_read(scan.table, scan.within) >= statistics.large
+    }
+    return {
+        table: found
+        for table, found in tables.items()
+        if table in often and found.rows >= statistics.large
+    }
 
 
 def _replaced(plan: Node, answers: Mapping[Node, Node]) -> Node:
@@ -284,8 +337,8 @@ def _needs(look: Look, others: Sequence[Look]) -> bool:
 
 def _together(group: Sequence[Look], larges: Larges) -> tuple[Look, dict[Node, Node]]:
     """One look, and what it answers to each of those that asked."""
-    plain = larges[_table(group[0])].plain
-    uncounted = [look for look in group if _is_before(look) and not {*look.columns} <= plain]
+    same = larges[_table(group[0])].same
+    uncounted = [look for look in group if _is_before(look) and not {*look.columns} <= same]
     if uncounted:
         group = uncounted
     scans = [_scan(look) for look in group]

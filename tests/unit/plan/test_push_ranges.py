@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +10,6 @@ from anabranch.delta.maintenance import ByRows, Replace, maintenance
 from anabranch.model import Box, Spans
 from anabranch.names import TableName
 from anabranch.plan.exprs import column
-from anabranch.plan.narrow import inside, narrow, spans
 from anabranch.plan.nodes import (
     Given,
     Item,
@@ -22,6 +21,8 @@ from anabranch.plan.nodes import (
     UnionAll,
     Version,
 )
+from anabranch.plan.rules.push_ranges import inside, push_ranges, ranges_of
+from anabranch.plan.statistics import Statistics
 from anabranch.plan.walk import walk
 from tests.oracle.kept import World
 
@@ -30,17 +31,20 @@ A, B, C = (TableName.of(name) for name in "abc")
 NEAR, FAR = Spans("integer", ((10, 19),)), Spans("integer", ((900, 999),), nulls=True)
 
 
-@dataclass
-class Facts:
+def facts(values: dict[tuple[TableName, str], Spans] | None = None) -> Statistics:
     """What is known of the changed rows."""
-
-    values: dict[tuple[TableName, str], Spans] = field(default_factory=dict)
-
-    def kind(self, table: TableName, column: str) -> str | None:
-        return WORLD.kind(table, column)
-
-    def changed(self, table: TableName, column: str) -> Spans | None:
-        return self.values.get((table, column))
+    found = WORLD.statistics.tables
+    return Statistics(
+        {
+            name: replace(
+                found[name],
+                changed={
+                    column: v for (table, column), v in (values or {}).items() if table == name
+                },
+            )
+            for name in found
+        }
+    )
 
 
 def change(query: str, *changed: TableName) -> Node:
@@ -65,31 +69,31 @@ CHAIN = "SELECT a.s, c.id FROM a JOIN b ON a.id = b.id JOIN c ON b.id = c.id"
 
 
 def test_a_join_reads_where_the_keys_of_the_change_lie() -> None:
-    facts = Facts({(A, "id"): NEAR})
+    known = facts({(A, "id"): NEAR})
     only = ((("id", NEAR),),)
-    assert boxes(narrow(change(CHAIN, A), facts)) == {"b after": only, "c after": only}
+    assert boxes(push_ranges(change(CHAIN, A), known)) == {"b after": only, "c after": only}
 
 
 def test_a_change_of_which_nothing_is_known_narrows_nothing() -> None:
-    assert boxes(narrow(change(CHAIN, A), Facts())) == {"b after": (), "c after": ()}
+    assert boxes(push_ranges(change(CHAIN, A), facts())) == {"b after": (), "c after": ()}
 
 
 @pytest.mark.parametrize("on", ["a.s = b.id", "a.id = b.d", "a.id + 1 = b.id", "a.id < b.id"])
 def test_only_columns_of_the_same_kind_that_are_equal(on: str) -> None:
     plan = change(f"SELECT a.s FROM a JOIN b ON {on}", A)
-    assert boxes(narrow(plan, Facts({(A, "id"): NEAR}))) == {"b after": ()}
+    assert boxes(push_ranges(plan, facts({(A, "id"): NEAR}))) == {"b after": ()}
 
 
 def test_a_number_between_two_that_compare_as_others_carries_nothing() -> None:
     """2⁵³ + 1 as DOUBLE equals 2⁵³: what equals a DOUBLE on both sides need not be equal."""
     query = "SELECT a.s FROM a JOIN b ON a.id = b.d JOIN c ON b.d = c.id"
-    assert boxes(narrow(change(query, A), Facts({(A, "id"): NEAR})))["c after"] == ()
+    assert boxes(push_ranges(change(query, A), facts({(A, "id"): NEAR})))["c after"] == ()
 
 
 def test_partners_of_rows_that_a_change_touches() -> None:
     query = "SELECT a.id FROM a WHERE NOT EXISTS (SELECT * FROM b WHERE b.id = a.id)"
-    facts = Facts({(A, "id"): NEAR, (B, "id"): FAR})
-    found = boxes(narrow(change(query, A, B), facts))
+    known = facts({(A, "id"): NEAR, (B, "id"): FAR})
+    found = boxes(push_ranges(change(query, A, B), known))
     assert found and all(within and all(box for box in within) for within in found.values())
 
 
@@ -98,22 +102,22 @@ def test_groups_that_a_change_touches() -> None:
     assert plan is not None
     kept = maintenance(plan)
     assert isinstance(kept, Replace)
-    facts = Facts({(A, "id"): FAR})
+    known = facts({(A, "id"): FAR})
     touched = kept.touched(frozenset({A}))
     assert touched is not None
     key = kept.keys[0].name
-    assert spans(touched, facts) == {key: FAR}
+    assert ranges_of(touched, known) == {key: FAR}
     again = kept.recompute(Given("keys", (key,)))
-    assert boxes(narrow(again, facts, {key: FAR})) == {"a after": ((("id", FAR),),)}
+    assert boxes(push_ranges(again, known.given_that({key: FAR}))) == {"a after": ((("id", FAR),),)}
 
 
 def test_a_look_reads_what_any_of_those_who_ask_can_want() -> None:
     keys = Scan(A, ("id", "k"), Version.DELTA)
     by = tuple((keys, ((column(name), name),)) for name in ("id", "k"))
     look = Look(Scan(B, ("id", "k"), Version.AFTER), by)
-    both = narrow(look, Facts({(A, "id"): NEAR, (A, "k"): FAR}))
+    both = push_ranges(look, facts({(A, "id"): NEAR, (A, "k"): FAR}))
     assert boxes(both) == {"b after": ((("id", NEAR),), (("k", FAR),))}
-    assert boxes(narrow(look, Facts({(A, "id"): NEAR}))) == {"b after": ()}
+    assert boxes(push_ranges(look, facts({(A, "id"): NEAR}))) == {"b after": ()}
 
 
 def test_a_look_that_several_ask_is_one_whatever_they_ask_for() -> None:
@@ -124,7 +128,7 @@ def test_a_look_that_several_ask_is_one_whatever_they_ask_for() -> None:
         for name in ("id", "k")
     ]
     both = UnionAll(tuple(Project(each, (Item("x", column(each.columns[0])),)) for each in asked))
-    found = narrow(both, Facts({(A, "id"): NEAR, (A, "k"): FAR}))
+    found = push_ranges(both, facts({(A, "id"): NEAR, (A, "k"): FAR}))
     assert len([part for part in walk(found) if isinstance(part, Look)]) == 1
 
 

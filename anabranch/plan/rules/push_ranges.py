@@ -1,6 +1,4 @@
-"""Scans read only where the keys of a change can lie.
-
-    ΔR ⋈ S  =  ΔR ⋈ (S within the spans of ΔR's keys)
+"""ΔR ⋈ S  =  ΔR ⋈ (S within the ranges of ΔR's keys): scans read only where keys can lie
 
 The spans of a changed table's columns are known before anything is read.  They are carried through
 the plan to whatever is joined with it: to the rows of S that are asked for, and no others.
@@ -9,10 +7,9 @@ the plan to whatever is joined with it: to the rows of S that are asked for, and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
-from typing import Protocol
 
 from sqlglot import exp
 
@@ -41,31 +38,50 @@ from anabranch.plan.nodes import (
     Windows,
 )
 from anabranch.plan.shared import is_work
-
-Limits = Mapping[str, Spans]  # of a node's columns: rows outside are of no interest
-NONE: Limits = {}
-
-
-class Known(Protocol):
-    """What metadata tell of the tables."""
-
-    def kind(self, table: TableName, column: str) -> str | None:
-        """The kind of spans that a column can have."""
-
-    def changed(self, table: TableName, column: str) -> Spans | None:
-        """Where the values of a column of the changed rows lie."""
+from anabranch.plan.statistics import NONE, Limits, Statistics
+from anabranch.plan.walk import walk
 
 
-def narrow(plan: Node, known: Known, given: Limits = NONE) -> Node:
-    """The plan, with scans that read no more than they must; `given` tells of its Given relation."""
-    return _Narrowing(known, given, _uses(plan)).visit(plan, NONE)
+def push_ranges(plan: Node, statistics: Statistics) -> Node:
+    """The plan, with scans that read no more than they must.
+
+    >>> from anabranch.model import Spans
+    >>> from anabranch.plan.read import rewritten
+    >>> from anabranch.plan.statistics import TableStatistics
+    >>> a, b = TableName.of("a"), TableName.of("b")
+    >>> kinds = {"k": "integer"}
+    >>> changed = {"k": Spans("integer", ((10, 19),))}
+    >>> told = Statistics(
+    ...     {a: TableStatistics(9, kinds, changed=changed), b: TableStatistics(9, kinds)}
+    ... )
+    >>> rewritten(lambda plan: push_ranges(plan, told), '''
+    ... Join on k = l
+    ...   Scan a [delta] (k)
+    ...   Project k as l
+    ...     Scan b [after] (k)
+    ... ''')
+    Join on k = l
+      Scan default.a [delta] (k, _ab_w)
+      Project k as l
+        Scan default.b [after] (k) where k in 10..19
+    """
+    return _Narrowing(statistics, statistics.given, _uses(plan)).visit(plan, NONE)
 
 
-def spans(plan: Node, known: Known) -> Limits:
-    """What is known of the columns of a plan."""
-    narrowing = _Narrowing(known, NONE, Counter())
+def ranges_of(plan: Node, statistics: Statistics) -> Limits:
+    """Where the values of the columns of a plan lie, as far as is known."""
+    narrowing = _Narrowing(statistics, statistics.given, Counter())
     found = {name: narrowing.values(plan, name) for name in plan.columns}
     return {name: values for name, values in found.items() if values is not None}
+
+
+def ranges_wanted(plan: Node, statistics: Statistics) -> dict[TableName, list[Box]]:
+    """The boxes that scans of the plan would be read within, by table."""
+    found: dict[TableName, list[Box]] = {}
+    for part in walk(push_ranges(plan, statistics)):
+        if isinstance(part, Scan) and part.within:
+            found.setdefault(part.table, []).extend(part.within)
+    return found
 
 
 def _uses(plan: Node) -> Counter[Node]:
@@ -83,7 +99,7 @@ def _uses(plan: Node) -> Counter[Node]:
 
 @dataclass
 class _Narrowing:
-    known: Known
+    known: Statistics
     given: Limits
     uses: Counter[Node]
     seen: dict[tuple[Node, str], Spans | None] = field(default_factory=dict)
