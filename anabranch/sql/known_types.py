@@ -12,28 +12,10 @@ from sqlglot import exp
 from anabranch.model import Columns
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, Tree
-from anabranch.plan.nodes import (
-    Aggregate,
-    Call,
-    ExistenceJoin,
-    Filter,
-    Generate,
-    Item,
-    Join,
-    Look,
-    Node,
-    Outer,
-    Project,
-    Scan,
-    Semi,
-    Top,
-    UnionAll,
-    Windows,
-)
+from anabranch.plan.nodes import Aggregate, Call, Item, Node, Project, Scan
 from anabranch.types import INTEGERS
 
 _SIMPLE = {*INTEGERS, "boolean", "date", "double", "float", "string"}
-_PASSING = (Filter, Generate, Join, Look, ExistenceJoin, Outer, Semi, Top, Windows)
 _LARGEST_INT = 2**31 - 1
 _PREDICATES = (
     exp.And,
@@ -86,13 +68,8 @@ def _of_column(node: Node, name: str, tables: Tables) -> str | None:
         case Aggregate():
             calls = (_of_call(call) for call in node.calls if call.name == name)
             return next(calls, None) or _of_item(node.keys, name, node.input, tables)
-        case UnionAll():
-            types = {_of_column(part, name, tables) for part in node.parts}
-            return types.pop() if len(types) == 1 else None
-    if isinstance(node, _PASSING):
-        owner = next((part for part in node.inputs if name in part.columns), None)
-        return _of_column(owner, name, tables) if owner is not None else None
-    return None
+    found = {_of_column(node.inputs[o.input], o.name, tables) for o in node.typed_like(name)}
+    return found.pop() if len(found) == 1 else None
 
 
 def _of_item(items: Sequence[Item], name: str, below: Node, tables: Tables) -> str | None:

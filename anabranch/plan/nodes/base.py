@@ -5,9 +5,9 @@ know of it are its *traits*, the methods and flags of `Node`: pruning, pushing, 
 the delta engine ask for them, and not which class they have before them.  Each trait has a default that
 is right for any operator, if not the cheapest; an operator overrides those that it knows better.
 
-    columns        columns · keep_only · uses · origins · never_null
+    columns        columns · keep_only · uses · origins · typed_like · never_null
     rows           linear · monotone · loses_by · asks_of · repeats
-    keys           routes · judged_below
+    keys           routes
     cost           shareable · work · heavy
     text           head (in `explain`) · body, join_into, as_table (as SQL) · facts (in fingerprints)
 """
@@ -193,6 +193,10 @@ class Node:
         """The columns of inputs among whose values all values of a column are; none: not known."""
         return ()
 
+    def typed_like(self, name: str) -> tuple[Origin, ...]:
+        """The columns of inputs that a column has the type of: the same rows, or NULL."""
+        return self.origins(name)
+
     def never_null(self, name: str) -> bool:
         """Whether the plan itself says that a column is never NULL."""
         return False
@@ -219,10 +223,6 @@ class Node:
         """Asking for the rows with some keys is asking the inputs for theirs: for each input, what its
         rows are compared by (empty: all of them are needed); None: the node has to be computed."""
         return None
-
-    def judged_below(self, name: str) -> bool:
-        """Whether a condition on a column that an input passes on may be judged there."""
-        return True
 
     # -- cost
 

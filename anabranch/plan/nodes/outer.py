@@ -57,6 +57,9 @@ class Outer(OverTwo, Clause):
         """NULLs come from nowhere, so that only the side that is never completed tells its values."""
         return (Origin(0, name),) if not self.full and name in self.left.columns else ()
 
+    def typed_like(self, name: str) -> tuple[Origin, ...]:
+        return (Origin(0 if name in self.left.columns else 1, name),)
+
     def loses_by(self, asked: Asked) -> list[tuple[Operator, Node]]:
         return [(Operator.OUTER, part) for part in self.inputs[0 if self.full else 1 :]]
 

@@ -18,6 +18,7 @@ from anabranch.plan.nodes.base import (
     Item,
     Names,
     Node,
+    Origin,
     OverTwo,
     Sql,
     items_of,
@@ -90,6 +91,9 @@ class Recursive(Clause):
 
     def uses(self, needed: Names) -> tuple[Names, ...]:
         return (frozenset(self.columns),) * 2
+
+    def typed_like(self, name: str) -> tuple[Origin, ...]:
+        return (Origin(0, name),)
 
     @property
     def head(self) -> str:

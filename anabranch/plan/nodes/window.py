@@ -65,9 +65,6 @@ class Windows(OverOne):
     def routes(self, on: On) -> tuple[On, ...] | None:
         return _of_whole_partitions(on, self.partition)
 
-    def judged_below(self, name: str) -> bool:
-        return name in {expr.column for expr in self.partition}
-
     @property
     def heavy(self) -> bool:
         return True
@@ -106,9 +103,6 @@ class Top(OverOne):
 
     def routes(self, on: On) -> tuple[On, ...] | None:
         return _of_whole_partitions(on, self.partition)
-
-    def judged_below(self, name: str) -> bool:
-        return name in {expr.column for expr in self.partition}
 
     @property
     def heavy(self) -> bool:

@@ -7,7 +7,7 @@ the plan to whatever is joined with it: to the rows of S that are asked for, and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
@@ -17,25 +17,18 @@ from anabranch.model import Box, Spans
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, column, conjunction, conjuncts, is_null
 from anabranch.plan.nodes import (
-    Aggregate,
     ExistenceJoin,
     Filter,
-    Generate,
     Given,
-    Item,
     Join,
     Look,
     Node,
     On,
     Outer,
-    Project,
     Scan,
     Semi,
     SemiJoin,
-    Top,
-    UnionAll,
     Version,
-    Windows,
 )
 from anabranch.plan.shared import is_work
 from anabranch.plan.statistics import NONE, Limits, Statistics
@@ -120,22 +113,13 @@ class _Narrowing:
                 return self.known.changed(node.table, name)
             case Given():
                 return self.given.get(name)
-            case Project(items=items) | Aggregate(keys=items):
-                below = _renamed(items).get(name)
-                return self.values(node.inputs[0], below) if below is not None else None
-            case UnionAll():
-                return _union([self.values(part, name) for part in node.parts])
             case Join():
                 return self.of_class(node, name)
             case Semi():
                 return self.values(node.input, name) or self.asked(
                     node.input, node.keys, node.on
                 ).get(name)
-            case Filter() | Windows() | Top() | Generate():
-                return self.values(node.input, name) if name in node.input.columns else None
-            case Outer(full=False) | ExistenceJoin():
-                return self.values(node.left, name) if name in node.left.columns else None
-        return None
+        return _union([self.values(node.inputs[o.input], o.name) for o in node.origins(name)])
 
     def of_class(self, node: Join, name: str) -> Spans | None:
         """The values of a column, or of one that the join makes equal to it."""
@@ -187,16 +171,8 @@ class _Narrowing:
                 return self.known.kind(node.table, name)
             case Given():
                 return self.given[name].kind if name in self.given else None
-            case Project(items=items) | Aggregate(keys=items):
-                below = _renamed(items).get(name)
-                return self.kind(node.inputs[0], below) if below is not None else None
-            case UnionAll():
-                kinds = {self.kind(part, name) for part in node.parts}
-                return kinds.pop() if len(kinds) == 1 else None
-            case Semi() | Look():
-                return self.kind(node.input, name)
-        owner = next((part for part in node.inputs if name in part.columns), None)
-        return self.kind(owner, name) if owner is not None else None
+        kinds = {self.kind(node.inputs[o.input], o.name) for o in node.typed_like(name)}
+        return kinds.pop() if len(kinds) == 1 else None
 
     # What is of interest, from above
 
@@ -215,22 +191,6 @@ class _Narrowing:
         match node:
             case Scan():
                 return self.within(node, [limits])
-            case Project(items=items) | Aggregate(keys=items):
-                return self.over(
-                    node,
-                    {
-                        below: limits[name]
-                        for name, below in _renamed(items).items()
-                        if name in limits
-                    },
-                )
-            case UnionAll():
-                return node.with_inputs([self.visit(part, limits) for part in node.parts])
-            case Filter() | Generate():
-                return self.over(node, limits)
-            case Windows() | Top():
-                partition = {expr.column for expr in node.partition}
-                return self.over(node, {n: s for n, s in limits.items() if n in partition})
             case Join():
                 return self.join(node, limits)
             case Semi():
@@ -242,14 +202,19 @@ class _Narrowing:
                 return self.look(node)
             case Outer(full=False) | ExistenceJoin():
                 return self.pair(node, limits)
-        inputs = [self.visit(part, NONE) for part in node.inputs]
-        return node.with_inputs(inputs) if inputs else node
+        return self.over(node, limits) if node.inputs else node
 
     def over(self, node: Node, limits: Limits) -> Node:
-        """An operator that passes its input's columns on, or some of them."""
-        (below,) = node.inputs
-        limits = {name: limits[name] for name in limits if name in below.columns}
-        return node.with_inputs([self.visit(below, limits)])
+        """Rows of no interest are left out of the inputs that could be asked for keys as well."""
+        below: list[dict[str, Spans]] = [{} for _ in node.inputs]
+        for name, values in limits.items():
+            routes = node.routes(((column(name), ""),)) or ()
+            for found, route in zip(below, routes, strict=bool(routes)):
+                for expr, _ in route:
+                    if expr.column is not None:
+                        found[expr.column] = values
+        inputs = zip(node.inputs, below, strict=True)
+        return node.with_inputs([self.visit(part, found) for part, found in inputs])
 
     def join(self, node: Join, limits: Limits) -> Node:
         equal = self.equals(node)
@@ -333,12 +298,6 @@ def _value(spans: Spans, number: int) -> str:
     if spans.kind == "date":
         return f"DATE '{date(1970, 1, 1) + timedelta(days=number)}'"
     return str(number)
-
-
-def _renamed(items: Iterable[Item]) -> dict[str, str]:
-    """The items that pass a column on: their names, and the column's below."""
-    found = ((item.name, item.expr.column) for item in items)
-    return {name: below for name, below in found if below is not None}
 
 
 def _of(node: Node, limits: Limits) -> Limits:

@@ -28,6 +28,8 @@ from anabranch.plan.nodes import (
     Filter,
     Generate,
     Given,
+    Item,
+    Join,
     Node,
     On,
     OverOne,
@@ -124,16 +126,20 @@ def test_keys_are_asked_for_below_it() -> None:
     assert semi(Silent(SCAN), keys, on).inputs[0] == Silent(SCAN)
 
 
-def test_ranges_reach_a_table_through_it() -> None:
+def test_ranges_go_through_it_from_below_and_from_above() -> None:
     near = Spans("integer", ((1, 3),))
-    known = Statistics({A: TableStatistics(9, {"k": "integer"})}, given={"x": near})
-    after = Scan(A, ("id", "k"), Version.AFTER)
-    asked = semi(Project(Duplicate(after, 2), items_of(["k"])), Given("keys", ("x",)), ON)
-    found = optimize(asked, DELTA_RULES, known)
-    assert [part.within for part in walk(found) if isinstance(part, Scan)] == [((("k", near),),)]
-
-
-ON: On = ((column("k"), "x"),)
+    kinds = {"k": "integer"}
+    known = Statistics(
+        {
+            A: TableStatistics(9, kinds, changed={"k": near}),
+            TableName.of("b"): TableStatistics(9, kinds),
+        }
+    )
+    change = Duplicate(Project(Scan(A, ("k",), Version.DELTA), items_of(["k"])), 2)
+    other = Project(Scan(TableName.of("b"), ("k",), Version.AFTER), (Item("l", column("k")),))
+    found = optimize(Join((change, Duplicate(other, 3)), Expr("`k` = `l`")), DELTA_RULES, known)
+    (after,) = (part for part in walk(found) if getattr(part, "version", None) is Version.AFTER)
+    assert isinstance(after, Scan) and after.within == ((("k", near),),)
 
 
 def test_it_is_written_as_sql() -> None:
