@@ -10,15 +10,15 @@ from __future__ import annotations
 from anabranch.cache import cached
 from anabranch.delta import (  # noqa: F401 - each registers the rules of its operators
     aggregate,
+    existence,
     filter,
     generate,
     join,
-    partners,
     project,
     recursive,
     scan,
     union_all,
-    windows,
+    window,
 )
 from anabranch.delta.rule import RULES, Changed
 from anabranch.plan.nodes import Node

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance, Replace
 from anabranch.delta.rule import Changed
 from anabranch.model import Columns
-from anabranch.plan.nodes import Given, Node
+from anabranch.plan.nodes import Node, Parameter
 from anabranch.plan.optimize import DELTA_RULES, QUERY_RULES, Rules, changes
 from anabranch.plan.show import show
 from anabranch.plan.statistics import NOTHING, Statistics
@@ -70,8 +70,8 @@ def _delta_plans(kept: Maintenance, sources: Changed) -> list[tuple[str, Node | 
             ]
 
 
-def _keys(kept: Combine | Replace) -> Given:
-    return Given("touched keys", tuple(key.name for key in kept.keys))
+def _keys(kept: Combine | Replace) -> Parameter:
+    return Parameter("touched keys", tuple(key.name for key in kept.keys))
 
 
 def _columns(columns: Columns) -> str:

@@ -20,14 +20,14 @@ from anabranch.plan.nodes import (
     Filter,
     Item,
     Join,
+    KeyFilter,
     Node,
     Project,
-    Semi,
     UnionAll,
     Version,
 )
 from anabranch.plan.rules.filter_below_join import filter_below_join
-from anabranch.plan.rules.push_keys import semi
+from anabranch.plan.rules.push_keys import filter_keys
 
 Sharing = dict[Expr, int]
 
@@ -107,14 +107,14 @@ def _groups_met(left: Node, right: Node, conditions: Sequence[Expr]) -> Node:
     if not isinstance(top, Aggregate):
         return right
     pairs = [pair for expr in conditions if (pair := _equal_columns(expr, left, right))]
-    keys = [pair for pair in pairs if not isinstance(_only(left, right, [pair]), Semi)]
+    keys = [pair for pair in pairs if not isinstance(_only(left, right, [pair]), KeyFilter)]
     return _only(left, right, keys) if keys else right
 
 
 def _only(left: Node, right: Node, pairs: Sequence[tuple[str, str]]) -> Node:
     names = dict.fromkeys(mine for mine, _ in pairs)
     keys = Aggregate(left, tuple(Item(name, column(name)) for name in names))
-    return semi(right, keys, tuple((column(theirs), mine) for mine, theirs in pairs))
+    return filter_keys(right, keys, tuple((column(theirs), mine) for mine, theirs in pairs))
 
 
 def _equal_columns(expr: Expr, left: Node, right: Node) -> tuple[str, str] | None:

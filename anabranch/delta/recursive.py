@@ -15,12 +15,12 @@ from anabranch.delta.rule import RULES, Changed, Rule, at, differentiates
 from anabranch.errors import InternalError
 from anabranch.plan.nodes import (
     WEIGHT,
-    Again,
     Difference,
     Join,
     Node,
     Project,
     Recursive,
+    RecursiveRef,
     UnionAll,
     Version,
     items_of,
@@ -37,7 +37,7 @@ def recursive(node: Recursive, changed: Changed, delta: Rule) -> Node | None:
     known = tuple(start for start in starts if start is not None)
     if not known:
         return None
-    signed = Again(f"{node.name}_delta", (*node.columns, WEIGHT))
+    signed = RecursiveRef(f"{node.name}_delta", (*node.columns, WEIGHT))
     step = lifted(at(node.step, Version.AFTER, changed), signed)
     return Recursive(signed.name, UnionAll(known), step)
 
@@ -46,16 +46,16 @@ def _from(before: Node, node: Recursive) -> Node:
     """F(R₀): the step taken from all rows of before the change."""
     return transform(
         node.step,
-        lambda part: before if isinstance(part, Again) and part.name == node.name else part,
+        lambda part: before if isinstance(part, RecursiveRef) and part.name == node.name else part,
     )
 
 
-def lifted(node: Node, signed: Again) -> Node:
+def lifted(node: Node, signed: RecursiveRef) -> Node:
     """F over signed rows: each keeps the sign of the row that it comes from.
 
     Of a linear operator with one input, and of UNION ALL, that is its own rule of Δ.
     """
-    if isinstance(node, Again):
+    if isinstance(node, RecursiveRef):
         return signed
     if isinstance(node, Join):
         parts = [lifted(part, signed) if open_recursions(part) else part for part in node.parts]
@@ -69,7 +69,7 @@ def lifted(node: Node, signed: Again) -> Node:
 
 def not_linear(node: Node) -> Node | None:
     """The operator that a recursion may not go through; every branch names it exactly once."""
-    if isinstance(node, Again):
+    if isinstance(node, RecursiveRef):
         return None
     if not node.linear:
         return node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from anabranch.delta.rule import Changed, Rule, differentiates
-from anabranch.plan.nodes import Again, Given, Node, OneRow, Scan, Version
+from anabranch.plan.nodes import Node, OneRow, Parameter, RecursiveRef, Scan, Version
 
 
 @differentiates(Scan)
@@ -13,6 +13,6 @@ def scan(node: Scan, changed: Changed, delta: Rule) -> Node | None:
     return replace(node, version=Version.DELTA) if node.table in changed else None
 
 
-@differentiates(OneRow, Given, Again)
+@differentiates(OneRow, Parameter, RecursiveRef)
 def constant(node: Node, changed: Changed, delta: Rule) -> Node | None:
     return None

@@ -23,12 +23,12 @@ from anabranch.plan.nodes import (
     Outer,
     Project,
     Scan,
-    Top,
+    TopK,
     UnionAll,
     Version,
-    Windows,
+    Window,
 )
-from anabranch.plan.rules.push_keys import semi
+from anabranch.plan.rules.push_keys import filter_keys
 from anabranch.plan.walk import walk
 
 Exprs = Sequence[Expr]
@@ -61,7 +61,7 @@ def _touched(node: Node, exprs: Exprs, changed: Changed, delta: Rule) -> Iterato
             yield from _touched(node.input, through(node.items, exprs), changed, delta)
         case Aggregate() if node.keys and names <= {key.name for key in node.keys}:
             yield from _touched(node.input, through(node.keys, exprs), changed, delta)
-        case Windows() | Top() if {*exprs} <= {*node.partition}:
+        case Window() | TopK() if {*exprs} <= {*node.partition}:
             yield from _touched(node.input, exprs, changed, delta)
         case Filter() if _has_groups(node):
             yield from _touched(node.input, exprs, changed, delta)
@@ -108,7 +108,7 @@ def through(items: Sequence[Item], exprs: Exprs) -> list[Expr]:
 
 def among(node: Node, exprs: Sequence[Expr], keys: Node) -> Node:
     """The rows of the node whose values are among the keys, by position."""
-    return semi(node, keys, tuple(zip(exprs, keys.columns, strict=True)))
+    return filter_keys(node, keys, tuple(zip(exprs, keys.columns, strict=True)))
 
 
 def by_keys(node: Node, exprs: Sequence[Expr], changed: Changed, delta: Rule) -> Node | None:

@@ -27,9 +27,18 @@ from anabranch.lake.footers import tail_of
 from anabranch.lake.manifests import is_live, live_entries, manifests
 from anabranch.lake.marks import Marks
 from anabranch.lake.prune import pruned
-from anabranch.lake.spans import file_statistics, kind_of
+from anabranch.lake.ranges import file_statistics, kind_of
 from anabranch.lake.types import columns_of
-from anabranch.model import FILE_PATH_ID, POSITION_ID, Bound, Box, Column, Columns, Delta, Reading
+from anabranch.model import (
+    FILE_PATH_ID,
+    POSITION_ID,
+    Bound,
+    Column,
+    ColumnRanges,
+    Columns,
+    Delta,
+    Reading,
+)
 from anabranch.names import TableName
 from anabranch.plan.statistics import FileStatistics, lie_together, share
 
@@ -196,7 +205,7 @@ class TableVersion:
         self,
         snapshot_id: int | None = None,
         prune: Sequence[Bound] = (),
-        within: Sequence[Box] = (),
+        within: Sequence[ColumnRanges] = (),
     ) -> Reading:
         """The files to read, without those that cannot hold a row for which all bounds of `prune`
         hold, or one in a box of `within`."""
@@ -227,12 +236,12 @@ class TableVersion:
         data = self.state(self.snapshot_id).data
         return lie_together(file_statistics(self.metadata.schema(), data, [column]), column)
 
-    def share(self, within: Sequence[Box]) -> float:
+    def share(self, within: Sequence[ColumnRanges]) -> float:
         """About what part of the rows lies in the boxes, as far as file statistics tell."""
         return share(self.file_statistics(within), within)
 
     def file_statistics(
-        self, boxes: Sequence[Box], files: Sequence[ManifestEntry] | None = None
+        self, boxes: Sequence[ColumnRanges], files: Sequence[ManifestEntry] | None = None
     ) -> tuple[FileStatistics, ...]:
         """What is known of the columns of some boxes, file by file; of all files if not told."""
         names = {name for box in boxes for name, _ in box}

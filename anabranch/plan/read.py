@@ -20,19 +20,19 @@ from anabranch.plan.nodes import (
     AntiJoin,
     Call,
     Filter,
-    Given,
     Item,
     Join,
+    KeyFilter,
     MarkJoin,
     Node,
     On,
     Order,
     Outer,
+    Parameter,
     Project,
     Scan,
-    Semi,
     SemiJoin,
-    Top,
+    TopK,
     UnionAll,
     Version,
 )
@@ -123,12 +123,12 @@ def _top(found: re.Match[str], inputs: Sequence[Node]) -> Node:
         for part in _listed(found[2])
     )
     partition = tuple(map(expr, _listed(found[3] or "")))
-    return Top(inputs[0], order, int(found[1]), partition=partition)
+    return TopK(inputs[0], order, int(found[1]), partition=partition)
 
 
 _HEADS: dict[str, Make] = {
     r"Scan (\S+)(?: \[(\w+)\])? \((.*)\)": _scan,
-    r"Given (\S+) \((.*)\)": lambda found, _: Given(found[1], tuple(_listed(found[2]))),
+    r"Parameter (\S+) \((.*)\)": lambda found, _: Parameter(found[1], tuple(_listed(found[2]))),
     r"Filter (.*)": lambda found, inputs: Filter(inputs[0], expr(found[1])),
     r"Project (.*)": lambda found, inputs: Project(inputs[0], _items(found[1])),
     r"Join(?: on (.*?)| \(all pairs\))( \[first input small\])?": lambda found, inputs: Join(
@@ -149,6 +149,6 @@ _HEADS: dict[str, Make] = {
     r"Mark (\S+)(?: on (.*)| \(all pairs\))": lambda found, inputs: MarkJoin(
         inputs[0], inputs[1], _condition(found[2]), found[1]
     ),
-    r"Semi where (.*)": lambda found, inputs: Semi(inputs[0], inputs[1], _on(found[1])),
-    r"Top (\d+) by (.*?)(?: per (.*))?": _top,
+    r"KeyFilter where (.*)": lambda found, inputs: KeyFilter(inputs[0], inputs[1], _on(found[1])),
+    r"TopK (\d+) by (.*?)(?: per (.*))?": _top,
 }

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Collection
 from functools import partial
 
-from anabranch.plan.nodes import Given, Look, Node, Scan, Version
+from anabranch.plan.nodes import Node, Parameter, ReducedScan, Scan, Version
 from anabranch.plan.walk import open_recursions, walk
 
 
 def shared(root: Node, known: Collection[Node] = ()) -> list[Node]:
-    """Nodes worth a name of their own, inner ones first: looks, and what is used more than once and
-    more than a renamed scan.  What lies below a `known` node is not looked at."""
+    """Nodes worth a name of their own, inner ones first: reduced scans, and what is used more than once
+    and more than a renamed scan.  What lies below a `known` node is not looked at."""
     counts: Counter[Node] = Counter()
     order: list[Node] = []
 
@@ -27,7 +27,7 @@ def shared(root: Node, known: Collection[Node] = ()) -> list[Node]:
     return [
         node
         for node in order
-        if isinstance(node, Look)
+        if isinstance(node, ReducedScan)
         or (counts[node] > 1 and is_work(node) and not open_recursions(node))
     ]
 
@@ -37,14 +37,14 @@ def is_work(node: Node) -> bool:
     return node.shareable and any(part.work for part in walk(node))
 
 
-def worth_keeping(node: Node, known: Collection[Node] = ()) -> bool:
+def worth_materializing(node: Node, known: Collection[Node] = ()) -> bool:
     """Whether to compute a shared part once and keep its rows: it is as small as the change that it
     comes from, and it takes reading more than changes, or joining what is `known`, to compute it."""
-    if isinstance(node, Look):
+    if isinstance(node, ReducedScan):
         return True
     is_kept = partial(_is_kept, known)
     parts = list(walk(node, until=is_kept))
-    if open_recursions(node) or any(isinstance(part, Given) for part in parts):
+    if open_recursions(node) or any(isinstance(part, Parameter) for part in parts):
         return False
     versions = {part.version for part in parts if isinstance(part, Scan)}
     kept = any(map(is_kept, parts))
@@ -54,4 +54,4 @@ def worth_keeping(node: Node, known: Collection[Node] = ()) -> bool:
 
 
 def _is_kept(known: Collection[Node], node: Node) -> bool:
-    return isinstance(node, Look) or node in known
+    return isinstance(node, ReducedScan) or node in known

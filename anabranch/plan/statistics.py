@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from anabranch.model import Box, Spans
+from anabranch.model import ColumnRanges, RangeSet
 from anabranch.names import TableName
 
-Limits = Mapping[str, Spans]  # of a node's columns: rows outside are of no interest
+Limits = Mapping[str, RangeSet]  # of a node's columns: rows outside are of no interest
 NONE: Limits = {}
 WORTH_SHARE = 0.5  # more than this part of a table is read as all of it
 
@@ -26,7 +26,7 @@ class ColumnRange:
     high: int | None
     nulls: bool = True
 
-    def share(self, wanted: Spans) -> float:
+    def share(self, wanted: RangeSet) -> float:
         """About what part of the rows lies in the ranges; 0 means none."""
         if wanted.nulls and self.nulls:
             return 1.0
@@ -40,7 +40,7 @@ class FileStatistics:
     rows: int
     columns: Mapping[str, ColumnRange]
 
-    def share(self, boxes: Sequence[Box]) -> float:
+    def share(self, boxes: Sequence[ColumnRanges]) -> float:
         """About what part of the rows lies in the boxes; 0 means none."""
         parts = (min(self.columns[name].share(spans) for name, spans in box) for box in boxes)
         return min(sum(parts), 1.0)
@@ -58,10 +58,10 @@ class TableStatistics:
     rows: int
     kinds: Mapping[str, str] = field(default_factory=dict)
     same: frozenset[str] = frozenset()
-    changed: Mapping[str, Spans] = field(default_factory=dict)
+    changed: Mapping[str, RangeSet] = field(default_factory=dict)
     files: tuple[FileStatistics, ...] | None = None
 
-    def rows_read(self, boxes: Sequence[Box]) -> int:
+    def rows_read(self, boxes: Sequence[ColumnRanges]) -> int:
         """About how many rows are read to find those in the boxes; without boxes all."""
         if not boxes or self.files is None:
             return self.rows
@@ -93,12 +93,12 @@ class Statistics:
         found = self.tables.get(table)
         return None if found is None else found.kinds.get(column)
 
-    def changed(self, table: TableName, column: str) -> Spans | None:
+    def changed(self, table: TableName, column: str) -> RangeSet | None:
         """Where the values of a column of the changed rows lie."""
         found = self.tables.get(table)
         return None if found is None else found.changed.get(column)
 
-    def rows_read(self, table: TableName, boxes: Sequence[Box]) -> int:
+    def rows_read(self, table: TableName, boxes: Sequence[ColumnRanges]) -> int:
         found = self.tables.get(table)
         return 0 if found is None else found.rows_read(boxes)
 
@@ -110,7 +110,7 @@ class Statistics:
 NOTHING = Statistics()
 
 
-def share(files: Sequence[FileStatistics], boxes: Sequence[Box]) -> float:
+def share(files: Sequence[FileStatistics], boxes: Sequence[ColumnRanges]) -> float:
     """About what part of the rows of some files lies in the boxes; 0 means none."""
     total = sum(file.rows for file in files)
     inside = sum(file.rows * file.share(boxes) for file in files)

@@ -20,7 +20,7 @@ from anabranch.lake.types import to_iceberg, to_text
 from anabranch.model import FIRST_HIDDEN_ID, Column, Columns, RefreshMode
 from anabranch.names import RESERVED_PREFIX, TableName, fold, shown
 from anabranch.plan.exprs import Expr, column
-from anabranch.plan.nodes import Given, Item, Node, Project, Scan
+from anabranch.plan.nodes import Item, Node, Parameter, Project, Scan
 from anabranch.refresh.fingerprint import fingerprint, texts
 from anabranch.sql.lower import Lowered, lower
 from anabranch.sql.moments import Moment, is_timely, pinned
@@ -158,7 +158,7 @@ def _define(
         probe = Project(by_seeds(node), tuple(Item(f"e{i}", expr) for i, expr in enumerate(exprs)))
         names = view_names(columns)
 
-        def name_of(scan: Scan | Given) -> str:
+        def name_of(scan: Scan | Parameter) -> str:
             assert isinstance(scan, Scan)
             return names[scan.table]
 

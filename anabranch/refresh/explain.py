@@ -12,7 +12,7 @@ from anabranch.delta.maintenance import ByRows, Combine, Maintenance
 from anabranch.errors import BaseExpired
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
-from anabranch.plan.nodes import Given, Scan, Version
+from anabranch.plan.nodes import Parameter, Scan, Version
 from anabranch.plan.statistics import NOTHING
 from anabranch.plan.walk import tables
 from anabranch.refresh.choose import Situation, choose, seconds
@@ -131,8 +131,8 @@ def spark_sql(kept: Maintenance) -> str:
     return to_sql(node, _shown, "spark") if node is not None else "-- nothing can change"
 
 
-def _shown(leaf: Scan | Given) -> str:
-    if isinstance(leaf, Given):
+def _shown(leaf: Scan | Parameter) -> str:
+    if isinstance(leaf, Parameter):
         return leaf.name
     return str(leaf.table) if leaf.version is Version.NOW else f"{leaf.table}@{leaf.version.value}"
 

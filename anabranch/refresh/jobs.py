@@ -22,9 +22,9 @@ from anabranch.engine.query import Inputs
 from anabranch.engine.write import write
 from anabranch.lake.footers import counts
 from anabranch.lake.version import TableVersion
-from anabranch.model import Action, Box, Columns, RefreshMode, Written
+from anabranch.model import Action, ColumnRanges, Columns, RefreshMode, Written
 from anabranch.names import TableName, quote
-from anabranch.plan.nodes import Given, Join, Node
+from anabranch.plan.nodes import Join, Node, Parameter
 from anabranch.plan.walk import walk
 from anabranch.refresh.choose import Layout, rewrites
 from anabranch.refresh.definition import Definition
@@ -137,7 +137,10 @@ def rescan_needed(definition: Definition, sources: Sources) -> bool:
 
 
 def reader(
-    session: SparkSession, stored: TableVersion, hidden: Columns, within: Sequence[Box] = ()
+    session: SparkSession,
+    stored: TableVersion,
+    hidden: Columns,
+    within: Sequence[ColumnRanges] = (),
 ) -> Stored:
     reading = stored.reading(within=within)
     return stored_rows(session, reading, (*stored.columns, *hidden))
@@ -171,7 +174,7 @@ class Job:
     def read(self, node: Node) -> Stored:
         """The stored rows; unless all of them are written anew, without files in which no row can
         be that the change reaches."""
-        box: Box = ()
+        box: ColumnRanges = ()
         if not self.rewrite:
             limits = self.scans.sources.ranges(node)
             box = tuple((n, s) for n, s in limits.items() if self.stored.kind(n) == s.kind)
@@ -223,7 +226,7 @@ class Job:
         )
         rescan: Callable[[DataFrame], DataFrame] | None = None
         if rescan_needed(self.definition, self.scans.sources):
-            given = Given("keys", keys or ("_ab_any",))
+            given = Parameter("keys", keys or ("_ab_any",))
             limits = self.scans.sources.ranges(node)
             rescan = lambda found: self.scans.run(kept.rescan(given), found, limits)  # noqa: E731
         return combine_groups(
@@ -244,7 +247,7 @@ class Job:
         if first is not None:
             return first
         keys = tuple(key.name for key in kept.keys)
-        given = Given("keys", keys) if keys else None
+        given = Parameter("keys", keys) if keys else None
         limits = self.scans.sources.ranges(node)
         return replace_groups(
             self.read(node),

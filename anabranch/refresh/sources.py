@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from anabranch.lake.spans import in_files
+from anabranch.lake.ranges import in_files
 from anabranch.lake.version import TableVersion
-from anabranch.model import Box, Columns, Delta, Spans
+from anabranch.model import ColumnRanges, Columns, Delta, RangeSet
 from anabranch.names import TableName
 from anabranch.plan.nodes import Node, Scan, Version
 from anabranch.plan.optimize import DELTA_RULES, optimize
@@ -50,7 +50,7 @@ class Sources:
         return self._planned[key]
 
     @cached_property
-    def _planned(self) -> dict[tuple[Node, frozenset[tuple[str, Spans]]], Node]:
+    def _planned(self) -> dict[tuple[Node, frozenset[tuple[str, RangeSet]]], Node]:
         """A plan is asked for when its cost is estimated, and again when it is run."""
         return {}
 
@@ -93,26 +93,26 @@ class Sources:
     def rows_of(self, scan: Scan) -> int:
         """About how many rows a scan reads."""
         version = self.versions[scan.table]
-        if not scan.within:
+        if not scan.ranges:
             return version.rows
-        known = version.file_statistics(scan.within)
-        return TableStatistics(version.rows, files=known).rows_read(scan.within)
+        known = version.file_statistics(scan.ranges)
+        return TableStatistics(version.rows, files=known).rows_read(scan.ranges)
 
     def ranges(self, node: Node) -> Limits:
         """Where the values of the columns of a plan lie, as far as is known."""
         return ranges_of(node, self._statistics(node, NONE, footers=True))
 
-    def changed(self, table: TableName, column: str) -> Spans | None:
+    def changed(self, table: TableName, column: str) -> RangeSet | None:
         key = table, column
         if key not in self._spans:
             self._spans[key] = self._changed(table, column)
         return self._spans[key]
 
     @cached_property
-    def _spans(self) -> dict[tuple[TableName, str], Spans | None]:
+    def _spans(self) -> dict[tuple[TableName, str], RangeSet | None]:
         return {}
 
-    def _changed(self, table: TableName, column: str) -> Spans | None:
+    def _changed(self, table: TableName, column: str) -> RangeSet | None:
         version, delta = self.versions[table], self.deltas.get(table)
         field = version.field(column)
         if field is None or delta is None:
@@ -120,10 +120,10 @@ class Sources:
         files = [path for each in (*delta.plus, *delta.minus) for path in each.files]
         return in_files(version.io, files, field)
 
-    def within(self, scan: Scan) -> tuple[Box, ...]:
+    def within(self, scan: Scan) -> tuple[ColumnRanges, ...]:
         """The boxes of a scan, if they leave out enough to be worth asking for each row."""
         version = self.versions[scan.table]
-        return scan.within if scan.within and version.share(scan.within) <= WORTH_SHARE else ()
+        return scan.ranges if scan.ranges and version.share(scan.ranges) <= WORTH_SHARE else ()
 
 
 def plain(columns: Columns) -> frozenset[str]:

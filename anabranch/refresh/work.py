@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.delta.maintenance import ByGroups, ByRows, Combine, Replace
 from anabranch.model import Columns
-from anabranch.plan.nodes import Given, Node, Scan, Version
+from anabranch.plan.nodes import Node, Parameter, Scan, Version
 from anabranch.plan.statistics import NONE, Limits
 from anabranch.plan.walk import walk
 from anabranch.refresh.cost import Work
@@ -78,7 +78,7 @@ ROWS_PER_SCAN = 50_000  # planning and starting a scan takes as long as reading 
 
 def scanned(planned: Iterable[Planned], sources: Sources) -> int:
     """Rows that are read of the sources; a plan of many scans costs something without any rows.
-    What is asked of a large table in several places is read in few looks."""
+    What is asked of a large table in several places is read in few scans."""
     scans = [scan for node, limits in planned for scan in _scans(sources.planned(node, limits))]
     rows = sum(sources.rows_of(scan) for scan in scans if scan.version is not Version.DELTA)
     return rows + ROWS_PER_SCAN * max(len(scans) - 1, 0)
@@ -88,5 +88,5 @@ def _scans(plan: Node) -> list[Scan]:
     return [leaf for leaf in walk(plan) if isinstance(leaf, Scan)]
 
 
-def _touched(kept: ByGroups) -> Given:
-    return Given("keys", tuple(key.name for key in kept.keys))
+def _touched(kept: ByGroups) -> Parameter:
+    return Parameter("keys", tuple(key.name for key in kept.keys))

@@ -20,7 +20,7 @@ from anabranch.plan.nodes import (
     Node,
     Outer,
     Project,
-    Windows,
+    Window,
 )
 from anabranch.plan.sameness import sameness
 from anabranch.plan.walk import walk
@@ -55,7 +55,7 @@ def looked_up(plan: Node) -> Iterator[tuple[Node, list[Expr]]]:
             case Aggregate():
                 calls = (part for call in node.calls for part in _arguments(call.expr.tree))
                 yield node.input, [*(key.expr for key in node.keys), *calls]
-            case Windows():
+            case Window():
                 calls = (part for call in node.calls for part in _arguments(call.expr.tree))
                 yield node.input, [*node.partition, *calls]
             case Generate():

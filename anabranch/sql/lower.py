@@ -18,7 +18,6 @@ from anabranch.model import Columns
 from anabranch.names import RESERVED_PREFIX, TableName, shown
 from anabranch.plan.exprs import Expr, Tree, cast, column
 from anabranch.plan.nodes import (
-    Again,
     Aggregate,
     Filter,
     Item,
@@ -26,10 +25,11 @@ from anabranch.plan.nodes import (
     Node,
     OneRow,
     Project,
+    RecursiveRef,
     Scan,
-    Top,
+    TopK,
     UnionAll,
-    Windows,
+    Window,
 )
 from anabranch.plan.optimize import QUERY_RULES, optimize
 from anabranch.plan.sameness import Sameness, sameness
@@ -176,7 +176,7 @@ class _Lowering:
         """A recursion has the types of the rows that it starts from."""
 
         def known(part: Node) -> Node:
-            if not isinstance(part, Again) or part.name not in self.stand_ins:
+            if not isinstance(part, RecursiveRef) or part.name not in self.stand_ins:
                 return part
             return _renamed(self.stand_ins[part.name], part.columns)
 
@@ -405,11 +405,11 @@ class _Lowering:
         node = plan
         while isinstance(node, (Project, Filter)):
             node = node.input
-        below = walk(node.input) if isinstance(node, (Aggregate, Windows, Top)) else walk(node)
+        below = walk(node.input) if isinstance(node, (Aggregate, Window, TopK)) else walk(node)
         return [
             self.inexact[call.expr]
             for each in below
-            if isinstance(each, (Aggregate, Windows))
+            if isinstance(each, (Aggregate, Window))
             for call in each.calls
             if call.expr in self.inexact
         ]

@@ -24,16 +24,16 @@ from anabranch.plan.exprs import (
     operand,
 )
 from anabranch.plan.nodes import (
-    Again,
     Aggregate,
     Filter,
     Generate,
-    Given,
     Item,
     Node,
     On,
+    Parameter,
     Project,
     Recursive,
+    RecursiveRef,
     Scan,
     UnionAll,
     Version,
@@ -41,7 +41,7 @@ from anabranch.plan.nodes import (
 from anabranch.plan.shared import shared
 from anabranch.plan.walk import walk
 
-NameOf = Callable[[Scan | Given], str]
+NameOf = Callable[[Scan | Parameter], str]
 
 
 def to_sql(
@@ -127,7 +127,7 @@ class Rendering:
             raise InternalError("a recursion is not a common table expression of its own")
         return exp.Table(this=alias.this.copy())
 
-    def again(self, node: Again) -> exp.Table:
+    def again(self, node: RecursiveRef) -> exp.Table:
         return exp.Table(this=identifier(self.recursions[node.name]))
 
     def body(self, node: Node) -> exp.Query:
@@ -189,7 +189,7 @@ class Rendering:
             return node.as_table(self)
         return self.view(node) if node in self.known else self.cte(node)
 
-    def stored(self, leaf: Scan | Given) -> exp.Table:
+    def stored(self, leaf: Scan | Parameter) -> exp.Table:
         return exp.Table(this=identifier(self.name_of(leaf)))
 
     def aliased(self, query: exp.Query) -> tuple[Tree, str]:

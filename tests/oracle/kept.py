@@ -17,10 +17,10 @@ import duckdb
 
 from anabranch.delta.first import STORED
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance, Replace, maintenance
-from anabranch.model import Column, Columns, Spans, joined
+from anabranch.model import Column, Columns, RangeSet, joined
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
-from anabranch.plan.nodes import WEIGHT, Call, Filter, Given, Item, Node, Project, Scan, Windows
+from anabranch.plan.nodes import WEIGHT, Call, Filter, Item, Node, Parameter, Project, Scan, Window
 from anabranch.plan.optimize import DELTA_RULES, QUERY_RULES, optimize
 from anabranch.plan.rules.push_ranges import inside, ranges_of
 from anabranch.plan.statistics import NONE, Limits, Statistics, TableStatistics
@@ -180,28 +180,28 @@ class World:
             if each.type in _KINDS
         }
 
-    def changed(self, table: TableName, column: str) -> Spans:
+    def changed(self, table: TableName, column: str) -> RangeSet:
         """As narrow as can be: the values themselves."""
         kind = self._kinds[table, column]
         at = [each.name for each in self.columns[table]].index(column)
         values = {row[at] for row in self._moved.get(table.name, ())}
         numbers = (_number(value) for value in values - {None})
-        return Spans(kind, joined((each, each) for each in numbers), None in values)
+        return RangeSet(kind, joined((each, each) for each in numbers), None in values)
 
-    def keep(self, name: str, node: Node) -> tuple[Given, list[Row]]:
+    def keep(self, name: str, node: Node) -> tuple[Parameter, list[Row]]:
         """The rows of a node, which are also a relation of that name."""
         self.db.execute(f"CREATE OR REPLACE TABLE main.{name} AS {self.sql(node)}")
         rows = fetched(self.db.execute(f"FROM main.{name}"))
-        return Given(name, node.columns), rows
+        return Parameter(name, node.columns), rows
 
-    def bind(self, name: str, node: Node, rows: Sequence[Row]) -> Given:
+    def bind(self, name: str, node: Node, rows: Sequence[Row]) -> Parameter:
         """Rows with the columns and types of a node, as a relation of that name."""
         self.db.execute(
             f"CREATE OR REPLACE TABLE main.{name} AS SELECT * FROM ({self.sql(node)}) LIMIT 0"
         )
         if rows:
             self._insert(f"main.{name}", rows)
-        return Given(name, node.columns)
+        return Parameter(name, node.columns)
 
     def types(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
         items = tuple(Item(f"e{i}", expr) for i, expr in enumerate(exprs))
@@ -217,9 +217,9 @@ def _sql(node: Node) -> str:
 
 def _bare(node: Node) -> Node:
     """A scan that leaves out what it may, as a condition over one that does not."""
-    if not isinstance(node, Scan) or not node.within:
+    if not isinstance(node, Scan) or not node.ranges:
         return node
-    return Filter(replace(node, within=()), inside(node.within))
+    return Filter(replace(node, ranges=()), inside(node.ranges))
 
 
 def _number(value: Any) -> int:
@@ -383,7 +383,7 @@ class Kept:
             limits = ranges_of(change, self.world.statistics)
         else:
             self.world.db.execute("CREATE OR REPLACE TABLE main.keys AS SELECT 1 AS _ab_any")
-            keys, limits = Given("keys", ("_ab_any",)), NONE
+            keys, limits = Parameter("keys", ("_ab_any",)), NONE
         plan = kept.rescan(keys)
         seen = set()
         for row in self._dicts(plan.columns, self.world.rows(plan, limits)):
@@ -440,7 +440,7 @@ def fetched(cursor: duckdb.DuckDBPyConnection) -> list[Row]:
 def _is_open(plan: Node) -> bool:
     """Whether two windows order equal rows, each its own way: which of their answers stand side by
     side is for the plan to say, whose second window goes on over the answers of the first."""
-    calls = (call for node in walk(plan) if isinstance(node, Windows) for call in node.calls)
+    calls = (call for node in walk(plan) if isinstance(node, Window) for call in node.calls)
     return any(name.startswith("_ab_win") for call in calls for name in call.expr.columns)
 
 

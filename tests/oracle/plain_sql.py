@@ -15,24 +15,24 @@ from anabranch.plan.nodes import (
     AntiJoin,
     Filter,
     Generate,
-    Given,
     Item,
     Join,
+    KeyFilter,
     MarkJoin,
     Node,
     OneRow,
     Outer,
+    Parameter,
     Project,
     Scan,
-    Semi,
     SemiJoin,
     UnionAll,
-    Windows,
+    Window,
     same_columns,
 )
 from tests.oracle.duck import duck
 
-NameOf = Callable[[Scan | Given], str]
+NameOf = Callable[[Scan | Parameter], str]
 _NOWHERE = "SELECT 1 FROM x"
 
 
@@ -46,7 +46,7 @@ def _repeated(root: Node) -> frozenset[Node]:
     open_nodes = [root]
     while open_nodes:
         node = open_nodes.pop()
-        if isinstance(node, (Scan, Given, OneRow)):
+        if isinstance(node, (Scan, Parameter, OneRow)):
             continue
         if node in seen:
             found.add(node)
@@ -77,7 +77,7 @@ class _Writer:
 
     def source(self, node: Node) -> str:
         self.aliases += 1
-        if isinstance(node, (Scan, Given)):
+        if isinstance(node, (Scan, Parameter)):
             return f"{self.name_of(node)} t{self.aliases}"
         if node in self.repeated:
             return f"{self.shared(node)} t{self.aliases}"
@@ -109,9 +109,9 @@ class _Writer:
             case SemiJoin() | AntiJoin():
                 kind = "SEMI JOIN" if isinstance(node, SemiJoin) else "ANTI JOIN"
                 return f"SELECT {_names(node)} FROM {self.pair(node, kind)}"
-            case Semi():
+            case KeyFilter():
                 return self.among(node)
-            case Windows():
+            case Window():
                 items = _items((*same_columns(node.input), *node.calls))
                 return f"SELECT {items} FROM {self.source(node.input)}"
             case Generate():
@@ -121,7 +121,7 @@ class _Writer:
                 return f"SELECT {_names(node)} FROM {self.source(node.input)}{view}"
             case OneRow():
                 return "SELECT 1 AS _ab_one"
-            case Scan() | Given():
+            case Scan() | Parameter():
                 return f"SELECT {_names(node)} FROM {self.source(node)}"
         raise NotImplementedError(type(node).__name__)
 
@@ -137,7 +137,7 @@ class _Writer:
         items = _items((*node.keys, *calls))
         return f"SELECT {distinct}{items} FROM {self.source(node.input)}{group}"
 
-    def among(self, node: Semi) -> str:
+    def among(self, node: KeyFilter) -> str:
         keys = ", ".join(f'"{key}" AS _on{at}' for at, (_, key) in enumerate(node.on))
         on = " AND ".join(
             f"({_text(expr)}) IS NOT DISTINCT FROM _on{at}" for at, (expr, _) in enumerate(node.on)

@@ -37,17 +37,16 @@ from anabranch.plan.nodes.existence import AntiJoin, ExistenceJoin, MarkJoin, Se
 from anabranch.plan.nodes.filter import Filter
 from anabranch.plan.nodes.generate import Generate
 from anabranch.plan.nodes.join import Join
-from anabranch.plan.nodes.keys import Look, Semi
-from anabranch.plan.nodes.leaves import Given, OneRow, Scan
+from anabranch.plan.nodes.keys import KeyFilter, ReducedScan
+from anabranch.plan.nodes.leaves import OneRow, Parameter, Scan
 from anabranch.plan.nodes.outer import Outer
 from anabranch.plan.nodes.project import Project
-from anabranch.plan.nodes.recursive import Again, Difference, Recursive
+from anabranch.plan.nodes.recursive import Difference, Recursive, RecursiveRef
 from anabranch.plan.nodes.union_all import UnionAll
-from anabranch.plan.nodes.window import Top, Windows
+from anabranch.plan.nodes.window import TopK, Window
 
 __all__ = [
     "WEIGHT",
-    "Again",
     "Aggregate",
     "AntiJoin",
     "Call",
@@ -56,10 +55,9 @@ __all__ = [
     "ExistenceJoin",
     "Filter",
     "Generate",
-    "Given",
     "Item",
     "Join",
-    "Look",
+    "KeyFilter",
     "MarkJoin",
     "Node",
     "On",
@@ -69,16 +67,18 @@ __all__ = [
     "Outer",
     "OverOne",
     "OverTwo",
+    "Parameter",
     "Project",
     "Recursive",
+    "RecursiveRef",
+    "ReducedScan",
     "Scan",
-    "Semi",
     "SemiJoin",
     "Sql",
-    "Top",
+    "TopK",
     "UnionAll",
     "Version",
-    "Windows",
+    "Window",
     "items_of",
     "passed_on",
     "same_columns",

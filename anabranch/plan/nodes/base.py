@@ -27,8 +27,8 @@ from anabranch.plan.exprs import Expr, Tree, column
 
 if TYPE_CHECKING:
     from anabranch.plan.nodes.generate import Generate
-    from anabranch.plan.nodes.leaves import Given, Scan
-    from anabranch.plan.nodes.recursive import Again, Recursive
+    from anabranch.plan.nodes.leaves import Parameter, Scan
+    from anabranch.plan.nodes.recursive import Recursive, RecursiveRef
 
 WEIGHT = "_ab_w"  # the signed multiplicity of a row of a delta
 
@@ -115,13 +115,13 @@ class Sql(Protocol):
     def alias(self) -> str:
         """An alias that nothing else has."""
 
-    def stored(self, leaf: Scan | Given) -> exp.Table:
+    def stored(self, leaf: Scan | Parameter) -> exp.Table:
         """The table that stands for a leaf."""
 
     def recursion(self, node: Recursive) -> exp.Table:
         """The common table expression of a recursion."""
 
-    def again(self, node: Again) -> exp.Table:
+    def again(self, node: RecursiveRef) -> exp.Table:
         """The recursion whose step is being written."""
 
     def lateral(self, node: Generate) -> Tree:

@@ -28,7 +28,7 @@ from anabranch.plan.remembered import remembered
 
 @remembered
 @dataclass(frozen=True)
-class Semi(Clause):
+class KeyFilter(Clause):
     """The rows of the input whose values are among the keys; NULL matches NULL.
 
     `broadcast`: few keys.
@@ -64,7 +64,7 @@ class Semi(Clause):
 
     @property
     def head(self) -> str:
-        return f"Semi where {keys_head(self.on)}"
+        return f"KeyFilter where {keys_head(self.on)}"
 
     def join_into(self, sql: Sql, query: exp.Select) -> list[Expr]:
         keys, alias, met = sql.keys(self.keys, self.on)
@@ -77,10 +77,11 @@ class Semi(Clause):
 
 @remembered
 @dataclass(frozen=True)
-class Look(Node):
+class ReducedScan(Node):
     """Of the rows whose values are among some of the keys, all; of the others, any.
 
-    Whoever reads it asks for the keys again, so that looks at one table can be one.
+    The scan of a table, or a filter over it, that several readers share.  Whoever reads it asks for its
+    own keys again, so that scans of one table can be one.
     """
 
     input: Node
@@ -90,7 +91,7 @@ class Look(Node):
 
     def __post_init__(self) -> None:
         if not self.by:
-            raise InternalError("a look needs something to compare")
+            raise InternalError("a reduced scan needs something to compare")
         for keys, on in self.by:
             check_keys(on, self.input, keys)
 
@@ -104,21 +105,21 @@ class Look(Node):
 
     def with_inputs(self, inputs: Sequence[Node]) -> Node:
         first, *keys = inputs
-        return Look(first, tuple(zip(keys, (on for _, on in self.by), strict=True)))
+        return ReducedScan(first, tuple(zip(keys, (on for _, on in self.by), strict=True)))
 
     def origins(self, name: str) -> tuple[Origin, ...]:
         return (Origin(0, name),)
 
     @property
     def head(self) -> str:
-        return f"Look where {' or '.join(keys_head(on) for _, on in self.by)}"
+        return f"ReducedScan where {' or '.join(keys_head(on) for _, on in self.by)}"
 
     def body(self, sql: Sql) -> exp.Query:
         """One kind of keys is a semi join; several are conditions of which one must hold: IN, for a
         correlated EXISTS must not stand below UNION (see MarkJoin)."""
         if len(self.by) == 1:
             ((keys, on),) = self.by
-            return sql.select(Semi(self.input, keys, on), same_columns(self))
+            return sql.select(KeyFilter(self.input, keys, on), same_columns(self))
         some = [condition for keys, on in self.by for condition in _among(sql, keys, on)]
         query = sql.select(self.input, same_columns(self))
         return query.where(exp.or_(*some, copy=False), copy=False)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from anabranch.model import Box
+from anabranch.model import ColumnRanges
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, identifier
 from anabranch.plan.nodes.base import (
@@ -29,13 +29,14 @@ from anabranch.plan.remembered import remembered
 class Scan(Clause):
     """The rows of a table at one version.
 
-    `within`: only rows that lie in one of the boxes are of interest; of the others, any.
+    `ranges`: only rows whose columns lie in one of these sets of ranges are of interest; of the others,
+    any.
     """
 
     table: TableName
     names: tuple[str, ...]
     version: Version = Version.NOW
-    within: tuple[Box, ...] = ()
+    ranges: tuple[ColumnRanges, ...] = ()
 
     linear: ClassVar[bool] = True
     monotone: ClassVar[bool] = True
@@ -55,7 +56,7 @@ class Scan(Clause):
     def head(self) -> str:
         version = "" if self.version is Version.NOW else f" [{self.version.value}]"
         within = " or ".join(
-            " and ".join(f"{name} in {spans.head}" for name, spans in box) for box in self.within
+            " and ".join(f"{name} in {spans.head}" for name, spans in box) for box in self.ranges
         )
         where = f" where {within}" if within else ""
         return f"Scan {self.table}{version} ({', '.join(self.columns)}){where}"
@@ -66,7 +67,7 @@ class Scan(Clause):
 
 @remembered
 @dataclass(frozen=True)
-class Given(Clause):
+class Parameter(Clause):
     """A relation that whoever runs the plan will bind, such as the keys of touched groups."""
 
     name: str
@@ -84,7 +85,7 @@ class Given(Clause):
 
     @property
     def head(self) -> str:
-        return f"Given {self.name} ({', '.join(self.names)})"
+        return f"Parameter {self.name} ({', '.join(self.names)})"
 
     def as_table(self, sql: Sql) -> exp.Table:
         return sql.stored(self)

@@ -32,12 +32,13 @@ from anabranch.plan.remembered import remembered
 
 @remembered
 @dataclass(frozen=True)
-class Again(Clause):
+class RecursiveRef(Clause):
     """Inside the step of a recursion: the rows that the last round found."""
 
     name: str
     names: tuple[str, ...]
 
+    spelled: ClassVar[str] = "Again"
     linear: ClassVar[bool] = True
     monotone: ClassVar[bool] = True
     named: ClassVar[bool] = True
@@ -48,7 +49,7 @@ class Again(Clause):
 
     @property
     def head(self) -> str:
-        return f"Again {self.name} ({', '.join(self.columns)})"
+        return f"RecursiveRef {self.name} ({', '.join(self.columns)})"
 
     def as_table(self, sql: Sql) -> exp.Table:
         return sql.again(self)

@@ -30,7 +30,7 @@ from anabranch.plan.remembered import remembered
 
 @remembered
 @dataclass(frozen=True)
-class Windows(OverOne):
+class Window(OverOne):
     """The rows with a column per window call; all calls have the same partitions.
 
     An item's expression is the whole call, `SUM(x) OVER (PARTITION BY … ORDER BY …)`.
@@ -40,6 +40,7 @@ class Windows(OverOne):
     calls: tuple[Item, ...]
     types: tuple[str, ...] = ()  # of the partition's values
 
+    spelled: ClassVar[str] = "Windows"
     shareable: ClassVar[bool] = True
     work: ClassVar[bool] = True
 
@@ -71,7 +72,7 @@ class Windows(OverOne):
 
     @property
     def head(self) -> str:
-        return f"Windows {item_heads(self.calls)}"
+        return f"Window {item_heads(self.calls)}"
 
     def body(self, sql: Sql) -> exp.Query:
         return sql.select(self.input, (*same_columns(self.input), *self.calls))
@@ -79,7 +80,7 @@ class Windows(OverOne):
 
 @remembered
 @dataclass(frozen=True)
-class Top(OverOne):
+class TopK(OverOne):
     """The first rows of every partition, after skipping some; `order` leaves no ties that show."""
 
     order: tuple[Order, ...]
@@ -87,6 +88,7 @@ class Top(OverOne):
     offset: int = 0
     partition: tuple[Expr, ...] = ()
 
+    spelled: ClassVar[str] = "Top"
     shareable: ClassVar[bool] = True
     work: ClassVar[bool] = True
 
@@ -110,7 +112,7 @@ class Top(OverOne):
 
     @property
     def head(self) -> str:
-        parts = ["Top"]
+        parts = ["TopK"]
         parts += [] if self.limit is None else [str(self.limit)]
         parts += [f"after {self.offset}"] if self.offset else []
         parts += [f"by {', '.join(each.head for each in self.order)}"] if self.order else []

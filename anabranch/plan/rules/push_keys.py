@@ -6,40 +6,40 @@ Asking for some keys only: a semi join moves towards the scans, where it saves r
 from __future__ import annotations
 
 from anabranch.cache import cached
-from anabranch.plan.nodes import Node, On, Semi
+from anabranch.plan.nodes import KeyFilter, Node, On
 
 
 def push_keys(node: Node) -> Node:
     """
     >>> from anabranch.plan.read import rewritten
     >>> rewritten(push_keys, '''
-    ... Semi where k is key
+    ... KeyFilter where k is key
     ...   Join on k = l
     ...     Scan a (k, v)
     ...     Project m as l
     ...       Scan b (m)
-    ...   Given keys (key)
+    ...   Parameter keys (key)
     ... ''')
     Join on k = l
-      Semi where k is key
+      KeyFilter where k is key
         Scan default.a (k, v)
-        Given keys (key)
+        Parameter keys (key)
       Project m as l
-        Semi where m is key
+        KeyFilter where m is key
           Scan default.b (m)
-          Given keys (key)
+          Parameter keys (key)
     """
-    return semi(node.input, node.keys, node.on) if isinstance(node, Semi) else node
+    return filter_keys(node.input, node.keys, node.on) if isinstance(node, KeyFilter) else node
 
 
 @cached(5_000)
-def semi(node: Node, keys: Node, on: On) -> Node:
+def filter_keys(node: Node, keys: Node, on: On) -> Node:
     """The rows of `node` whose values are among the keys, filtered as low down as it goes."""
     routes = node.routes(on)
     if routes is None:
-        return Semi(node, keys, on)
+        return KeyFilter(node, keys, on)
     inputs = (
-        semi(part, keys, route) if route else part
+        filter_keys(part, keys, route) if route else part
         for part, route in zip(node.inputs, routes, strict=True)
     )
     return node.with_inputs(tuple(inputs))

@@ -13,20 +13,20 @@ from datetime import date, timedelta
 
 from sqlglot import exp
 
-from anabranch.model import Box, Spans
+from anabranch.model import ColumnRanges, RangeSet
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, column, conjunction, conjuncts, is_null
 from anabranch.plan.nodes import (
     ExistenceJoin,
     Filter,
-    Given,
     Join,
-    Look,
+    KeyFilter,
     Node,
     On,
     Outer,
+    Parameter,
+    ReducedScan,
     Scan,
-    Semi,
     SemiJoin,
     Version,
 )
@@ -38,12 +38,12 @@ from anabranch.plan.walk import walk
 def push_ranges(plan: Node, statistics: Statistics) -> Node:
     """The plan, with scans that read no more than they must.
 
-    >>> from anabranch.model import Spans
+    >>> from anabranch.model import RangeSet
     >>> from anabranch.plan.read import rewritten
     >>> from anabranch.plan.statistics import TableStatistics
     >>> a, b = TableName.of("a"), TableName.of("b")
     >>> kinds = {"k": "integer"}
-    >>> changed = {"k": Spans("integer", ((10, 19),))}
+    >>> changed = {"k": RangeSet("integer", ((10, 19),))}
     >>> told = Statistics(
     ...     {a: TableStatistics(9, kinds, changed=changed), b: TableStatistics(9, kinds)}
     ... )
@@ -58,22 +58,22 @@ def push_ranges(plan: Node, statistics: Statistics) -> Node:
       Project k as l
         Scan default.b [after] (k) where k in 10..19
     """
-    return _Narrowing(statistics, statistics.given, _uses(plan)).visit(plan, NONE)
+    return _Pushing(statistics, statistics.given, _uses(plan)).visit(plan, NONE)
 
 
 def ranges_of(plan: Node, statistics: Statistics) -> Limits:
     """Where the values of the columns of a plan lie, as far as is known."""
-    narrowing = _Narrowing(statistics, statistics.given, Counter())
-    found = {name: narrowing.values(plan, name) for name in plan.columns}
+    pushing = _Pushing(statistics, statistics.given, Counter())
+    found = {name: pushing.values(plan, name) for name in plan.columns}
     return {name: values for name, values in found.items() if values is not None}
 
 
-def ranges_wanted(plan: Node, statistics: Statistics) -> dict[TableName, list[Box]]:
+def ranges_wanted(plan: Node, statistics: Statistics) -> dict[TableName, list[ColumnRanges]]:
     """The boxes that scans of the plan would be read within, by table."""
-    found: dict[TableName, list[Box]] = {}
+    found: dict[TableName, list[ColumnRanges]] = {}
     for part in walk(push_ranges(plan, statistics)):
-        if isinstance(part, Scan) and part.within:
-            found.setdefault(part.table, []).extend(part.within)
+        if isinstance(part, Scan) and part.ranges:
+            found.setdefault(part.table, []).extend(part.ranges)
     return found
 
 
@@ -91,37 +91,37 @@ def _uses(plan: Node) -> Counter[Node]:
 
 
 @dataclass
-class _Narrowing:
+class _Pushing:
     known: Statistics
     given: Limits
     uses: Counter[Node]
-    seen: dict[tuple[Node, str], Spans | None] = field(default_factory=dict)
+    seen: dict[tuple[Node, str], RangeSet | None] = field(default_factory=dict)
     kinds: dict[tuple[Node, str], str | None] = field(default_factory=dict)
     done: dict[Node, Node] = field(default_factory=dict)
 
     # Where values lie, from below
 
-    def values(self, node: Node, name: str) -> Spans | None:
+    def values(self, node: Node, name: str) -> RangeSet | None:
         key = (node, name)
         if key not in self.seen:
             self.seen[key] = self._values(node, name)
         return self.seen[key]
 
-    def _values(self, node: Node, name: str) -> Spans | None:
+    def _values(self, node: Node, name: str) -> RangeSet | None:
         match node:
             case Scan(version=Version.DELTA):
                 return self.known.changed(node.table, name)
-            case Given():
+            case Parameter():
                 return self.given.get(name)
             case Join():
                 return self.of_class(node, name)
-            case Semi():
+            case KeyFilter():
                 return self.values(node.input, name) or self.asked(
                     node.input, node.keys, node.on
                 ).get(name)
         return _union([self.values(node.inputs[o.input], o.name) for o in node.origins(name)])
 
-    def of_class(self, node: Join, name: str) -> Spans | None:
+    def of_class(self, node: Join, name: str) -> RangeSet | None:
         """The values of a column, or of one that the join makes equal to it."""
         for each in (name, *self.equals(node).get(name, ())):
             part = next(part for part in node.parts if each in part.columns)
@@ -169,7 +169,7 @@ class _Narrowing:
         match node:
             case Scan():
                 return self.known.kind(node.table, name)
-            case Given():
+            case Parameter():
                 return self.given[name].kind if name in self.given else None
         kinds = {self.kind(node.inputs[o.input], o.name) for o in node.typed_like(name)}
         return kinds.pop() if len(kinds) == 1 else None
@@ -179,34 +179,34 @@ class _Narrowing:
     def visit(self, node: Node, limits: Limits) -> Node:
         """The node without some rows outside the limits.  A part that is used more than once is
         computed once, so that limits of one use cannot go further."""
-        if isinstance(node, Look) or (limits and self.uses[node] > 1 and is_work(node)):
+        if isinstance(node, ReducedScan) or (limits and self.uses[node] > 1 and is_work(node)):
             limits = NONE
         if limits:
-            return self.narrowed(node, limits)
+            return self.pushed(node, limits)
         if node not in self.done:
-            self.done[node] = self.narrowed(node, NONE)
+            self.done[node] = self.pushed(node, NONE)
         return self.done[node]
 
-    def narrowed(self, node: Node, limits: Limits) -> Node:
+    def pushed(self, node: Node, limits: Limits) -> Node:
         match node:
             case Scan():
                 return self.within(node, [limits])
             case Join():
                 return self.join(node, limits)
-            case Semi():
+            case KeyFilter():
                 asked = self.asked(node.input, node.keys, node.on)
                 return node.with_inputs(
                     [self.visit(node.input, {**asked, **limits}), self.visit(node.keys, NONE)]
                 )
-            case Look():
-                return self.look(node)
+            case ReducedScan():
+                return self.reduced_scan(node)
             case Outer(full=False) | ExistenceJoin():
                 return self.pair(node, limits)
         return self.over(node, limits) if node.inputs else node
 
     def over(self, node: Node, limits: Limits) -> Node:
         """Rows of no interest are left out of the inputs that could be asked for keys as well."""
-        below: list[dict[str, Spans]] = [{} for _ in node.inputs]
+        below: list[dict[str, RangeSet]] = [{} for _ in node.inputs]
         for name, values in limits.items():
             routes = node.routes(((column(name), ""),)) or ()
             for found, route in zip(below, routes, strict=bool(routes)):
@@ -231,7 +231,7 @@ class _Narrowing:
         """The partners of rows that are of interest; of rows that need a partner, those that can
         have one."""
         equal = self.equals(node)
-        left, right = dict(_of(node.left, limits)), dict[str, Spans]()
+        left, right = dict(_of(node.left, limits)), dict[str, RangeSet]()
         for name in equal:
             others = equal[name]
             if name in node.right.columns:
@@ -248,7 +248,7 @@ class _Narrowing:
                     left.setdefault(name, values)
         return node.with_inputs([self.visit(node.left, left), self.visit(node.right, right)])
 
-    def look(self, node: Look) -> Node:
+    def reduced_scan(self, node: ReducedScan) -> Node:
         """Rows that are asked for by some of the keys."""
         asked = [self.asked(node.input, keys, on) for keys, on in node.by]
         below = node.input
@@ -264,9 +264,9 @@ class _Narrowing:
         if scan.version not in (Version.AFTER, Version.BEFORE):
             return scan
         boxes = [self.box(scan.table, limits) for limits in wanted]
-        return replace(scan, within=tuple(dict.fromkeys(boxes))) if all(boxes) else scan
+        return replace(scan, ranges=tuple(dict.fromkeys(boxes))) if all(boxes) else scan
 
-    def box(self, table: TableName, limits: Limits) -> Box:
+    def box(self, table: TableName, limits: Limits) -> ColumnRanges:
         fitting = (
             (name, spans)
             for name, spans in limits.items()
@@ -275,13 +275,13 @@ class _Narrowing:
         return tuple(sorted(fitting))
 
 
-def inside(within: Sequence[Box]) -> Expr:
+def inside(within: Sequence[ColumnRanges]) -> Expr:
     """The condition that a row lies in one of the boxes."""
     boxes = (conjunction(_in(name, spans) for name, spans in box) for box in within)
     return _any([box for box in boxes if box is not None])
 
 
-def _in(name: str, spans: Spans) -> Expr:
+def _in(name: str, spans: RangeSet) -> Expr:
     this = column(name)
     between = [
         Expr(f"{this.text} BETWEEN {_value(spans, low)} AND {_value(spans, high)}")
@@ -294,7 +294,7 @@ def _any(conditions: Sequence[Expr]) -> Expr:
     return Expr(" OR ".join(f"({each.text})" for each in conditions) or "FALSE")
 
 
-def _value(spans: Spans, number: int) -> str:
+def _value(spans: RangeSet, number: int) -> str:
     if spans.kind == "date":
         return f"DATE '{date(1970, 1, 1) + timedelta(days=number)}'"
     return str(number)
@@ -304,8 +304,8 @@ def _of(node: Node, limits: Limits) -> Limits:
     return {name: limits[name] for name in node.columns if name in limits}
 
 
-def _union(found: Sequence[Spans | None]) -> Spans | None:
-    total: Spans | None = None
+def _union(found: Sequence[RangeSet | None]) -> RangeSet | None:
+    total: RangeSet | None = None
     for each in found:
         if each is None or (total is not None and total.kind != each.kind):
             return None

@@ -18,7 +18,7 @@ from anabranch.delta.explain import explain
 from anabranch.delta.maintenance import ByRows, maintenance
 from anabranch.delta.member import Member
 from anabranch.delta.rule import Changed, Rule, differentiates
-from anabranch.model import Column, Spans
+from anabranch.model import Column, RangeSet
 from anabranch.names import TableName
 from anabranch.plan.asked import Operator
 from anabranch.plan.exprs import Expr, column
@@ -27,12 +27,12 @@ from anabranch.plan.nodes import (
     WEIGHT,
     Filter,
     Generate,
-    Given,
     Item,
     Join,
     Node,
     On,
     OverOne,
+    Parameter,
     Project,
     Scan,
     Sql,
@@ -41,7 +41,7 @@ from anabranch.plan.nodes import (
     items_of,
 )
 from anabranch.plan.optimize import DELTA_RULES, QUERY_RULES, optimize
-from anabranch.plan.rules.push_keys import semi
+from anabranch.plan.rules.push_keys import filter_keys
 from anabranch.plan.show import show
 from anabranch.plan.statistics import Statistics, TableStatistics
 from anabranch.plan.walk import transform, walk
@@ -121,13 +121,13 @@ def test_what_tells_nothing_of_its_columns_reads_all_of_them() -> None:
 
 
 def test_keys_are_asked_for_below_it() -> None:
-    keys, on = Given("keys", ("x",)), ((column("k"), "x"),)
-    assert semi(Duplicate(SCAN, 2), keys, on) == Duplicate(semi(SCAN, keys, on), 2)
-    assert semi(Silent(SCAN), keys, on).inputs[0] == Silent(SCAN)
+    keys, on = Parameter("keys", ("x",)), ((column("k"), "x"),)
+    assert filter_keys(Duplicate(SCAN, 2), keys, on) == Duplicate(filter_keys(SCAN, keys, on), 2)
+    assert filter_keys(Silent(SCAN), keys, on).inputs[0] == Silent(SCAN)
 
 
 def test_ranges_go_through_it_from_below_and_from_above() -> None:
-    near = Spans("integer", ((1, 3),))
+    near = RangeSet("integer", ((1, 3),))
     kinds = {"k": "integer"}
     known = Statistics(
         {
@@ -139,7 +139,7 @@ def test_ranges_go_through_it_from_below_and_from_above() -> None:
     other = Project(Scan(TableName.of("b"), ("k",), Version.AFTER), (Item("l", column("k")),))
     found = optimize(Join((change, Duplicate(other, 3)), Expr("`k` = `l`")), DELTA_RULES, known)
     (after,) = (part for part in walk(found) if getattr(part, "version", None) is Version.AFTER)
-    assert isinstance(after, Scan) and after.within == ((("k", near),),)
+    assert isinstance(after, Scan) and after.ranges == ((("k", near),),)
 
 
 def test_it_is_written_as_sql() -> None:

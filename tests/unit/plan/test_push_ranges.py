@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 from anabranch.delta.maintenance import ByRows, Replace, maintenance
-from anabranch.model import Box, Spans
+from anabranch.model import ColumnRanges, RangeSet
 from anabranch.names import TableName
 from anabranch.plan.exprs import column
 from anabranch.plan.nodes import (
-    Given,
     Item,
-    Look,
+    KeyFilter,
     Node,
+    Parameter,
     Project,
+    ReducedScan,
     Scan,
-    Semi,
     UnionAll,
     Version,
 )
@@ -28,10 +28,10 @@ from tests.oracle.kept import World
 
 WORLD = World({"a": "id INT, k INT, s TEXT", "b": "id INT, k INT, d DOUBLE", "c": "id BIGINT"})
 A, B, C = (TableName.of(name) for name in "abc")
-NEAR, FAR = Spans("integer", ((10, 19),)), Spans("integer", ((900, 999),), nulls=True)
+NEAR, FAR = RangeSet("integer", ((10, 19),)), RangeSet("integer", ((900, 999),), nulls=True)
 
 
-def facts(values: dict[tuple[TableName, str], Spans] | None = None) -> Statistics:
+def facts(values: dict[tuple[TableName, str], RangeSet] | None = None) -> Statistics:
     """What is known of the changed rows."""
     found = WORLD.statistics.tables
     return Statistics(
@@ -57,9 +57,9 @@ def change(query: str, *changed: TableName) -> Node:
     return found
 
 
-def boxes(plan: Node) -> dict[str, tuple[Box, ...]]:
+def boxes(plan: Node) -> dict[str, tuple[ColumnRanges, ...]]:
     return {
-        f"{scan.table.name} {scan.version.value}": scan.within
+        f"{scan.table.name} {scan.version.value}": scan.ranges
         for scan in walk(plan)
         if isinstance(scan, Scan) and scan.version is not Version.DELTA
     }
@@ -107,14 +107,14 @@ def test_groups_that_a_change_touches() -> None:
     assert touched is not None
     key = kept.keys[0].name
     assert ranges_of(touched, known) == {key: FAR}
-    again = kept.recompute(Given("keys", (key,)))
+    again = kept.recompute(Parameter("keys", (key,)))
     assert boxes(push_ranges(again, known.given_that({key: FAR}))) == {"a after": ((("id", FAR),),)}
 
 
 def test_a_look_reads_what_any_of_those_who_ask_can_want() -> None:
     keys = Scan(A, ("id", "k"), Version.DELTA)
     by = tuple((keys, ((column(name), name),)) for name in ("id", "k"))
-    look = Look(Scan(B, ("id", "k"), Version.AFTER), by)
+    look = ReducedScan(Scan(B, ("id", "k"), Version.AFTER), by)
     both = push_ranges(look, facts({(A, "id"): NEAR, (A, "k"): FAR}))
     assert boxes(both) == {"b after": ((("id", NEAR),), (("k", FAR),))}
     assert boxes(push_ranges(look, facts({(A, "id"): NEAR}))) == {"b after": ()}
@@ -122,18 +122,18 @@ def test_a_look_reads_what_any_of_those_who_ask_can_want() -> None:
 
 def test_a_look_that_several_ask_is_one_whatever_they_ask_for() -> None:
     keys = Scan(A, ("id", "k"), Version.DELTA)
-    look = Look(Scan(B, ("id", "k"), Version.AFTER), ((keys, ((column("id"), "id"),)),))
+    look = ReducedScan(Scan(B, ("id", "k"), Version.AFTER), ((keys, ((column("id"), "id"),)),))
     asked = [
-        Semi(Project(look, (Item(name, column(name)),)), keys, ((column(name), name),))
+        KeyFilter(Project(look, (Item(name, column(name)),)), keys, ((column(name), name),))
         for name in ("id", "k")
     ]
     both = UnionAll(tuple(Project(each, (Item("x", column(each.columns[0])),)) for each in asked))
     found = push_ranges(both, facts({(A, "id"): NEAR, (A, "k"): FAR}))
-    assert len([part for part in walk(found) if isinstance(part, Look)]) == 1
+    assert len([part for part in walk(found) if isinstance(part, ReducedScan)]) == 1
 
 
 def test_rows_in_one_of_the_boxes() -> None:
-    days = Spans("date", ((-1, 0), (365, 365)), nulls=True)
+    days = RangeSet("date", ((-1, 0), (365, 365)), nulls=True)
     found = inside((((("id", NEAR),)), (("id", FAR), ("d", days))))
     assert found.text == (
         "((`id` BETWEEN 10 AND 19)) OR (((`id` BETWEEN 900 AND 999) OR (`id` IS NULL)) AND "
@@ -143,12 +143,12 @@ def test_rows_in_one_of_the_boxes() -> None:
 
 
 def test_few_ranges_that_hold_all_values() -> None:
-    assert (Spans("integer", ((1, 3),)) | Spans("integer", ((4, 9), (20, 20)))).ranges == (
+    assert (RangeSet("integer", ((1, 3),)) | RangeSet("integer", ((4, 9), (20, 20)))).ranges == (
         (1, 9),
         (20, 20),
     )
-    many = Spans("integer", ())
+    many = RangeSet("integer", ())
     for start in range(0, 1000, 10):
-        many |= Spans("integer", ((start * start, start * start),))
+        many |= RangeSet("integer", ((start * start, start * start),))
     assert len(many.ranges) == 8
     assert all(many.share(n * n, n * n) == 1 for n in range(0, 1000, 10))

@@ -16,10 +16,10 @@ from random import Random
 
 import pytest
 
-from anabranch.model import Spans
+from anabranch.model import RangeSet
 from anabranch.names import TableName
 from anabranch.plan import rules
-from anabranch.plan.nodes import Given, Join, Node
+from anabranch.plan.nodes import Join, Node, Parameter
 from anabranch.plan.optimize import (
     DELTA_RULES,
     QUERY_RULES,
@@ -72,7 +72,7 @@ class Case:
                     kinds,
                     frozenset(NAMES),
                     {
-                        n: Spans("integer", (ends,))
+                        n: RangeSet("integer", (ends,))
                         for (t, n), ends in self.changed.items()
                         if t == table
                     },
@@ -158,7 +158,7 @@ def value(random: Random, ends: tuple[int, int] | None) -> int | None:
 
 def bind(world: World, random: Random, plan: Node) -> None:
     for leaf in walk(plan):
-        if isinstance(leaf, Given):
+        if isinstance(leaf, Parameter):
             columns = ", ".join(f'{random.randint(0, 4)} AS "{name}"' for name in leaf.names)
             nulls = ", ".join(f'NULL AS "{name}"' for name in leaf.names)
             world.db.execute(

@@ -7,7 +7,17 @@ import pytest
 from anabranch.delta.maintenance import maintenance
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, column
-from anabranch.plan.nodes import Filter, Generate, Given, Join, Look, Node, Scan, Semi, Version
+from anabranch.plan.nodes import (
+    Filter,
+    Generate,
+    Join,
+    KeyFilter,
+    Node,
+    Parameter,
+    ReducedScan,
+    Scan,
+    Version,
+)
 from anabranch.plan.rules.share_scans import share_scans
 from anabranch.plan.statistics import NOTHING, Statistics, TableStatistics
 from anabranch.plan.walk import walk
@@ -78,13 +88,13 @@ def test_what_is_read(
 
 def test_keys_over_other_columns_are_other_conditions_of_the_same_look() -> None:
     plan = share_scans(change(CHAIN, A, B, C), larges(B))
-    (look,) = {node for node in walk(plan) if isinstance(node, Look)}
+    (look,) = {node for node in walk(plan) if isinstance(node, ReducedScan)}
     assert sorted(on[0][0].readable for _, on in look.by) == ["id", "k"]
 
 
 def test_a_condition_that_all_have_is_part_of_the_look() -> None:
     plan = share_scans(change(EXISTS, A, B), larges(B))
-    (look,) = {node for node in walk(plan) if isinstance(node, Look)}
+    (look,) = {node for node in walk(plan) if isinstance(node, ReducedScan)}
     assert isinstance(look.input, Filter)
     assert "id > 0" in look.input.condition.readable
 
@@ -111,21 +121,21 @@ def test_rows_that_cannot_be_counted_are_read_before_the_change() -> None:
 
 def test_keys_that_come_from_a_look_need_another_one() -> None:
     scan = Scan(A, ("id", "k"), Version.AFTER)
-    first = Semi(scan, Given("keys", ("x",)), ((column("id"), "x"),))
-    second = Semi(scan, first, ((column("k"), "id"),))
+    first = KeyFilter(scan, Parameter("keys", ("x",)), ((column("id"), "x"),))
+    second = KeyFilter(scan, first, ((column("k"), "id"),))
     plan = share_scans(second, larges(A))
-    assert len({node for node in walk(plan) if isinstance(node, Look)}) == 2
+    assert len({node for node in walk(plan) if isinstance(node, ReducedScan)}) == 2
 
 
 def test_a_small_table_says_which_rows_of_a_large_one_are_met() -> None:
     query = """SELECT x.id, g.n FROM a x JOIN c ON x.k = c.k AND c.id > 5 LEFT JOIN
         (SELECT b.k, max(b.id) AS n FROM b GROUP BY b.k) g ON g.k = c.k"""
     plan = share_scans(change(query, A, B, C), larges(A))
-    keys = {keys for node in walk(plan) if isinstance(node, Look) for keys, _ in node.by}
+    keys = {keys for node in walk(plan) if isinstance(node, ReducedScan) for keys, _ in node.by}
     narrow = {
         node.condition
         for each in keys
-        if any(isinstance(node, Semi) for node in walk(each))
+        if any(isinstance(node, KeyFilter) for node in walk(each))
         for node in walk(each)
         if isinstance(node, Filter)
     }
@@ -134,7 +144,7 @@ def test_a_small_table_says_which_rows_of_a_large_one_are_met() -> None:
 
 def test_a_join_without_equalities_reads_all() -> None:
     plan = change("SELECT a.id FROM a JOIN b ON a.id < b.id", A, B)
-    assert not any(isinstance(node, Look) for node in walk(share_scans(plan, larges(A, B))))
+    assert not any(isinstance(node, ReducedScan) for node in walk(share_scans(plan, larges(A, B))))
     assert any(isinstance(node, Join) for node in walk(plan))
 
 

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
 
-from anabranch.lake import spans
+from anabranch.lake import ranges
+from anabranch.lake.ranges import DATE, INTEGER, MOST_FILES, in_files
 from anabranch.lake.schemas import schema_of
-from anabranch.lake.spans import DATE, INTEGER, MOST_FILES, in_files
-from anabranch.model import Column, Spans
+from anabranch.model import Column, RangeSet
 
 SCHEMA = schema_of((Column("n", "bigint"), Column("d", "date"), Column("s", "string")))
 NUMBER, DAY, TEXT = SCHEMA.fields
@@ -38,9 +38,9 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def test_ranges_of_row_groups(files: list[str]) -> None:
-    wanted = Spans(INTEGER, ((-5, -5), (1, 3), (90, 90)), nulls=True)
+    wanted = RangeSet(INTEGER, ((-5, -5), (1, 3), (90, 90)), nulls=True)
     assert in_files(IO, files, NUMBER) == wanted
-    assert in_files(IO, files, DAY) == Spans(DATE, ((-1, 0),), nulls=True)
+    assert in_files(IO, files, DAY) == RangeSet(DATE, ((-1, 0),), nulls=True)
 
 
 def test_texts_have_none(files: list[str]) -> None:
@@ -54,10 +54,10 @@ def test_a_footer_is_read_once_for_all_columns(
 
     def counted(io: Any, path: str) -> Any:
         read.append(path)
-        return ranges(io, path)
+        return original(io, path)
 
-    ranges = spans.ranges
-    monkeypatch.setattr(spans, "ranges", counted)
+    original = ranges.ranges
+    monkeypatch.setattr(ranges, "ranges", counted)
     for field in (NUMBER, DAY, NUMBER):
         in_files(IO, files, field)
     assert read == files

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from anabranch.delta.loose import loose_keys
+from anabranch.delta.key_superset import key_superset
 from anabranch.delta.rule import Changed, Rule, at, differentiates, weighted
 from anabranch.delta.touched import among, keys_of, touched
 from anabranch.plan.equalities import Equality, equalities
@@ -38,11 +38,11 @@ from anabranch.plan.walk import walk
 
 @differentiates(Outer)
 def outer(node: Outer, changed: Changed, delta: Rule) -> Node | None:
-    return _full(node, changed, delta) if node.full else partners(node, changed, delta)
+    return _full(node, changed, delta) if node.full else existence(node, changed, delta)
 
 
 @differentiates(ExistenceJoin)
-def partners(node: Outer | ExistenceJoin, changed: Changed, delta: Rule) -> Node | None:
+def existence(node: Outer | ExistenceJoin, changed: Changed, delta: Rule) -> Node | None:
     pairs = equalities(node.condition, node.left.columns, node.right.columns)
     terms: list[Node] = []
     left, right = delta(node.left, changed), delta(node.right, changed)
@@ -83,7 +83,7 @@ def _of_right(
         lefts, rights = [pair.left for pair in pairs], [pair.right for pair in pairs]
         left = among(left, lefts, keys)
         if not _is_nested(node.right):
-            keys = _met(loose_keys(left, lefts), pairs)
+            keys = _met(key_superset(left, lefts), pairs)
         after, before = (among(state, rights, keys) for state in (after, before))
     elif node.condition is not None:
         left = SemiJoin(left, _without_weight(change), node.condition)

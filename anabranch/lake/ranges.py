@@ -16,7 +16,7 @@ from pyiceberg.types import DateType, IntegerType, LongType, NestedField
 
 from anabranch.cache import Cache
 from anabranch.lake.footers import THREADS, Range, ranges
-from anabranch.model import Spans, joined
+from anabranch.model import RangeSet, joined
 from anabranch.plan.statistics import ColumnRange, FileStatistics
 
 INTEGER, DATE = "integer", "date"
@@ -32,19 +32,19 @@ def kind_of(field: NestedField) -> str | None:
     return DATE if isinstance(field.field_type, DateType) else None
 
 
-def in_files(io: FileIO, paths: Sequence[str], field: NestedField) -> Spans | None:
+def in_files(io: FileIO, paths: Sequence[str], field: NestedField) -> RangeSet | None:
     """Where the values of a column lie in some files; None if that takes reading them."""
     kind = kind_of(field)
     if kind is None or not 0 < len(paths) <= MOST_FILES:
         return None
-    total = Spans(kind, ())
+    total = RangeSet(kind, ())
     for found in _told_by(io, paths):
         told = found.get(field.field_id)
         if not told or None in told:
             return None
         known = [each for each in told if each is not None]
         ends = [(low, high) for low, high, _ in known if low is not None]
-        total |= Spans(
+        total |= RangeSet(
             kind,
             joined((_number(low), _number(high)) for low, high in ends),
             any(nulls for _, _, nulls in known),
