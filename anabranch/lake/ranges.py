@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,21 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile, ManifestEntry
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, IntegerType, LongType, NestedField
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    FixedType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
 
 from anabranch.cache import Cache
 from anabranch.lake.footers import THREADS, Range, ranges
@@ -26,7 +41,7 @@ _footers: Cache[Mapping[int, Sequence[Range | None]]] = Cache(1024, "footers")
 
 
 def kind_of(field: NestedField) -> str | None:
-    """The kind of spans that the values of a column can have."""
+    """The kind of ranges that the values of a column can have."""
     if isinstance(field.field_type, (IntegerType, LongType)):
         return INTEGER
     return DATE if isinstance(field.field_type, DateType) else None
@@ -81,24 +96,75 @@ def file_statistics(
     return tuple(
         FileStatistics(
             each.data_file.record_count,
-            {field.name: _range(each.data_file, field) for field in fields},
+            {field.name: column_range(each.data_file, field) for field in fields},
         )
         for each in files
     )
 
 
-def _range(file: DataFile, field: NestedField) -> ColumnRange:
+def column_range(file: DataFile, field: NestedField) -> ColumnRange:
+    """Where the values of a column of a file lie, in the numbers and texts that Iceberg stores."""
+    nulls = (file.null_value_counts or {}).get(field.field_id)
     return ColumnRange(
         _bound(file.lower_bounds, field),
         _bound(file.upper_bounds, field),
-        (file.null_value_counts or {}).get(field.field_id) != 0,
+        nulls=nulls != 0,
+        only_nulls=nulls is not None and nulls == (file.value_counts or {}).get(field.field_id),
     )
 
 
-def _bound(bounds: dict[int, bytes] | None, field: NestedField) -> int | None:
-    value = (bounds or {}).get(field.field_id)
-    if value is None:
+def _bound(bounds: dict[int, bytes] | None, field: NestedField) -> Any | None:
+    """An end of the values; None if it is not told, or told in a form that the type does not have."""
+    found = (bounds or {}).get(field.field_id)
+    kind = field.field_type
+    if found is None or not isinstance(kind, PrimitiveType) or not _has_form(found, kind):
         return None
-    if len(value) == 4:  # also of a column that was widened since
-        return int(from_bytes(IntegerType(), value))
-    return int(from_bytes(LongType(), value)) if len(value) == 8 else None
+    if isinstance(kind, LongType) and len(found) == 4:
+        return from_bytes(IntegerType(), found)  # the column was widened since
+    try:
+        return from_bytes(kind, found)
+    except UnicodeDecodeError:  # a text that was cut inside of a character
+        return None
+
+
+def _has_form(value: bytes, kind: PrimitiveType) -> bool:
+    if isinstance(kind, (StringType, BinaryType, FixedType)):
+        return True
+    if isinstance(kind, DecimalType):
+        return 0 < len(value) <= 16
+    lengths = next((each for types, each in _LENGTHS if isinstance(kind, types)), ())
+    return len(value) in lengths
+
+
+_LENGTHS: tuple[tuple[tuple[type[IcebergType], ...], tuple[int, ...]], ...] = (
+    ((BooleanType,), (1,)),
+    ((IntegerType, DateType), (4,)),
+    ((LongType,), (4, 8)),
+    ((TimestampType, TimestamptzType), (8,)),
+)
+
+
+def stored_value(value: object, field: NestedField) -> Any | None:
+    """A value of Python as Iceberg stores those of a column, to compare with the ends of a file; None
+    if the column has no such values."""
+    kind = field.field_type
+    if isinstance(value, datetime):
+        wanted = TimestamptzType if value.tzinfo is not None else TimestampType
+        if not isinstance(kind, wanted):
+            return None
+        first = datetime(1970, 1, 1, tzinfo=timezone.utc if value.tzinfo is not None else None)
+        return (value - first) // timedelta(microseconds=1)
+    if isinstance(value, date):
+        return _number(value) if isinstance(kind, DateType) else None
+    if isinstance(value, bool):
+        return value if isinstance(kind, BooleanType) else None
+    fits = any(isinstance(value, types) and isinstance(kind, kinds) for types, kinds in _COMPARABLE)
+    return value if fits else None
+
+
+_COMPARABLE: tuple[tuple[type | tuple[type, ...], tuple[type[IcebergType], ...]], ...] = (
+    (int, (IntegerType, LongType)),
+    ((int, Decimal), (DecimalType,)),
+    (str, (StringType,)),
+    (bytes, (BinaryType, FixedType)),
+)

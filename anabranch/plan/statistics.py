@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
+from typing import Any
 
 from anabranch.model import ColumnRanges, RangeSet
 from anabranch.names import TableName
@@ -20,11 +21,28 @@ WORTH_SHARE = 0.5  # more than this part of a table is read as all of it
 
 @dataclass(frozen=True)
 class ColumnRange:
-    """Where the values of a column of one file lie; without ends it is not known."""
+    """Where the values of a column of one file lie; without ends it is not known.
 
-    low: int | None
-    high: int | None
+    `nulls`: there may be some; `only_nulls`: there is nothing else.
+    """
+
+    low: Any | None
+    high: Any | None
     nulls: bool = True
+    only_nulls: bool = False
+
+    def may_satisfy(self, op: str, values: Sequence[Any]) -> bool:
+        """Whether the file may hold a value for which `value op one of values` is true."""
+        if op == "null":
+            return self.nulls
+        return not self.only_nulls and any(self._reaches(op, value) for value in values)
+
+    def _reaches(self, op: str, value: Any) -> bool:
+        starts_below = self.low is None or self.low < value or (self.low == value and op != "<")
+        ends_above = self.high is None or self.high > value or (self.high == value and op != ">")
+        if op in ("<", "<="):
+            return starts_below
+        return ends_above if op in (">", ">=") else starts_below and ends_above
 
     def share(self, wanted: RangeSet) -> float:
         """About what part of the rows lies in the ranges; 0 means none."""
@@ -121,7 +139,7 @@ def lie_together(files: Sequence[FileStatistics], column: str) -> bool:
     """Whether rows with like values of a column lie in the same files, as they came: then a file
     has only some of the values."""
     known = (file.columns[column] for file in files)
-    ends = [
+    ends: list[tuple[int, int]] = [
         (each.low, each.high) for each in known if each.low is not None and each.high is not None
     ]
     if not ends:
