@@ -659,14 +659,15 @@ class Anabranch:
 
         return lineage(self._runtime, TableName.parse(name), column, to_sources=to_sources)
 
-    def explain(self, name: str) -> str:
+    def explain(self, name: str, *, rules: bool = False) -> str:
         """How a stream table is maintained: plan, delta plan, Spark SQL, hidden columns.
 
         For a query that is not incremental, the operator, its place and the reason.
+        `rules`: also the plans after each rule of the optimizer that changed them.
         """
         from anabranch.refresh.explain import explain
 
-        return explain(self._runtime, TableName.parse(name))
+        return explain(self._runtime, TableName.parse(name), rules=rules)
 
     def verify(self, name: str) -> dict[str, Any]:
         """Recompute a stream table's query at its frontier and compare, row by row with counts.

@@ -121,7 +121,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Spans:
+class RangeSet:
     """Where the values of a column lie: in one of some ranges, both ends included.
 
     Whole numbers; a date is its number of days since 1970.
@@ -131,9 +131,15 @@ class Spans:
     ranges: tuple[tuple[int, int], ...]  # in order, none touches the next
     nulls: bool = False
 
-    def __or__(self, other: Spans) -> Spans:
+    def __or__(self, other: RangeSet) -> RangeSet:
         ranges = joined((*self.ranges, *other.ranges))
-        return Spans(self.kind, ranges, self.nulls or other.nulls)
+        return RangeSet(self.kind, ranges, self.nulls or other.nulls)
+
+    @property
+    def head(self) -> str:
+        """The ranges in a printed plan."""
+        ranges = ", ".join(f"{low}..{high}" for low, high in self.ranges)
+        return f"{ranges} or NULL" if self.nulls else ranges
 
     def share(self, low: int, high: int) -> float:
         """The part of the values from `low` to `high` that lies in the ranges."""
@@ -158,7 +164,7 @@ def joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-Box = tuple[tuple[str, Spans], ...]  # rows whose columns all lie in their spans
+ColumnRanges = tuple[tuple[str, RangeSet], ...]  # rows whose columns all lie in their spans
 
 
 class FixpointBound(Enum):

@@ -298,7 +298,7 @@ def _refresh(ab: Anabranch, statement: s.RefreshStreamTable) -> list[dict[str, A
 
 
 def _explain(ab: Anabranch, statement: s.ExplainStreamTable) -> str:
-    return ab.explain(str(statement.name))
+    return ab.explain(str(statement.name), rules=statement.rules)
 
 
 def _set(ab: Anabranch, statement: s.Set) -> Any:

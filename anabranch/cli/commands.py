@@ -145,10 +145,11 @@ def graph(
 
 @click.command()
 @click.argument("name")
+@click.option("--rules", is_flag=True, help="Also show the plans after each rule of the optimizer.")
 @command
-def explain(session: CliSession, out: Output, name: str) -> None:
+def explain(session: CliSession, out: Output, name: str, rules: bool) -> None:
     """Show how a stream table is maintained, and why not incrementally."""
-    explained = session.ab.explain(name)
+    explained = session.ab.explain(name, rules=rules)
     out.answer(str(explained), explained)
 
 

@@ -14,12 +14,12 @@ from anabranch.names import TableName
 from anabranch.plan.exprs import column
 from anabranch.plan.monotone import Broken, not_monotone
 from anabranch.plan.nodes import (
-    Again,
     Aggregate,
     Item,
     Node,
     Project,
     Recursive,
+    RecursiveRef,
     Scan,
     UnionAll,
     Version,
@@ -48,7 +48,7 @@ def as_member(node: Recursive) -> Member:
     table = table_of(node)
 
     def itself(part: Node) -> Node:
-        if isinstance(part, Again) and part.name == node.name:
+        if isinstance(part, RecursiveRef) and part.name == node.name:
             return Scan(table, part.names)
         return part
 
@@ -71,7 +71,7 @@ def as_now(node: Recursive) -> Recursive:
     """The recursion as it was written, whichever state of its sources a plan asks for."""
 
     def move(part: Node) -> Node:
-        return replace(part, version=Version.NOW, within=()) if isinstance(part, Scan) else part
+        return replace(part, version=Version.NOW, ranges=()) if isinstance(part, Scan) else part
 
     found = transform(node, move)
     assert isinstance(found, Recursive)

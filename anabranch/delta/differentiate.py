@@ -7,58 +7,22 @@ Weights are exactly +1 or -1; only one-row deltas are consolidated inside a delt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 from anabranch.cache import cached
-from anabranch.delta.aggregate import aggregate
-from anabranch.delta.filter import filter_
-from anabranch.delta.generate import generate
-from anabranch.delta.join import join
-from anabranch.delta.partners import outer, partners
-from anabranch.delta.project import project
-from anabranch.delta.recursive import recursive
-from anabranch.delta.rule import Changed, Rule
-from anabranch.delta.scan import constant, scan
-from anabranch.delta.union_all import union_all
-from anabranch.delta.windows import top, windows
-from anabranch.plan.nodes import (
-    Again,
-    Aggregate,
-    Filter,
-    Generate,
-    Given,
-    Join,
-    Match,
-    Node,
-    OneRow,
-    Outer,
-    Project,
-    Recursive,
-    Scan,
-    Top,
-    UnionAll,
-    Windows,
+from anabranch.delta import (  # noqa: F401 - each registers the rules of its operators
+    aggregate,
+    existence,
+    filter,
+    generate,
+    join,
+    project,
+    recursive,
+    scan,
+    union_all,
+    window,
 )
+from anabranch.delta.rule import RULES, Changed
+from anabranch.plan.nodes import Node
 from anabranch.plan.walk import reads_now
-
-RULES: Mapping[type[Node], Callable[[Any, Changed, Rule], Node | None]] = {
-    Scan: scan,
-    OneRow: constant,
-    Given: constant,
-    Again: constant,
-    Recursive: recursive,
-    Filter: filter_,
-    Project: project,
-    Join: join,
-    Aggregate: aggregate,
-    UnionAll: union_all,
-    Outer: outer,
-    Match: partners,
-    Windows: windows,
-    Top: top,
-    Generate: generate,
-}
 
 
 @cached(5_000)
@@ -66,4 +30,4 @@ def delta(node: Node, changed: Changed) -> Node | None:
     """The node's columns and `_ab_w`; None when nothing below it has changed."""
     if not reads_now(node) & changed:
         return None
-    return RULES[type(node)](node, changed, delta)
+    return RULES.of(node)(node, changed, delta)

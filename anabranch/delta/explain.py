@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance, Replace
 from anabranch.delta.rule import Changed
 from anabranch.model import Columns
-from anabranch.plan.nodes import Given, Node
+from anabranch.plan.nodes import Node, Parameter
+from anabranch.plan.optimize import DELTA_RULES, QUERY_RULES, Rules, changes
 from anabranch.plan.show import show
+from anabranch.plan.statistics import NOTHING, Statistics
 from anabranch.plan.walk import tables
 
 _NAMES = {ByRows: "by rows", Combine: "by groups, combined", Replace: "by groups, recomputed"}
@@ -20,6 +24,28 @@ def explain(kept: Maintenance, changed: Changed | None = None) -> str:
         sections.append(("hidden columns", _columns(kept.hidden)))
     sections += [(title, show(node)) for title, node in _delta_plans(kept, sources) if node]
     return "\n".join(f"{title}:\n{_indented(text)}" for title, text in sections)
+
+
+def explain_rules(
+    written: Node, kept: Maintenance | None, told: Callable[[Node], Statistics]
+) -> str:
+    """What the optimizer makes of the query and of each plan of a change, rule by rule; `told` gives
+    the statistics that a plan is optimized with."""
+    parts = [("rules of the query", _rules(written, QUERY_RULES, NOTHING))]
+    plans = [] if kept is None else _delta_plans(kept, tables(kept.full))
+    parts += [
+        (f"rules of the {title}", _rules(node, DELTA_RULES, told(node)))
+        for title, node in plans
+        if node is not None
+    ]
+    return "\n".join(f"{title}:\n{_indented(text)}" for title, text in parts)
+
+
+def _rules(plan: Node, rules: Rules, statistics: Statistics) -> str:
+    found = [
+        f"{step.rule}:\n{_indented(show(step.plan))}" for step in changes(plan, rules, statistics)
+    ]
+    return "\n".join([f"before:\n{_indented(show(plan))}", *(found or ["no rule changes it"])])
 
 
 def _delta_plans(kept: Maintenance, sources: Changed) -> list[tuple[str, Node | None]]:
@@ -44,8 +70,8 @@ def _delta_plans(kept: Maintenance, sources: Changed) -> list[tuple[str, Node | 
             ]
 
 
-def _keys(kept: Combine | Replace) -> Given:
-    return Given("touched keys", tuple(key.name for key in kept.keys))
+def _keys(kept: Combine | Replace) -> Parameter:
+    return Parameter("touched keys", tuple(key.name for key in kept.keys))
 
 
 def _columns(columns: Columns) -> str:

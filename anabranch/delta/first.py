@@ -19,20 +19,20 @@ from anabranch.plan.nodes import (
     Call,
     Filter,
     Generate,
-    Given,
     Item,
     Node,
+    Parameter,
     Project,
-    Top,
+    TopK,
     UnionAll,
-    Windows,
+    Window,
 )
 
 STORED = "stored"  # the name of the relation that whoever runs the plan binds
 _OLD, _LEFT, _COPY = "_ab_stored", "_ab_left", "_ab_copy"
 
 
-def shown(top: Top, items: tuple[Item, ...]) -> Top | None:
+def shown(top: TopK, items: tuple[Item, ...]) -> TopK | None:
     """The same order over the visible columns, if they are all that it looks at."""
     if top.partition or top.offset or not top.limit:
         return None
@@ -48,10 +48,10 @@ def shown(top: Top, items: tuple[Item, ...]) -> Top | None:
         if name is None:
             return None
         order.append(replace(each, expr=column(name)))
-    return Top(Given(STORED, tuple(item.name for item in items)), tuple(order), top.limit)
+    return TopK(Parameter(STORED, tuple(item.name for item in items)), tuple(order), top.limit)
 
 
-def first_rows(top: Top, change: Node, *, whole: bool) -> Node:
+def first_rows(top: TopK, change: Node, *, whole: bool) -> Node:
     """The first rows after a change of the relation; `whole`: all of it was stored.
 
     Fewer than the limit mean, unless it was, that the relation must be asked.
@@ -64,7 +64,7 @@ def first_rows(top: Top, change: Node, *, whole: bool) -> Node:
     found: Node = Aggregate(UnionAll((kept, moved)), rows, totals)
     present = _positive(WEIGHT)
     if not whole:
-        found = Windows(found, (), (Item(_LEFT, _from_here(top)),))
+        found = Window(found, (), (Item(_LEFT, _from_here(top)),))
         present = conjunction([present, _positive(_LEFT)]) or present
     copies = call("LEAST", column(WEIGHT), literal(top.limit or 0))
     each = call("EXPLODE", call("SEQUENCE", weight(1), cast(copies, "bigint")))
@@ -76,7 +76,7 @@ def _positive(name: str) -> Expr:
     return binary(exp.GT, column(name), literal(0))
 
 
-def _from_here(top: Top) -> Expr:
+def _from_here(top: TopK) -> Expr:
     """How many stored rows come at or after a row."""
     order = ", ".join(
         f"{each.expr.text} {'DESC' if each.descending else 'ASC'} "

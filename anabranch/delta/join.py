@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from anabranch.delta.rule import Changed, Rule, at
+from anabranch.delta.rule import Changed, Rule, at, differentiates
 from anabranch.plan.exprs import Expr, column, conjunction, conjuncts
 from anabranch.plan.nodes import (
     WEIGHT,
@@ -20,18 +20,19 @@ from anabranch.plan.nodes import (
     Filter,
     Item,
     Join,
+    KeyFilter,
     Node,
     Project,
-    Semi,
     UnionAll,
     Version,
 )
-from anabranch.plan.push_keys import semi
-from anabranch.plan.rewrites import filter_below_join
+from anabranch.plan.rules.filter_below_join import filter_below_join
+from anabranch.plan.rules.push_keys import filter_keys
 
 Sharing = dict[Expr, int]
 
 
+@differentiates(Join)
 def join(node: Join, changed: Changed, delta: Rule) -> Node | None:
     node, terms = filter_below_join(node), list[Node]()
     for position, part in enumerate(node.parts):
@@ -106,14 +107,14 @@ def _groups_met(left: Node, right: Node, conditions: Sequence[Expr]) -> Node:
     if not isinstance(top, Aggregate):
         return right
     pairs = [pair for expr in conditions if (pair := _equal_columns(expr, left, right))]
-    keys = [pair for pair in pairs if not isinstance(_only(left, right, [pair]), Semi)]
+    keys = [pair for pair in pairs if not isinstance(_only(left, right, [pair]), KeyFilter)]
     return _only(left, right, keys) if keys else right
 
 
 def _only(left: Node, right: Node, pairs: Sequence[tuple[str, str]]) -> Node:
     names = dict.fromkeys(mine for mine, _ in pairs)
     keys = Aggregate(left, tuple(Item(name, column(name)) for name in names))
-    return semi(right, keys, tuple((column(theirs), mine) for mine, theirs in pairs))
+    return filter_keys(right, keys, tuple((column(theirs), mine) for mine, theirs in pairs))
 
 
 def _equal_columns(expr: Expr, left: Node, right: Node) -> tuple[str, str] | None:

@@ -23,26 +23,19 @@ from anabranch.plan.nodes import (
     Aggregate,
     Call,
     Filter,
-    Generate,
-    Given,
     Item,
-    Join,
-    Match,
     Node,
     OneRow,
-    Partner,
+    Parameter,
     Project,
-    Scan,
-    Top,
-    UnionAll,
+    SemiJoin,
+    TopK,
     Version,
-    Windows,
+    Window,
     same_columns,
 )
-from anabranch.plan.push_keys import semi
+from anabranch.plan.rules.push_keys import filter_keys
 from anabranch.plan.walk import walk
-
-_MONOTONE = (Scan, OneRow, Filter, Project, Join, UnionAll, Generate)
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ class ByRows:
     @property
     def monotone(self) -> bool:
         """Rows that only come make rows that only come."""
-        return all(isinstance(node, _MONOTONE) for node in walk(self.full))
+        return all(node.linear for node in walk(self.full))
 
 
 @dataclass(frozen=True)
@@ -86,13 +79,13 @@ class ByGroups:
         """The aggregate over some rows of its input, keys under their stored names."""
         return Aggregate(node, tuple(Item(k.name, k.expr, k.type) for k in self.keys), calls)
 
-    def only(self, keys: Given | Node) -> Node:
+    def only(self, keys: Parameter | Node) -> Node:
         """The input as it is after the change, only for the given keys (stored names); without keys
         all of it, if anything is given."""
         after = at(self.input, Version.AFTER)
         if not self.keys:
-            return Match(after, keys, None, Partner.WANTED)
-        return semi(after, keys, tuple((key.expr, key.name) for key in self.keys))
+            return SemiJoin(after, keys, None)
+        return filter_keys(after, keys, tuple((key.expr, key.name) for key in self.keys))
 
 
 @dataclass(frozen=True)
@@ -109,7 +102,7 @@ class Combine(ByGroups):
         calls += [Call(s.deleted, s.gone) for s in self.state if s.deleted and s.gone]
         return self.groups(rows, tuple(calls))
 
-    def rescan(self, keys: Given) -> Node:
+    def rescan(self, keys: Parameter) -> Node:
         """Key and state columns after the change, for groups that have lost their extremum."""
         return self.groups(self.only(keys), _initial(self.state))
 
@@ -128,9 +121,9 @@ class Replace(ByGroups):
         return self.groups(rows) if self.keys else OneRow()
 
     @cached_property
-    def first(self) -> Top | None:
+    def first(self) -> TopK | None:
         """The order of the stored rows, where they are the first of all and nothing else."""
-        if not isinstance(self.operator, Top) or self.condition is not None:
+        if not isinstance(self.operator, TopK) or self.condition is not None:
             return None
         return shown(self.operator, self.items)
 
@@ -142,7 +135,7 @@ class Replace(ByGroups):
         change = Project(rows, (*self.items, Item(WEIGHT, column(WEIGHT))))
         return first_rows(self.first, change, whole=whole)
 
-    def recompute(self, keys: Given | None) -> Node:
+    def recompute(self, keys: Parameter | None) -> Node:
         """Visible and hidden columns after the change, for the given keys; all of it without."""
         rows = at(self.input, Version.AFTER) if keys is None else self.only(keys)
         return self.result(rows)
@@ -178,14 +171,14 @@ def maintenance(plan: Node) -> Maintenance:
     return _combine(aggregate, keys, outputs, tuple(states.columns.values()))
 
 
-Root: TypeAlias = Aggregate | Windows | Top
+Root: TypeAlias = Aggregate | Window | TopK
 
 
 def _peel(plan: Node) -> tuple[tuple[Item, ...], Expr | None, Root] | None:
     """The root as a projection and a condition over one operator that works key by key, if it is
     that."""
     items, conditions, node = same_columns(plan), list[Expr](), plan
-    while not isinstance(node, (Aggregate, Windows, Top)):
+    while not isinstance(node, (Aggregate, Window, TopK)):
         if isinstance(node, Project):
             exprs = {item.name: item.expr for item in node.items}
             items = tuple(Item(i.name, i.expr.substitute(exprs), i.type) for i in items)
@@ -208,10 +201,10 @@ def _keys(items: tuple[Item, ...], aggregate: Aggregate) -> tuple[Key, ...]:
 
 
 def _by_partition(
-    operator: Windows | Top, items: tuple[Item, ...], condition: Expr | None
+    operator: Window | TopK, items: tuple[Item, ...], condition: Expr | None
 ) -> Replace:
     shown = {item.expr: item.name for item in reversed(items)}
-    types = operator.types if isinstance(operator, Windows) else ()
+    types = operator.types if isinstance(operator, Window) else ()
     keys = tuple(
         Key(shown.get(expr, f"_ab_k{i}"), "", expr, type_, expr in shown)
         for i, (expr, type_) in enumerate(zip(operator.partition, types, strict=True))

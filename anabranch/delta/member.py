@@ -26,26 +26,23 @@ from anabranch.plan.monotone import counts_copies, distinct_root, reads
 from anabranch.plan.nodes import (
     WEIGHT,
     Aggregate,
+    AntiJoin,
     Filter,
     Generate,
-    Given,
     Item,
     Join,
-    Match,
+    KeyFilter,
     Node,
-    OneRow,
-    Partner,
+    Parameter,
     Project,
     Recursive,
     Scan,
-    Semi,
     UnionAll,
     Version,
 )
-from anabranch.plan.push_keys import semi
+from anabranch.plan.rules.push_keys import filter_keys
 from anabranch.plan.walk import reads_now, walk
 
-_LINEAR = (Scan, OneRow, Filter, Project, Join, UnionAll, Generate)
 _COPY, _W = "_ab_i", column(WEIGHT)
 NEGATIVE = "anabranch internal: a member of a component has lost a row in a round"
 
@@ -67,7 +64,7 @@ class Member:
     @cached_property
     def body(self) -> Node:
         root = distinct_root(self.plan)
-        return self.plan if root is None else _loose(root, self.circle)
+        return self.plan if root is None else _without_distinct(root, self.circle)
 
     @cached_property
     def sources(self) -> frozenset[TableName]:
@@ -91,7 +88,7 @@ class Member:
         change = delta(self.body, changed)
         if change is None:
             return None
-        sure = only_gains and all(isinstance(part, _LINEAR) for part in walk(self.body))
+        sure = only_gains and all(part.linear for part in walk(self.body))
         if sure or (only_gains and self.is_set):
             gained = change if sure else Filter(change, binary(exp.GT, _W, literal(0)))
             return self.lines(gained)
@@ -112,7 +109,7 @@ class Member:
         rows = over_deleted(self.body, Loss(changed, self.circle, careful))
         return None if rows is None else self.lines(rows)
 
-    def again(self, wanted: Given) -> Node:
+    def again(self, wanted: Parameter) -> Node:
         """Those of the given rows that the query has, as often as it has them."""
         on = tuple((column(name), name) for name in self.columns)
         return among(self.whole(), wanted, on)
@@ -120,8 +117,8 @@ class Member:
     def lines(self, node: Node) -> Node:
         return Project(node, tuple(Item(name, column(name)) for name in self.columns))
 
-    def given(self, name: str) -> Given:
-        return Given(name, self.columns)
+    def given(self, name: str) -> Parameter:
+        return Parameter(name, self.columns)
 
 
 def without(rows: Node, others: Node) -> Node:
@@ -131,12 +128,12 @@ def without(rows: Node, others: Node) -> Node:
     same = conjunction(
         binary(exp.NullSafeEQ, column(mine), column(theirs.name)) for mine, theirs in pairs
     )
-    return Match(rows, Project(others, renamed), same, Partner.UNWANTED)
+    return AntiJoin(rows, Project(others, renamed), same)
 
 
 def among_rows(rows: Node, wanted: Node, *, broadcast: bool = True) -> Node:
     """The rows that are among the wanted ones."""
-    return Semi(rows, wanted, tuple((column(name), name) for name in rows.columns), broadcast)
+    return KeyFilter(rows, wanted, tuple((column(name), name) for name in rows.columns), broadcast)
 
 
 def among(node: Node, wanted: Node, on: tuple[tuple[Expr, str], ...]) -> Node:
@@ -153,8 +150,8 @@ def among(node: Node, wanted: Node, on: tuple[tuple[Expr, str], ...]) -> Node:
             return UnionAll(tuple(among(part, wanted, on) for part in node.parts))
         case Join() if not any(_has(part, on) for part in node.parts):
             parts = [_asked(part, wanted, on) for part in node.parts]
-            return Semi(node.with_inputs(parts), wanted, on)
-    return semi(node, wanted, on)
+            return KeyFilter(node.with_inputs(parts), wanted, on)
+    return filter_keys(node, wanted, on)
 
 
 def _has(part: Node, on: tuple[tuple[Expr, str], ...]) -> bool:
@@ -167,16 +164,16 @@ def _asked(part: Node, wanted: Node, on: tuple[tuple[Expr, str], ...]) -> Node:
         return part
     names = dict.fromkeys(key for _, key in mine)
     keys = Aggregate(wanted, tuple(Item(name, column(name)) for name in names))
-    return semi(part, keys, mine)
+    return filter_keys(part, keys, mine)
 
 
-def _loose(node: Node, circle: frozenset[TableName]) -> Node:
+def _without_distinct(node: Node, circle: frozenset[TableName]) -> Node:
     """The query without DISTINCT above members, where it does not matter how often a row comes."""
     if not reads(node, circle) or counts_copies(node) or isinstance(node, Recursive):
         return node
     if isinstance(node, Aggregate) and not node.calls:
-        return _loose(Project(node.input, node.keys), circle)
-    return node.with_inputs([_loose(part, circle) for part in node.inputs])
+        return _without_distinct(Project(node.input, node.keys), circle)
+    return node.with_inputs([_without_distinct(part, circle) for part in node.inputs])
 
 
 def _copies(gained: Node) -> Node:

@@ -30,13 +30,14 @@ before, S₀ and X₀, of which Q(S₀, L) is a part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
 
 from anabranch.cache import cached
+from anabranch.delta.by_class import ByClass
 from anabranch.delta.differentiate import delta
 from anabranch.delta.join import joined
 from anabranch.delta.rule import Changed, at, net, weighted
@@ -48,22 +49,23 @@ from anabranch.plan.monotone import CountedSides, counted_sides, reads
 from anabranch.plan.nodes import (
     WEIGHT,
     Aggregate,
+    ExistenceJoin,
     Filter,
     Generate,
     Item,
     Join,
-    Match,
+    MarkJoin,
     Node,
     Outer,
-    Partner,
     Project,
     Scan,
+    SemiJoin,
     UnionAll,
     Version,
     same_columns,
 )
 from anabranch.plan.nulls import without_nulls
-from anabranch.plan.rewrites import filter_below_join
+from anabranch.plan.rules.filter_below_join import filter_below_join
 from anabranch.plan.walk import reads_now
 
 
@@ -80,6 +82,10 @@ class Loss:
     careful: bool = False
 
 
+RULES = ByClass[Callable[[Any, Loss], Node]]()  # of D; without one, all that was
+over_deletes = RULES.add
+
+
 def over_deleted(node: Node, loss: Loss) -> Node | None:
     """At least the rows of a node that may go, without a sign and some of them more than once."""
     if not reads_now(node) & loss.changed:
@@ -91,7 +97,7 @@ def over_deleted(node: Node, loss: Loss) -> Node | None:
 def _over_deleted(node: Node, loss: Loss) -> Node:
     if not reads(node, loss.circle):
         return _signed(node, loss, exp.LT)
-    return RULES.get(type(node), everything)(node, loss)
+    return (RULES.find(node) or everything)(node, loss)
 
 
 def everything(node: Node, loss: Loss) -> Node:
@@ -127,19 +133,23 @@ def _change(node: Node, loss: Loss) -> Node | None:
 # -- one rule for each operator that a member may be read through ------------------------------------
 
 
+@over_deletes(Scan)
 def scan(node: Scan, loss: Loss) -> Node:
     return Project(replace(node, version=Version.DELTA), same_columns(node))
 
 
+@over_deletes(Project, Generate)
 def linear(node: Filter | Project | Generate, loss: Loss) -> Node:
     return node.with_inputs([_over_deleted(node.input, loss)])
 
 
+@over_deletes(Filter)
 def filter_(node: Filter, loss: Loss) -> Node:
     sides = counted_sides(node)
     return linear(node, loss) if sides is None else counted(node, sides, loss)
 
 
+@over_deletes(Aggregate)
 def distinct(node: Aggregate, loss: Loss) -> Node:
     """DISTINCT; members are read below no other aggregate but those of `counted`."""
     if node.calls:
@@ -165,10 +175,12 @@ def counted(node: Filter, sides: CountedSides, loss: Loss) -> Node:
     return replace(node, input=kept)
 
 
+@over_deletes(UnionAll)
 def union_all(node: UnionAll, loss: Loss) -> Node:
     return _all(over_deleted(part, loss) for part in node.parts)
 
 
+@over_deletes(Join)
 def join(node: Join, loss: Loss) -> Node:
     node = filter_below_join(node)
     terms = []
@@ -180,50 +192,39 @@ def join(node: Join, loss: Loss) -> Node:
     return _all(terms)
 
 
-def match(node: Match, loss: Loss) -> Node:
+@over_deletes(ExistenceJoin)
+def existence(node: ExistenceJoin, loss: Loss) -> Node:
     if not reads(node.right, loss.circle):
         return judged(node, loss)
     partners = over_deleted(node.right, loss)
     losers = None if partners is None else _with_partner(node, partners)
-    if losers is not None and node.partner is Partner.MARKED:
+    if losers is not None and isinstance(node, MarkJoin):
         losers = Project(losers, (*same_columns(node.left), Item(node.mark, Expr("TRUE"))))
     return _all([_of_left(node, loss), losers])
 
 
-def judged(node: Outer | Match, loss: Loss) -> Node:
+def judged(node: Outer | ExistenceJoin, loss: Loss) -> Node:
     """The right side reads no member: what the left rows that it touches came to."""
     partners = _unsigned(node.right, loss)
     touched = None if partners is None else _as_it_was(node, _with_partner(node, partners))
     return _all([_of_left(node, loss), touched])
 
 
+@over_deletes(Outer)
 def outer(node: Outer, loss: Loss) -> Node:
     return everything(node, loss) if node.full else judged(node, loss)
-
-
-RULES: Mapping[type[Node], Callable[[Any, Loss], Node]] = {
-    Scan: scan,
-    Filter: filter_,
-    Project: linear,
-    Generate: linear,
-    Aggregate: distinct,
-    UnionAll: union_all,
-    Join: join,
-    Match: match,
-    Outer: outer,
-}
 
 
 # -- what they share -----------------------------------------------------------------------------------
 
 
-def _of_left(node: Outer | Match, loss: Loss) -> Node | None:
+def _of_left(node: Outer | ExistenceJoin, loss: Loss) -> Node | None:
     """Q(D(L), R₀)"""
     rows = over_deleted(node.left, loss)
     return None if rows is None else _as_it_was(node, rows)
 
 
-def _as_it_was(node: Outer | Match, left: Node) -> Node:
+def _as_it_was(node: Outer | ExistenceJoin, left: Node) -> Node:
     """What some left rows came to; of the right side only what has their keys is read."""
     right, pairs = before(node.right), _pairs(node)
     if pairs:
@@ -232,7 +233,7 @@ def _as_it_was(node: Outer | Match, left: Node) -> Node:
     return node.with_inputs([left, right])
 
 
-def _with_partner(node: Outer | Match, partners: Node) -> Node:
+def _with_partner(node: Outer | ExistenceJoin, partners: Node) -> Node:
     """L₀ ⋉ partners.  Keys say where to look; they are all that is compared if the condition is made
     of nothing but equalities."""
     left, pairs = before(node.left), _pairs(node)
@@ -241,10 +242,10 @@ def _with_partner(node: Outer | Match, partners: Node) -> Node:
         left = among(left, [pair.left for pair in pairs], keys)
     if pairs and len(pairs) == len(list(conjuncts(node.condition))):
         return left
-    return Match(left, partners, node.condition, Partner.WANTED)
+    return SemiJoin(left, partners, node.condition)
 
 
-def _pairs(node: Outer | Match) -> tuple[Equality, ...]:
+def _pairs(node: Outer | ExistenceJoin) -> tuple[Equality, ...]:
     return equalities(node.condition, node.left.columns, node.right.columns)
 
 

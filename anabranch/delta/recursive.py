@@ -11,28 +11,24 @@ of them): its change is the difference of the two sets, which rounds find out (d
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from anabranch.delta.rule import Changed, Rule, at
+from anabranch.delta.rule import RULES, Changed, Rule, at, differentiates
 from anabranch.errors import InternalError
-from anabranch.plan.exprs import column
 from anabranch.plan.nodes import (
     WEIGHT,
-    Again,
     Difference,
-    Filter,
-    Generate,
-    Item,
     Join,
     Node,
     Project,
     Recursive,
+    RecursiveRef,
     UnionAll,
     Version,
+    items_of,
 )
 from anabranch.plan.walk import open_recursions, transform
 
 
+@differentiates(Recursive)
 def recursive(node: Recursive, changed: Changed, delta: Rule) -> Node | None:
     before = at(node, Version.BEFORE, changed)
     if node.distinct:
@@ -41,7 +37,7 @@ def recursive(node: Recursive, changed: Changed, delta: Rule) -> Node | None:
     known = tuple(start for start in starts if start is not None)
     if not known:
         return None
-    signed = Again(f"{node.name}_delta", (*node.columns, WEIGHT))
+    signed = RecursiveRef(f"{node.name}_delta", (*node.columns, WEIGHT))
     step = lifted(at(node.step, Version.AFTER, changed), signed)
     return Recursive(signed.name, UnionAll(known), step)
 
@@ -50,39 +46,32 @@ def _from(before: Node, node: Recursive) -> Node:
     """F(R₀): the step taken from all rows of before the change."""
     return transform(
         node.step,
-        lambda part: before if isinstance(part, Again) and part.name == node.name else part,
+        lambda part: before if isinstance(part, RecursiveRef) and part.name == node.name else part,
     )
 
 
-def lifted(node: Node, signed: Again) -> Node:
-    """F over signed rows: each keeps the sign of the row that it comes from."""
-    passed = tuple(Item(name, column(name)) for name in (*node.columns, WEIGHT))
-    match node:
-        case Again():
-            return signed
-        case Filter():
-            return replace(node, input=lifted(node.input, signed))
-        case Project():
-            sign = Item(WEIGHT, column(WEIGHT))
-            return Project(lifted(node.input, signed), (*node.items, sign))
-        case Generate():
-            return Project(replace(node, input=lifted(node.input, signed)), passed)
-        case Join():
-            parts = [lifted(part, signed) if open_recursions(part) else part for part in node.parts]
-            return Project(node.with_inputs(parts), passed)
-        case UnionAll():
-            return UnionAll(tuple(lifted(part, signed) for part in node.parts))
+def lifted(node: Node, signed: RecursiveRef) -> Node:
+    """F over signed rows: each keeps the sign of the row that it comes from.
+
+    Of a linear operator with one input, and of UNION ALL, that is its own rule of Δ.
+    """
+    if isinstance(node, RecursiveRef):
+        return signed
+    if isinstance(node, Join):
+        parts = [lifted(part, signed) if open_recursions(part) else part for part in node.parts]
+        return Project(node.with_inputs(parts), items_of((*node.columns, WEIGHT)))
+    if node.linear and node.inputs:
+        found = RULES.of(node)(node, frozenset(), lambda part, _: lifted(part, signed))
+        if found is not None:
+            return found
     raise InternalError(f"a recursion through {type(node).__name__}")
-
-
-LINEAR = (Again, Filter, Project, Generate, Join, UnionAll)
 
 
 def not_linear(node: Node) -> Node | None:
     """The operator that a recursion may not go through; every branch names it exactly once."""
-    if isinstance(node, Again):
+    if isinstance(node, RecursiveRef):
         return None
-    if not isinstance(node, LINEAR):
+    if not node.linear:
         return node
     inside = [part for part in node.inputs if open_recursions(part)]
     wanted = len(node.inputs) if isinstance(node, UnionAll) else 1

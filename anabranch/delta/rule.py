@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from sqlglot import exp
 
+from anabranch.delta.by_class import ByClass
 from anabranch.names import TableName
 from anabranch.plan.exprs import binary, call, column, literal, weight
 from anabranch.plan.nodes import (
@@ -25,6 +27,10 @@ from anabranch.plan.walk import transform
 
 Changed = frozenset[TableName]
 Rule = Callable[[Node, Changed], Node | None]
+OperatorRule = Callable[[Any, Changed, Rule], Node | None]
+
+RULES = ByClass[OperatorRule]()  # of Δ
+differentiates = RULES.add
 
 
 def at(node: Node, version: Version, changed: Changed | None = None) -> Node:

@@ -16,19 +16,19 @@ from anabranch.plan.equalities import equalities
 from anabranch.plan.exprs import Expr, column
 from anabranch.plan.nodes import (
     Aggregate,
+    ExistenceJoin,
     Filter,
     Item,
-    Match,
     Node,
     Outer,
     Project,
     Scan,
-    Top,
+    TopK,
     UnionAll,
     Version,
-    Windows,
+    Window,
 )
-from anabranch.plan.push_keys import semi
+from anabranch.plan.rules.push_keys import filter_keys
 from anabranch.plan.walk import walk
 
 Exprs = Sequence[Expr]
@@ -61,13 +61,13 @@ def _touched(node: Node, exprs: Exprs, changed: Changed, delta: Rule) -> Iterato
             yield from _touched(node.input, through(node.items, exprs), changed, delta)
         case Aggregate() if node.keys and names <= {key.name for key in node.keys}:
             yield from _touched(node.input, through(node.keys, exprs), changed, delta)
-        case Windows() | Top() if {*exprs} <= {*node.partition}:
+        case Window() | TopK() if {*exprs} <= {*node.partition}:
             yield from _touched(node.input, exprs, changed, delta)
         case Filter() if _has_groups(node):
             yield from _touched(node.input, exprs, changed, delta)
-        case Match() if delta(node.right, changed) is None:  # it may say which few rows are meant
-            yield keys_of(change, exprs)
-        case Outer(full=False) | Match() if names <= {*node.left.columns}:
+        case ExistenceJoin() if delta(node.right, changed) is None:
+            yield keys_of(change, exprs)  # the right side may say which few rows are meant
+        case Outer(full=False) | ExistenceJoin() if names <= {*node.left.columns}:
             yield from _of_partners(node, exprs, changed, delta) or [keys_of(change, exprs)]
         case _:
             yield keys_of(change, exprs)
@@ -81,7 +81,7 @@ def _has_groups(node: Node) -> bool:
 
 
 def _of_partners(
-    node: Outer | Match, exprs: Exprs, changed: Changed, delta: Rule
+    node: Outer | ExistenceJoin, exprs: Exprs, changed: Changed, delta: Rule
 ) -> list[Aggregate]:
     """The keys in ΔL and in L₀ ⋉ ΔR, if equalities say who are partners."""
     pairs = equalities(node.condition, node.left.columns, node.right.columns)
@@ -108,7 +108,7 @@ def through(items: Sequence[Item], exprs: Exprs) -> list[Expr]:
 
 def among(node: Node, exprs: Sequence[Expr], keys: Node) -> Node:
     """The rows of the node whose values are among the keys, by position."""
-    return semi(node, keys, tuple(zip(exprs, keys.columns, strict=True)))
+    return filter_keys(node, keys, tuple(zip(exprs, keys.columns, strict=True)))
 
 
 def by_keys(node: Node, exprs: Sequence[Expr], changed: Changed, delta: Rule) -> Node | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from anabranch.delta.rule import Changed, Rule
+from anabranch.delta.rule import Changed, Rule, differentiates
 from anabranch.plan.nodes import Node, UnionAll
 
 
+@differentiates(UnionAll)
 def union_all(node: UnionAll, changed: Changed, delta: Rule) -> Node | None:
     changes = [delta(part, changed) for part in node.parts]
     parts = tuple(change for change in changes if change is not None)

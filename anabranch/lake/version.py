@@ -27,10 +27,20 @@ from anabranch.lake.footers import tail_of
 from anabranch.lake.manifests import is_live, live_entries, manifests
 from anabranch.lake.marks import Marks
 from anabranch.lake.prune import pruned
-from anabranch.lake.spans import kind_of, lie_together, reaching, share
+from anabranch.lake.ranges import file_statistics, kind_of
 from anabranch.lake.types import columns_of
-from anabranch.model import FILE_PATH_ID, POSITION_ID, Bound, Box, Column, Columns, Delta, Reading
+from anabranch.model import (
+    FILE_PATH_ID,
+    POSITION_ID,
+    Bound,
+    Column,
+    ColumnRanges,
+    Columns,
+    Delta,
+    Reading,
+)
 from anabranch.names import TableName
+from anabranch.plan.statistics import FileStatistics, lie_together, share
 
 HIDDEN = "anabranch.hidden"  # table property: the hidden columns of our files
 STAGE = "anabranch.stage"  # snapshot summary: the stage that made it
@@ -195,7 +205,7 @@ class TableVersion:
         self,
         snapshot_id: int | None = None,
         prune: Sequence[Bound] = (),
-        within: Sequence[Box] = (),
+        within: Sequence[ColumnRanges] = (),
     ) -> Reading:
         """The files to read, without those that cannot hold a row for which all bounds of `prune`
         hold, or one in a box of `within`."""
@@ -204,7 +214,8 @@ class TableVersion:
         if prune:
             data = pruned(self.metadata.schema(), data, prune)
         if within:
-            data = reaching(self.metadata.schema(), data, within)
+            known = self.file_statistics(within, data)
+            data = [each for each, file in zip(data, known, strict=True) if file.share(within)]
         return reading_of(data, skip=state.marks)
 
     def field(self, column: str) -> NestedField | None:
@@ -222,18 +233,20 @@ class TableVersion:
 
     def lies_together(self, column: str) -> bool:
         """Whether rows with like values of a column lie in the same files."""
-        return lie_together(self.metadata.schema(), self.state(self.snapshot_id).data, column)
+        data = self.state(self.snapshot_id).data
+        return lie_together(file_statistics(self.metadata.schema(), data, [column]), column)
 
-    def share(self, within: Sequence[Box]) -> float:
+    def share(self, within: Sequence[ColumnRanges]) -> float:
         """About what part of the rows lies in the boxes, as far as file statistics tell."""
-        return share(self.metadata.schema(), self.state(self.snapshot_id).data, within)
+        return share(self.file_statistics(within), within)
 
-    def rows_to_read(self, within: Sequence[Box]) -> int:
-        """About how many rows must be read to find those in the boxes."""
-        schema, data = self.metadata.schema(), self.state(self.snapshot_id).data
-        if all(any(lie_together(schema, data, name) for name, _ in box) for box in within):
-            return round(self.rows * share(schema, data, within))
-        return sum(each.data_file.record_count for each in reaching(schema, data, within))
+    def file_statistics(
+        self, boxes: Sequence[ColumnRanges], files: Sequence[ManifestEntry] | None = None
+    ) -> tuple[FileStatistics, ...]:
+        """What is known of the columns of some boxes, file by file; of all files if not told."""
+        names = {name for box in boxes for name, _ in box}
+        found = self.state(self.snapshot_id).data if files is None else files
+        return file_statistics(self.metadata.schema(), found, names)
 
     def delta(
         self, since: int | None, until: int | None = None, *, by_states: bool = False

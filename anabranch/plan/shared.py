@@ -6,31 +6,13 @@ from collections import Counter
 from collections.abc import Collection
 from functools import partial
 
-from anabranch.plan.nodes import (
-    Aggregate,
-    Given,
-    Join,
-    Look,
-    Match,
-    Node,
-    Outer,
-    Project,
-    Scan,
-    Semi,
-    Top,
-    UnionAll,
-    Version,
-    Windows,
-)
+from anabranch.plan.nodes import Node, Parameter, ReducedScan, Scan, Version
 from anabranch.plan.walk import open_recursions, walk
-
-_RELATIONS = (Project, Aggregate, UnionAll, Outer, Match, Windows, Top)
-_WORK = (*_RELATIONS[1:], Join, Semi)
 
 
 def shared(root: Node, known: Collection[Node] = ()) -> list[Node]:
-    """Nodes worth a name of their own, inner ones first: looks, and what is used more than once and
-    more than a renamed scan.  What lies below a `known` node is not looked at."""
+    """Nodes worth a name of their own, inner ones first: reduced scans, and what is used more than once
+    and more than a renamed scan.  What lies below a `known` node is not looked at."""
     counts: Counter[Node] = Counter()
     order: list[Node] = []
 
@@ -45,37 +27,31 @@ def shared(root: Node, known: Collection[Node] = ()) -> list[Node]:
     return [
         node
         for node in order
-        if isinstance(node, Look)
+        if isinstance(node, ReducedScan)
         or (counts[node] > 1 and is_work(node) and not open_recursions(node))
     ]
 
 
 def is_work(node: Node) -> bool:
     """Whether a node is more than a renamed scan, and worth computing once."""
-    return isinstance(node, _RELATIONS) and any(isinstance(part, _WORK) for part in walk(node))
+    return node.shareable and any(part.work for part in walk(node))
 
 
-def worth_keeping(node: Node, known: Collection[Node] = ()) -> bool:
+def worth_materializing(node: Node, known: Collection[Node] = ()) -> bool:
     """Whether to compute a shared part once and keep its rows: it is as small as the change that it
     comes from, and it takes reading more than changes, or joining what is `known`, to compute it."""
-    if isinstance(node, Look):
+    if isinstance(node, ReducedScan):
         return True
     is_kept = partial(_is_kept, known)
     parts = list(walk(node, until=is_kept))
-    if open_recursions(node) or any(isinstance(part, Given) for part in parts):
+    if open_recursions(node) or any(isinstance(part, Parameter) for part in parts):
         return False
     versions = {part.version for part in parts if isinstance(part, Scan)}
     kept = any(map(is_kept, parts))
     if versions - {Version.DELTA}:
         return kept or Version.DELTA in versions
-    return kept and any(map(_is_heavy, parts))
+    return kept and any(part.heavy for part in parts)
 
 
 def _is_kept(known: Collection[Node], node: Node) -> bool:
-    return isinstance(node, Look) or node in known
-
-
-def _is_heavy(node: Node) -> bool:
-    if isinstance(node, Aggregate):
-        return bool(node.calls)
-    return isinstance(node, (Join, Outer, Match, Windows, Top))
+    return isinstance(node, ReducedScan) or node in known

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from anabranch.cache import cached
 from anabranch.names import TableName
-from anabranch.plan.nodes import Again, Node, Recursive, Scan, Top, Version, Windows
+from anabranch.plan.nodes import Node, Recursive, RecursiveRef, Scan, TopK, Version, Window
 
 
 def walk(node: Node, until: Callable[[Node], bool] | None = None) -> Iterator[Node]:
@@ -47,7 +47,7 @@ def reads_now(node: Node) -> frozenset[TableName]:
 
 def settles_ties(node: Node) -> bool:
     """Whether the plan chooses among rows that tie, where the query leaves it open."""
-    return any(isinstance(part, (Top, Windows)) for part in walk(node))
+    return any(isinstance(part, (TopK, Window)) for part in walk(node))
 
 
 def tables(node: Node) -> frozenset[TableName]:
@@ -58,7 +58,7 @@ def tables(node: Node) -> frozenset[TableName]:
 @cached(5_000)
 def open_recursions(node: Node) -> frozenset[str]:
     """The recursions that a part names and does not hold: it means something only inside their step."""
-    if isinstance(node, Again):
+    if isinstance(node, RecursiveRef):
         return frozenset([node.name])
     if isinstance(node, Recursive):
         return open_recursions(node.seed) | (open_recursions(node.step) - {node.name})

@@ -17,7 +17,7 @@ from anabranch.graph.order import closure
 from anabranch.model import Column, Columns, RefreshMode
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
-from anabranch.plan.nodes import Given, Item, Node, Project, Scan
+from anabranch.plan.nodes import Item, Node, Parameter, Project, Scan
 from anabranch.project.circles import circle_columns
 from anabranch.project.compile import Compiled, CompiledObject, refusal, whole_query
 from anabranch.project.problems import Problem
@@ -142,7 +142,7 @@ class _Types:
         probe = Project(node, tuple(Item(f"e{at}", expr) for at, expr in enumerate(exprs)))
         names = view_names(self.tables)
 
-        def name_of(scan: Scan | Given) -> str:
+        def name_of(scan: Scan | Parameter) -> str:
             assert isinstance(scan, Scan)
             return names[scan.table]
 

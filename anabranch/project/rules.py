@@ -12,8 +12,10 @@ from anabranch.project.records import Index, Placed, UnitTest, fold
 from anabranch.refresh.options import read_options, written_options
 from anabranch.schedules import Schedule
 from anabranch.settings import Settings
-from anabranch.sql.analyze.analysis import Columns
+from anabranch.sql.analyze.analysis import Columns, analyze
+from anabranch.sql.analyze.mistakes import is_list_of_values
 from anabranch.sql.statement_records import CreateStreamTable, Rows
+from anabranch.sql.tokens import place
 
 if TYPE_CHECKING:
     from anabranch.project.compile import Compiled, CompiledObject
@@ -104,9 +106,28 @@ def unit_test_problems(
         elif key is not None:
             wrong = row_problems(rows, compiled.objects[key].columns, str(key))
             yield from (test.at.problem(*each) for each in wrong)
+        yield from query_problems(test, rows)
     if statement.expect is not None:
         wrong = row_problems(statement.expect, found.columns, str(found.key))
         yield from (test.at.problem(*each) for each in wrong)
+        yield from query_problems(test, statement.expect)
+
+
+def query_problems(test: UnitTest, rows: Rows) -> Iterator[Problem]:
+    """What is wrong with a query that gives rows; it reads no tables."""
+    if is_list_of_values(rows.query):
+        return
+    try:
+        found = analyze(rows.query, lambda name: None)
+    except AnabranchError:
+        return  # Spark may take what we cannot read
+    for each in found.findings:
+        at = rows.query_at.shift(place(rows.query, each.start))
+        yield test.at.file.problem(at, each.message, each.hint)
+    width = len(found.columns) if found.columns is not None else None
+    if rows.columns is not None and width is not None and width != len(rows.columns):
+        message = f"{len(rows.columns)} columns are named, but the query gives {width}"
+        yield test.at.file.problem(rows.query_at, message, "name as many as there are")
 
 
 Wrong = tuple[str, str | None, str]  # message, hint, and the word it is about

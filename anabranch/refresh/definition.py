@@ -20,7 +20,7 @@ from anabranch.lake.types import to_iceberg, to_text
 from anabranch.model import FIRST_HIDDEN_ID, Column, Columns, RefreshMode
 from anabranch.names import RESERVED_PREFIX, TableName, fold, shown
 from anabranch.plan.exprs import Expr, column
-from anabranch.plan.nodes import Given, Item, Node, Project, Scan
+from anabranch.plan.nodes import Item, Node, Parameter, Project, Scan
 from anabranch.refresh.fingerprint import fingerprint, texts
 from anabranch.sql.analyze.lineage import UNKNOWN, Lineage
 from anabranch.sql.analyze.mistakes import relation_of
@@ -53,6 +53,7 @@ class Definition:
     moment: Moment | None = None  # what functions of the current time stand for
     collated: tuple[str, ...] = ()  # columns that are stored without the collation they have
     lineage: Lineage = UNKNOWN
+    written: Node | None = None  # the plan before the rules of the optimizer
 
     @property
     def reads(self) -> tuple[TableName, ...]:
@@ -161,7 +162,7 @@ def _define(
         probe = Project(by_seeds(node), tuple(Item(f"e{i}", expr) for i, expr in enumerate(exprs)))
         names = view_names(columns)
 
-        def name_of(scan: Scan | Given) -> str:
+        def name_of(scan: Scan | Parameter) -> str:
             assert isinstance(scan, Scan)
             return names[scan.table]
 
@@ -189,6 +190,7 @@ def _define(
         fingerprint=fingerprint(meaning, output, hidden, columns),
         collated=told,
         lineage=lineage(world, query, output),
+        written=lowered.written,
     )
 
 

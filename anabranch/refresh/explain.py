@@ -8,11 +8,13 @@ from dataclasses import replace
 from anabranch.catalog.streams import StreamTable
 from anabranch.delta.closure import starts_afresh
 from anabranch.delta.explain import explain as explain_kept
+from anabranch.delta.explain import explain_rules
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance
 from anabranch.errors import BaseExpired, NewerEdition
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
-from anabranch.plan.nodes import Given, Scan, Version
+from anabranch.plan.nodes import Parameter, Scan, Version
+from anabranch.plan.statistics import NOTHING
 from anabranch.plan.walk import tables
 from anabranch.refresh.choose import Situation, choose, seconds
 from anabranch.refresh.circles import circle_of
@@ -23,6 +25,7 @@ from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.redefined import redefined
 from anabranch.refresh.run import resolve
 from anabranch.refresh.situation import gather, remember, situation
+from anabranch.refresh.sources import Sources
 from anabranch.refresh.unit import world_of
 from anabranch.runtime import Runtime
 from anabranch.sql.render import to_sql
@@ -30,8 +33,11 @@ from anabranch.sql.support import Obstacle
 from anabranch.world import World
 
 
-def explain(runtime: Runtime, name: TableName) -> str:
-    """Query, next refresh, plan, delta plan, Spark SQL, hidden columns; what is not incremental."""
+def explain(runtime: Runtime, name: TableName, *, rules: bool = False) -> str:
+    """Query, next refresh, plan, delta plan, Spark SQL, hidden columns; what is not incremental.
+
+    `rules`: also the plan after each rule of the optimizer that changed it.
+    """
     name = resolve(runtime, name)
     seen = look_now(runtime)
     stream = seen.streams[name]
@@ -49,7 +55,8 @@ def explain(runtime: Runtime, name: TableName) -> str:
     ]
     circle = circle_of(seen.reads, name)
     if circle is not None:
-        return "\n".join([*sections, *explain_member(world, seen, stream, circle)])
+        told = explain_member(world, seen, stream, circle)
+        return "\n".join([*sections, *told, *(_rules(definition, None) if rules else [])])
     if name in world.pointers:  # another program may have dropped it
         sections.append(_next(lambda: foresee(runtime, world, seen, stream, definition)))
     if definition.obstacles:
@@ -63,7 +70,19 @@ def explain(runtime: Runtime, name: TableName) -> str:
             hidden = "\n".join(f"{column.name} {column.type}" for column in definition.hidden)
             sections.append(f"hidden columns:\n{_indented(hidden)}")
         sections.append(f"Spark SQL of the change:\n{_indented(spark_sql(definition.kept))}")
+    if rules:
+        there = name in world.pointers
+        sections += _rules(definition, gather(world, seen, stream, definition) if there else None)
     return "\n".join(sections)
+
+
+def _rules(definition: Definition, sources: Sources | None) -> list[str]:
+    """The plans as the optimizer changes them, with what is known of the tables now."""
+    if definition.written is None:
+        return []
+    if sources is None:
+        return [explain_rules(definition.written, None, lambda node: NOTHING)]
+    return [explain_rules(definition.written, definition.kept, sources.statistics)]
 
 
 def _together(seen: Look, name: TableName) -> list[str]:
@@ -115,8 +134,8 @@ def spark_sql(kept: Maintenance) -> str:
     return to_sql(node, _shown, "spark") if node is not None else "-- nothing can change"
 
 
-def _shown(leaf: Scan | Given) -> str:
-    if isinstance(leaf, Given):
+def _shown(leaf: Scan | Parameter) -> str:
+    if isinstance(leaf, Parameter):
         return leaf.name
     return str(leaf.table) if leaf.version is Version.NOW else f"{leaf.table}@{leaf.version.value}"
 

@@ -20,10 +20,10 @@ from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import (
     Aggregate,
     Call,
+    ExistenceJoin,
     Filter,
     Item,
     Join,
-    Match,
     Node,
     Outer,
     Project,
@@ -79,16 +79,12 @@ class Spelling:
                 kept = sorted((i for i in node.items if i.name in needed), key=lambda i: i.name)
                 own["items"] = self.plain(kept)
                 needed = _used(kept)
-            case Filter():
-                needed |= node.condition.columns
-            case Join() | Outer() | Match():
-                needed |= node.condition.columns if node.condition else frozenset()
-            case Aggregate():
-                needed = _used([*node.keys, *node.calls])
+            case Filter() | Join() | Outer() | ExistenceJoin() | Aggregate():
+                needed = frozenset[str]().union(*filter(None, node.uses(needed)))
             case _:
                 needed = frozenset(name for part in node.inputs for name in part.columns)
         below = [self.node(part, needed & frozenset(part.columns)) for part in node.inputs]
-        return [type(node).__name__, own, below]
+        return [node.spelled or type(node).__name__, {**own, **node.facts}, below]
 
     def fields(self, part: Any) -> dict[str, Any]:
         """What is not as always, so that nothing changes where a new field is not used."""

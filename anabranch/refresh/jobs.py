@@ -22,10 +22,9 @@ from anabranch.engine.query import Inputs
 from anabranch.engine.write import write
 from anabranch.lake.footers import counts
 from anabranch.lake.version import TableVersion
-from anabranch.model import Action, Box, Columns, RefreshMode, Written
+from anabranch.model import Action, ColumnRanges, Columns, RefreshMode, Written
 from anabranch.names import TableName, quote
-from anabranch.plan.narrow import spans
-from anabranch.plan.nodes import Given, Join, Node
+from anabranch.plan.nodes import Join, Node, Parameter
 from anabranch.plan.walk import walk
 from anabranch.refresh.choose import Layout, rewrites
 from anabranch.refresh.definition import Definition
@@ -138,7 +137,10 @@ def rescan_needed(definition: Definition, sources: Sources) -> bool:
 
 
 def reader(
-    session: SparkSession, stored: TableVersion, hidden: Columns, within: Sequence[Box] = ()
+    session: SparkSession,
+    stored: TableVersion,
+    hidden: Columns,
+    within: Sequence[ColumnRanges] = (),
 ) -> Stored:
     reading = stored.reading(within=within)
     return stored_rows(session, reading, (*stored.columns, *hidden))
@@ -172,9 +174,9 @@ class Job:
     def read(self, node: Node) -> Stored:
         """The stored rows; unless all of them are written anew, without files in which no row can
         be that the change reaches."""
-        box: Box = ()
+        box: ColumnRanges = ()
         if not self.rewrite:
-            limits = spans(node, self.scans.sources)
+            limits = self.scans.sources.ranges(node)
             box = tuple((n, s) for n, s in limits.items() if self.stored.kind(n) == s.kind)
         return reader(
             self.scans.session, self.stored, self.definition.hidden, (box,) if box else ()
@@ -224,8 +226,8 @@ class Job:
         )
         rescan: Callable[[DataFrame], DataFrame] | None = None
         if rescan_needed(self.definition, self.scans.sources):
-            given = Given("keys", keys or ("_ab_any",))
-            limits = spans(node, self.scans.sources)
+            given = Parameter("keys", keys or ("_ab_any",))
+            limits = self.scans.sources.ranges(node)
             rescan = lambda found: self.scans.run(kept.rescan(given), found, limits)  # noqa: E731
         return combine_groups(
             self.read(node),
@@ -245,8 +247,8 @@ class Job:
         if first is not None:
             return first
         keys = tuple(key.name for key in kept.keys)
-        given = Given("keys", keys) if keys else None
-        limits = spans(node, self.scans.sources)
+        given = Parameter("keys", keys) if keys else None
+        limits = self.scans.sources.ranges(node)
         return replace_groups(
             self.read(node),
             self.scans.run(node),

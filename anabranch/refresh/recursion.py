@@ -30,9 +30,9 @@ from anabranch.plan.nodes import (
     WEIGHT,
     Aggregate,
     Difference,
-    Given,
     Item,
     Node,
+    Parameter,
     Recursive,
     Scan,
     Version,
@@ -101,16 +101,16 @@ class Recursions:
     def named(self, name_of: NameOf) -> NameOf:
         """Names also for what plans are bound to."""
 
-        def name(leaf: Scan | Given) -> str:
-            view = self.views.get(leaf.name) if isinstance(leaf, Given) else None
+        def name(leaf: Scan | Parameter) -> str:
+            view = self.views.get(leaf.name) if isinstance(leaf, Parameter) else None
             return view or name_of(leaf)
 
         return name
 
-    def given(self, rows: DataFrame, columns: tuple[str, ...]) -> Given:
+    def given(self, rows: DataFrame, columns: tuple[str, ...]) -> Parameter:
         name = f"_ab_closure{len(self.views)}"
         self.views[name] = self.inputs.add(rows, "a recursion")
-        return Given(name, columns)
+        return Parameter(name, columns)
 
     def closure(self, node: Recursive) -> Closure:
         if node not in self.done:
@@ -223,7 +223,7 @@ class FrameBench:
         self.down = False
         if self.lost and self.base is not None:
             given = {"stored": self.base, REMOVED: union(self.lost)}
-            stored, removed = (Given(name, self.member.columns) for name in given)
+            stored, removed = (Parameter(name, self.member.columns) for name in given)
             self.base = self.checked(without(stored, removed), {}, given)[0]
 
     def add(self, member: Member, lines: Node, spans: Spans) -> int:
@@ -277,7 +277,7 @@ class FrameBench:
     def change(self, before: DataFrame) -> DataFrame:
         """What the rounds came to; rows that went and came back are as they were."""
         columns = self.member.columns
-        plus, minus = Given("plus", columns), Given("minus", columns)
+        plus, minus = Parameter("plus", columns), Parameter("minus", columns)
         given = {
             "plus": self.rows() if self.restarted else _all(self.added, self.nothing),
             "minus": before if self.restarted else _all(self.lost, self.nothing),
@@ -294,7 +294,7 @@ class FrameBench:
         inputs = self.around.inputs
         node = self.around.bound(self.shift(node))
 
-        def name_of(leaf: Scan | Given) -> str:
+        def name_of(leaf: Scan | Parameter) -> str:
             if isinstance(leaf, Scan):
                 if leaf.table == self.member.name:
                     return inputs.add(self.seen(leaf, spans), "the recursion")

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from anabranch.cache import cached
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import delta_frame, frame
-from anabranch.model import Box, FixpointBounds, Reading
+from anabranch.model import ColumnRanges, FixpointBounds, Reading
 from anabranch.names import TableName
-from anabranch.plan.narrow import NONE, Limits, inside
-from anabranch.plan.nodes import Given, Node, Scan, Version
-from anabranch.plan.shared import shared, worth_keeping
+from anabranch.plan.nodes import Node, Parameter, Scan, Version
+from anabranch.plan.rules.push_ranges import inside
+from anabranch.plan.shared import shared, worth_materializing
+from anabranch.plan.statistics import NONE, Limits
 from anabranch.refresh.recursion import Recursions
 from anabranch.refresh.sources import Sources
 from anabranch.sql.render import NameOf, to_sql
@@ -49,15 +50,15 @@ class Scans:
         columns."""
         node = self.sources.planned(self.recursions.bound(node), limits)
 
-        def name_of(leaf: Scan | Given) -> str:
-            if isinstance(leaf, Given):
+        def name_of(leaf: Scan | Parameter) -> str:
+            if isinstance(leaf, Parameter):
                 assert given is not None
                 return self.inputs.add(given, leaf.name)
             return self.view(leaf)
 
         named = self.recursions.named(name_of)
         for part in shared(node, self.parts):
-            if worth_keeping(part, self.parts):
+            if worth_materializing(part, self.parts):
                 kept = self.inputs.keep(self.frame(part, named), "a part of the change")
                 self.parts[part] = kept
         return self.frame(node, named)
@@ -88,7 +89,9 @@ class Scans:
             self.names[key] = self.inputs.add(rows, str(scan.table))
         return self.names[key]
 
-    def read(self, table: TableName, version: Version, within: tuple[Box, ...]) -> DataFrame:
+    def read(
+        self, table: TableName, version: Version, within: tuple[ColumnRanges, ...]
+    ) -> DataFrame:
         found = self.sources.versions[table]
         if version is Version.DELTA:
             return delta_once(self.session, self.sources.deltas[table], found.columns)

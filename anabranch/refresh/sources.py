@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from anabranch.lake.spans import in_files
+from anabranch.lake.ranges import in_files
 from anabranch.lake.version import TableVersion
-from anabranch.model import Box, Columns, Delta, Spans
+from anabranch.model import ColumnRanges, Columns, Delta, RangeSet
 from anabranch.names import TableName
-from anabranch.plan.looks import Large, Larges, looks
-from anabranch.plan.narrow import NONE, Limits, narrow
 from anabranch.plan.nodes import Node, Scan, Version
+from anabranch.plan.optimize import DELTA_RULES, optimize
+from anabranch.plan.rules.push_ranges import ranges_of, ranges_wanted
 from anabranch.plan.sameness import Sameness, sameness
+from anabranch.plan.statistics import NONE, WORTH_SHARE, Limits, Statistics, TableStatistics
 from anabranch.plan.walk import walk
 
 BROADCAST_ROWS = 500_000  # up to here a delta is sent whole to every task
-LOOK_ROWS = 500_000  # from here on reading a table twice costs more than keeping rows of it
-WORTH_SHARE = 0.5  # more than this part of a table is read as all of it
+LARGE_ROWS = 500_000  # from here on reading a table twice costs more than keeping rows of it
 
 
 @dataclass(frozen=True)
@@ -38,64 +38,81 @@ class Sources:
     def rows(self) -> int:
         return sum(version.rows for version in self.versions.values())
 
-    @cached_property
-    def larges(self) -> Larges:
-        """The tables that are worth a look: none if there are too many keys to send to every task."""
-        if self.delta_rows > BROADCAST_ROWS:
-            return {}
-        return {
-            name: Large(version.rows, plain(version.columns))
-            for name, version in self.versions.items()
-            if version.rows >= LOOK_ROWS
-        }
-
     @property
     def insert_only(self) -> bool:
         return not any(delta.minus for delta in self.deltas.values())
 
     def planned(self, node: Node, limits: Limits = NONE) -> Node:
-        """The plan with few looks at large tables, of which no more is read than must be."""
+        """The optimized plan; `limits` are those of the relation that it is given."""
         key = node, frozenset(limits.items())
         if key not in self._planned:
-            self._planned[key] = self._plan(node, limits)
+            self._planned[key] = optimize(node, DELTA_RULES, self.statistics(node, limits))
         return self._planned[key]
 
     @cached_property
-    def _planned(self) -> dict[tuple[Node, frozenset[tuple[str, Spans]]], Node]:
+    def _planned(self) -> dict[tuple[Node, frozenset[tuple[str, RangeSet]]], Node]:
         """A plan is asked for when its cost is estimated, and again when it is run."""
         return {}
 
-    def _plan(self, node: Node, limits: Limits) -> Node:
-        bare = narrow(node, self, limits)
-        often = {
-            scan.table for scan in walk(bare) if isinstance(scan, Scan) and self.is_large(scan)
+    def statistics(self, node: Node, limits: Limits = NONE) -> Statistics:
+        """What the optimizer is told.  Footers of changed files are read only if the plan reads more
+        than changes, and manifests only of large tables that it may read a part of."""
+        again = any(scan.version is not Version.DELTA for scan in _scans(node))
+        found = self._statistics(node, limits, footers=again)
+        boxes = {
+            table: wanted
+            for table, wanted in ranges_wanted(node, found).items()
+            if found.tables[table].rows >= LARGE_ROWS
         }
-        larges = {table: large for table, large in self.larges.items() if table in often}
-        return narrow(looks(node, larges), self, limits) if larges else bare
+        files = {
+            table: replace(found.tables[table], files=self.versions[table].file_statistics(wanted))
+            for table, wanted in boxes.items()
+        }
+        return replace(found, tables={**found.tables, **files})
 
-    def is_large(self, scan: Scan) -> bool:
-        """Whether what a scan reads is worth a look."""
-        return scan.version is not Version.DELTA and self.rows_of(scan) >= LOOK_ROWS
+    def _statistics(self, node: Node, limits: Limits, *, footers: bool) -> Statistics:
+        columns: dict[TableName, dict[str, None]] = {}
+        for scan in _scans(node):
+            columns.setdefault(scan.table, {}).update(dict.fromkeys(scan.names))
+        tables = {
+            table: self._table(table, names, footers=footers)
+            for table, names in columns.items()
+            if table in self.versions
+        }
+        return Statistics(tables, limits, self.delta_rows, large=LARGE_ROWS, few=BROADCAST_ROWS)
+
+    def _table(self, table: TableName, names: Iterable[str], *, footers: bool) -> TableStatistics:
+        version = self.versions[table]
+        kinds = {name: kind for name in names if (kind := version.kind(name)) is not None}
+        told = kinds if footers and table in self.deltas else ()
+        spans = ((name, self.changed(table, name)) for name in told)
+        changed = {name: found for name, found in spans if found is not None}
+        same = plain(version.columns) if version.rows >= LARGE_ROWS else frozenset[str]()
+        return TableStatistics(version.rows, kinds, same, changed)
 
     def rows_of(self, scan: Scan) -> int:
         """About how many rows a scan reads."""
-        version, within = self.versions[scan.table], self.within(scan)
-        return version.rows_to_read(within) if within else version.rows
+        version = self.versions[scan.table]
+        if not scan.ranges:
+            return version.rows
+        known = version.file_statistics(scan.ranges)
+        return TableStatistics(version.rows, files=known).rows_read(scan.ranges)
 
-    def kind(self, table: TableName, column: str) -> str | None:
-        return self.versions[table].kind(column)
+    def ranges(self, node: Node) -> Limits:
+        """Where the values of the columns of a plan lie, as far as is known."""
+        return ranges_of(node, self._statistics(node, NONE, footers=True))
 
-    def changed(self, table: TableName, column: str) -> Spans | None:
+    def changed(self, table: TableName, column: str) -> RangeSet | None:
         key = table, column
         if key not in self._spans:
             self._spans[key] = self._changed(table, column)
         return self._spans[key]
 
     @cached_property
-    def _spans(self) -> dict[tuple[TableName, str], Spans | None]:
+    def _spans(self) -> dict[tuple[TableName, str], RangeSet | None]:
         return {}
 
-    def _changed(self, table: TableName, column: str) -> Spans | None:
+    def _changed(self, table: TableName, column: str) -> RangeSet | None:
         version, delta = self.versions[table], self.deltas.get(table)
         field = version.field(column)
         if field is None or delta is None:
@@ -103,12 +120,16 @@ class Sources:
         files = [path for each in (*delta.plus, *delta.minus) for path in each.files]
         return in_files(version.io, files, field)
 
-    def within(self, scan: Scan) -> tuple[Box, ...]:
+    def within(self, scan: Scan) -> tuple[ColumnRanges, ...]:
         """The boxes of a scan, if they leave out enough to be worth asking for each row."""
         version = self.versions[scan.table]
-        return scan.within if scan.within and version.share(scan.within) <= WORTH_SHARE else ()
+        return scan.ranges if scan.ranges and version.share(scan.ranges) <= WORTH_SHARE else ()
 
 
 def plain(columns: Columns) -> frozenset[str]:
     """Columns of which equal values are the same bits: 0.0 equals -0.0, and a map equals nothing."""
     return frozenset(each.name for each in columns if sameness(each.type) is Sameness.BYTES)
+
+
+def _scans(node: Node) -> list[Scan]:
+    return [part for part in walk(node) if isinstance(part, Scan)]

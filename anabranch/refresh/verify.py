@@ -19,7 +19,7 @@ from anabranch.errors import Refused, UnknownName, UserError
 from anabranch.graph.order import closure
 from anabranch.model import Reading
 from anabranch.names import TableName
-from anabranch.plan.nodes import Aggregate, Given, Node, Scan, Top, Windows
+from anabranch.plan.nodes import Aggregate, Node, Parameter, Scan, TopK, Window
 from anabranch.plan.walk import settles_ties, walk
 from anabranch.refresh.circles import Circle, circle_of
 from anabranch.refresh.component.anew import Anew
@@ -112,7 +112,7 @@ def verify(runtime: Runtime, name: TableName, *, state: bool = False) -> dict[st
 
 def is_computed(plan: Node | None) -> bool:
     """Whether values may come from several rows, not from one."""
-    return plan is None or any(isinstance(each, (Aggregate, Windows, Top)) for each in walk(plan))
+    return plan is None or any(isinstance(each, (Aggregate, Window, TopK)) for each in walk(plan))
 
 
 def _differs(definition: Definition) -> str:
@@ -240,7 +240,7 @@ class Recomputation:
         """The rows of a plan, which may have columns that the query does not show."""
         names = {name: self.bound(name) for name in definition.sources}
 
-        def name_of(leaf: Scan | Given) -> str:
+        def name_of(leaf: Scan | Parameter) -> str:
             assert isinstance(leaf, Scan)
             return names[leaf.table]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from anabranch.delta.maintenance import ByGroups, ByRows, Combine, Replace
 from anabranch.model import Columns
-from anabranch.plan.narrow import NONE, Limits, spans
-from anabranch.plan.nodes import Given, Node, Scan, Version
+from anabranch.plan.nodes import Node, Parameter, Scan, Version
+from anabranch.plan.statistics import NONE, Limits
 from anabranch.plan.walk import walk
 from anabranch.refresh.cost import Work
 from anabranch.refresh.sources import Sources, plain
@@ -47,7 +47,7 @@ def plans(definition: Definition, sources: Sources, stored_rows: int) -> Iterato
         found = kept.change(changed)
         lost = not sources.insert_only and any(state.deleted for state in kept.state)
         if found is not None and lost:
-            yield kept.rescan(_touched(kept)), spans(found, sources)
+            yield kept.rescan(_touched(kept)), sources.ranges(found)
     else:
         assert isinstance(kept, Replace)
         found = from_stored(kept, definition.columns, sources, stored_rows)
@@ -55,7 +55,7 @@ def plans(definition: Definition, sources: Sources, stored_rows: int) -> Iterato
             found = kept.touched(changed)
             if found is not None:
                 keys = _touched(kept) if kept.keys else None
-                yield kept.recompute(keys), spans(found, sources)
+                yield kept.recompute(keys), sources.ranges(found)
     if found is not None:
         yield found, NONE
 
@@ -78,7 +78,7 @@ ROWS_PER_SCAN = 50_000  # planning and starting a scan takes as long as reading 
 
 def scanned(planned: Iterable[Planned], sources: Sources) -> int:
     """Rows that are read of the sources; a plan of many scans costs something without any rows.
-    What is asked of a large table in several places is read in few looks."""
+    What is asked of a large table in several places is read in few scans."""
     scans = [scan for node, limits in planned for scan in _scans(sources.planned(node, limits))]
     rows = sum(sources.rows_of(scan) for scan in scans if scan.version is not Version.DELTA)
     return rows + ROWS_PER_SCAN * max(len(scans) - 1, 0)
@@ -88,5 +88,5 @@ def _scans(plan: Node) -> list[Scan]:
     return [leaf for leaf in walk(plan) if isinstance(leaf, Scan)]
 
 
-def _touched(kept: ByGroups) -> Given:
-    return Given("keys", tuple(key.name for key in kept.keys))
+def _touched(kept: ByGroups) -> Parameter:
+    return Parameter("keys", tuple(key.name for key in kept.keys))

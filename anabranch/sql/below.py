@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from anabranch.names import TableName
+from anabranch.plan.asked import Operator
 from anabranch.plan.exprs import Tree, unwrapped
-from anabranch.plan.monotone import Operator
 from anabranch.sql.ctes import cte_of, mentions, tables_in
 from anabranch.sql.obstacles import is_aggregate, mark_window_calls
 from anabranch.sql.reach import Reach

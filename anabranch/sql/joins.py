@@ -7,13 +7,13 @@ from sqlglot import exp
 from anabranch.plan.equalities import equalities
 from anabranch.plan.exprs import Expr, Tree, call, cast, column, column_tree, conjunction
 from anabranch.plan.nodes import (
+    AntiJoin,
     Item,
     Join,
-    Match,
     Node,
     Outer,
-    Partner,
     Project,
+    SemiJoin,
     UnionAll,
     same_columns,
 )
@@ -51,8 +51,8 @@ def joined(
         conditions.append(Expr.of(Resolver(place.source, both).resolve(on)))
     condition = conjunction(conditions)
     if kind in ("SEMI", "ANTI"):
-        partner = Partner.WANTED if kind == "SEMI" else Partner.UNWANTED
-        return Match(left[0], right[0], condition, partner), left[1]
+        judged = SemiJoin if kind == "SEMI" else AntiJoin
+        return judged(left[0], right[0], condition), left[1]
     node = _node(lowering, left[0], right[0], condition, side)
     if found.merged:
         merged = tuple(
@@ -112,5 +112,5 @@ def _full(lowering: Lowering, left: Node, right: Node, on: Expr | None) -> Node:
         Item(name, cast(Expr("NULL"), type_))
         for name, type_ in zip(left.columns, types, strict=True)
     )
-    alone = Match(right, left, on, Partner.UNWANTED)
+    alone = AntiJoin(right, left, on)
     return UnionAll((Outer(left, right, on), Project(alone, (*nulls, *same_columns(right)))))

@@ -13,14 +13,14 @@ from sqlglot import exp
 from anabranch.plan.exprs import Expr, Tree, column, conjuncts
 from anabranch.plan.nodes import (
     Aggregate,
+    ExistenceJoin,
     Filter,
     Generate,
     Join,
-    Match,
     Node,
     Outer,
     Project,
-    Windows,
+    Window,
 )
 from anabranch.plan.sameness import sameness
 from anabranch.plan.walk import walk
@@ -55,14 +55,14 @@ def looked_up(plan: Node) -> Iterator[tuple[Node, list[Expr]]]:
             case Aggregate():
                 calls = (part for call in node.calls for part in _arguments(call.expr.tree))
                 yield node.input, [*(key.expr for key in node.keys), *calls]
-            case Windows():
+            case Window():
                 calls = (part for call in node.calls for part in _arguments(call.expr.tree))
                 yield node.input, [*node.partition, *calls]
             case Generate():
                 yield node, [column(name) for name in node.names]
             case Filter():
                 yield node.input, list(_equated(node.condition))
-            case Outer() | Match() if node.condition is not None:
+            case Outer() | ExistenceJoin() if node.condition is not None:
                 both = node if isinstance(node, Outer) else Join((node.left, node.right))
                 yield both, list(_equated(node.condition))
             case Join() if node.condition is not None:

@@ -14,29 +14,11 @@ from sqlglot import exp
 from anabranch.model import Columns
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, Tree, unwrapped
-from anabranch.plan.nodes import (
-    Aggregate,
-    Call,
-    Filter,
-    Generate,
-    Item,
-    Join,
-    Look,
-    Match,
-    Node,
-    Outer,
-    Project,
-    Scan,
-    Semi,
-    Top,
-    UnionAll,
-    Windows,
-)
+from anabranch.plan.nodes import Aggregate, Call, Item, Node, Project, Scan, Window
 from anabranch.sql.analyze.types import DOUBLE, type_of
 from anabranch.types import INTEGERS, Type
 
 _SIMPLE = {*INTEGERS, "boolean", "date", "double", "float", "string"}
-_PASSING = (Filter, Generate, Join, Look, Match, Outer, Semi, Top, Windows)
 _PREDICATES = (
     exp.And,
     exp.Or,
@@ -95,21 +77,19 @@ class _Types:
         match node:
             case Scan():
                 columns = self.tables[node.table]
-                found = next((each.type for each in columns if each.name == name), None)
-                return Type.parse(found) if found else None
+                type_ = next((each.type for each in columns if each.name == name), None)
+                return Type.parse(type_) if type_ else None
             case Project():
                 return self.item(node.items, name, node.input)
             case Aggregate():
                 calls = (self.call(call, node.input) for call in node.calls if call.name == name)
                 return next(calls, None) or self.item(node.keys, name, node.input)
-            case UnionAll():
-                types = {self.column(part, name) for part in node.parts}
-                return types.pop() if len(types) == 1 else None
-        if isinstance(node, _PASSING):
-            owner = next((part for part in node.inputs if name in part.columns), None)
-            if owner is not None:
-                return self.column(owner, name)
-        return self.item(node.calls, name, node.input) if isinstance(node, Windows) else None
+        found = {
+            self.column(node.inputs[origin.input], origin.name) for origin in node.typed_like(name)
+        }
+        if found:
+            return found.pop() if len(found) == 1 else None
+        return self.item(node.calls, name, node.input) if isinstance(node, Window) else None
 
     def item(self, items: Sequence[Item], name: str, below: Node) -> Type | None:
         found = next((each for each in items if each.name == name), None)

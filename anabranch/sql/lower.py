@@ -18,7 +18,6 @@ from anabranch.model import Columns
 from anabranch.names import RESERVED_PREFIX, TableName, shown
 from anabranch.plan.exprs import Expr, Tree, cast, column
 from anabranch.plan.nodes import (
-    Again,
     Aggregate,
     Filter,
     Item,
@@ -26,12 +25,13 @@ from anabranch.plan.nodes import (
     Node,
     OneRow,
     Project,
+    RecursiveRef,
     Scan,
-    Top,
+    TopK,
     UnionAll,
-    Windows,
+    Window,
 )
-from anabranch.plan.rewrites import simplify
+from anabranch.plan.optimize import QUERY_RULES, optimize
 from anabranch.plan.sameness import Sameness, sameness
 from anabranch.plan.walk import transform, walk
 from anabranch.sql import functions
@@ -72,6 +72,7 @@ class Lowered:
     output: tuple[str, ...]
     sources: frozenset[TableName]
     obstacles: tuple[Obstacle, ...] = ()
+    written: Node | None = None  # the plan before the rules of the optimizer
 
 
 def lower(
@@ -102,13 +103,14 @@ def lower(
         )
         return Lowered(None, names, reach.sources, (found,))
     names = names or tuple(each.name for each in relation.outputs)
-    plan = simplify(_root(relation, names))
+    written = _root(relation, names)
+    plan = optimize(written, QUERY_RULES)
     try:
         lowering.check_keys(plan)
     except Stop as stop:
         return Lowered(None, names, reach.sources, (stop.found,))
     inexact = tuple(lowering.inexact_below_root(plan))
-    return Lowered(None if inexact else plan, names, reach.sources, inexact)
+    return Lowered(None if inexact else plan, names, reach.sources, inexact, written)
 
 
 def _root(relation: Relation, names: Sequence[str]) -> Node:
@@ -174,7 +176,7 @@ class _Lowering:
         """A recursion has the types of the rows that it starts from."""
 
         def known(part: Node) -> Node:
-            if not isinstance(part, Again) or part.name not in self.stand_ins:
+            if not isinstance(part, RecursiveRef) or part.name not in self.stand_ins:
                 return part
             return _renamed(self.stand_ins[part.name], part.columns)
 
@@ -403,11 +405,11 @@ class _Lowering:
         node = plan
         while isinstance(node, (Project, Filter)):
             node = node.input
-        below = walk(node.input) if isinstance(node, (Aggregate, Windows, Top)) else walk(node)
+        below = walk(node.input) if isinstance(node, (Aggregate, Window, TopK)) else walk(node)
         return [
             self.inexact[call.expr]
             for each in below
-            if isinstance(each, (Aggregate, Windows))
+            if isinstance(each, (Aggregate, Window))
             for call in each.calls
             if call.expr in self.inexact
         ]

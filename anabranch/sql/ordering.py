@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Expr, Tree, column, meaning
-from anabranch.plan.nodes import Item, Node, Order, Top
+from anabranch.plan.nodes import Item, Node, Order, TopK
 from anabranch.sql.analyze.scope import Scope
 from anabranch.sql.relation import Place, Relation, Selected, Stop, TypesOf
 from anabranch.sql.resolve import Resolver, is_resolved, resolved
@@ -111,7 +111,7 @@ def top(
     ties: Sequence[str],
     place: Place,
     types: TypesOf,
-) -> Top:
+) -> TopK:
     """`ties` are the columns that tell rows apart."""
     if not order:
         raise Stop(place.source.obstacle("LIMIT_WITHOUT_ORDER", limit.tree, "LIMIT", "OFFSET"))
@@ -120,7 +120,7 @@ def top(
     by = [Order(column(each.column), each.descending, each.nulls_first) for each in order]
     by += [Order(column(name)) for name in rest]
     carried = tuple(column(name) for name in place.carried)
-    return Top(node, tuple(by), limit.rows, limit.skipped, carried)
+    return TopK(node, tuple(by), limit.rows, limit.skipped, carried)
 
 
 def ordered(relation: Relation, tree: Tree, place: Place, types: TypesOf) -> Relation:

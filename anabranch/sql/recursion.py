@@ -12,7 +12,7 @@ from anabranch.delta.recursive import not_linear
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Tree, cast, column
 from anabranch.plan.grammar import RECURSION_LEVEL
-from anabranch.plan.nodes import Again, Item, Node, Project, Recursive, UnionAll
+from anabranch.plan.nodes import Item, Node, Project, Recursive, RecursiveRef, UnionAll
 from anabranch.plan.walk import open_recursions
 from anabranch.sql.correlation import Lowering
 from anabranch.sql.ctes import mentions_cte, reads_itself
@@ -49,7 +49,7 @@ def _recursion(lowering: Lowering, cte: Cte) -> Relation:
     name = lowering.fresh("_ab_rec")
     seed = _united(lowering.alike([_named(each.node, columns) for each in first]))
     known = lowering.types(seed, [column(each) for each in columns])
-    own = Relation(Again(name, columns), outputs)
+    own = Relation(RecursiveRef(name, columns), outputs)
     inside = replace(place, ctes={**place.ctes, tree.alias.lower(): own})
     while True:
         lowering.stand_in(name, seed)

@@ -267,6 +267,7 @@ class RefreshStreamTable(Statement):
 @dataclass(frozen=True)
 class ExplainStreamTable(Statement):
     name: TableName
+    rules: bool = False  # show the plans after each rule of the optimizer too
 
 
 @dataclass(frozen=True)

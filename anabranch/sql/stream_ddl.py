@@ -6,7 +6,7 @@ CREATE [OR REPLACE] STREAM TABLE [IF NOT EXISTS] n
 ALTER STREAM TABLE n SET SCHEDULE … | SET REFRESH MODE … | SET (k = v, …) | AS query
                    | SUSPEND | RESUME
 DROP STREAM TABLE [IF EXISTS] n [CASCADE]
-REFRESH STREAM TABLE n [FULL], REFRESH ALL STREAM TABLES [FULL], EXPLAIN STREAM TABLE n
+REFRESH STREAM TABLE n [FULL], REFRESH ALL STREAM TABLES [FULL], EXPLAIN STREAM TABLE n [RULES]
 """
 
 from __future__ import annotations
@@ -156,8 +156,10 @@ def refresh(cursor: Cursor) -> Statement:
 def explain(cursor: Cursor) -> Statement:
     if not cursor.accept("STREAM", "TABLE"):
         raise Unsupported(
-            "EXPLAIN of a query is not supported", hint="possible: EXPLAIN STREAM TABLE name"
+            "EXPLAIN of a query is not supported",
+            hint="possible: EXPLAIN STREAM TABLE name [RULES]",
         )
     name = cursor.table_name()
+    rules = cursor.accept("RULES")
     cursor.expect_end()
-    return ExplainStreamTable(name)
+    return ExplainStreamTable(name, rules)

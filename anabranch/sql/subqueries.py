@@ -30,15 +30,16 @@ from anabranch.plan.exprs import (
 )
 from anabranch.plan.nodes import (
     Aggregate,
+    AntiJoin,
     Call,
     Filter,
     Item,
     Join,
-    Match,
+    MarkJoin,
     Node,
     Outer,
-    Partner,
     Project,
+    SemiJoin,
     same_columns,
 )
 from anabranch.sql.correlation import (
@@ -70,18 +71,18 @@ def kept(lowering: Lowering, wanted: Pending, around: Around) -> Node:
     if is_quantified(wanted.tree):
         found = _present(wanted, lowered(lowering, wanted.query, around), around)
         compared = conjunction((_compared(wanted, found), *found.belongs))
-        return Match(around.node, found.node, compared, Partner.WANTED)
+        return SemiJoin(around.node, found.node, compared)
     if isinstance(wanted.tree, exp.Exists):
         found = lowered(lowering, _bare(wanted.tree.this), around)
         if found.relation.absent is not None:
             return Filter(around.node, Expr("FALSE" if wanted.negated else "TRUE"))
-        partner = Partner.UNWANTED if wanted.negated else Partner.WANTED
-        return Match(around.node, found.node, found.condition, partner)
+        judged = AntiJoin if wanted.negated else SemiJoin
+        return judged(around.node, found.node, found.condition)
     if not wanted.negated:
         found = lowered(lowering, wanted.query, around)
         condition = conjunction((*_equal(wanted, found), *found.belongs))
         found = _present(wanted, found, around)
-        return Match(around.node, found.node, condition, Partner.WANTED)
+        return SemiJoin(around.node, found.node, condition)
     marked = _marked_in(lowering, wanted, around)
     return Project(Filter(marked, column(wanted.name)), same_columns(around.node))
 
@@ -91,7 +92,7 @@ def _marked(lowering: Lowering, left: Node, right: Node, condition: Expr | None,
     mine = lowering.types(left, [pair.left for pair in pairs]) if pairs else ()
     theirs = lowering.types(right, [pair.right for pair in pairs]) if pairs else ()
     exact = all(map(compare_one_to_one, mine, theirs))
-    return Match(left, right, condition, Partner.MARKED, mark, one_to_one=exact)
+    return MarkJoin(left, right, condition, mark, one_to_one=exact)
 
 
 def _marked_exists(lowering: Lowering, wanted: Pending, around: Around) -> Node:

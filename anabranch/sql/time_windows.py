@@ -29,7 +29,7 @@ from anabranch.plan.exprs import (
     literal,
     when,
 )
-from anabranch.plan.nodes import Filter, Generate, Item, Node, Project, Windows, same_columns
+from anabranch.plan.nodes import Filter, Generate, Item, Node, Project, Window, same_columns
 from anabranch.sql import functions
 from anabranch.sql.correlation import Lowering
 from anabranch.sql.relation import Place, Stop
@@ -229,7 +229,7 @@ def in_sessions(lowering: Lowering, session: Session, node: Node, groups: list[E
     columns = same_columns(node)
 
     def windows(node: Node, by: list[Expr], *calls: Item) -> Node:
-        return Windows(node, tuple(by), calls, tuple(lowering.types(node, by) if by else ()))
+        return Window(node, tuple(by), calls, tuple(lowering.types(node, by) if by else ()))
 
     earlier = exp.WindowSpec(
         kind="RANGE",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from anabranch.plan.exprs import Expr, Tree, column_tree, meaning
-from anabranch.plan.nodes import Item, Node, Windows
+from anabranch.plan.nodes import Item, Node, Window
 from anabranch.sql import functions
 from anabranch.sql.obstacles import name_of_call
 from anabranch.sql.relation import Place, Stop, TypesOf
@@ -106,7 +106,7 @@ def _computed(node: Node, calls: Sequence[_Call], place: Place, types: TypesOf) 
             _go_on(call.window, told)
         items = tuple(Item(call.name, Expr.of(call.window)) for call in chosen)
         partition = first.partition
-        node = Windows(node, partition, items, tuple(types(node, partition) if partition else ()))
+        node = Window(node, partition, items, tuple(types(node, partition) if partition else ()))
         told += [call.name for call in placed]
     return node
 
@@ -128,7 +128,7 @@ def inexact_calls(node: Node, place: Place, types: TypesOf) -> dict[Expr, Obstac
     """Window calls that add up floating-point numbers: below another operator their old results
     could not be taken back bit by bit."""
     found: dict[Expr, Obstacle] = {}
-    while isinstance(node, Windows):
+    while isinstance(node, Window):
         for item in node.calls:
             window = item.expr.tree
             name = name_of_call(window.this) or ""

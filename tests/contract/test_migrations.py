@@ -39,6 +39,7 @@ from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
 from tests.contract.test_processes import answer, run
 
+NEXT = FORMAT_VERSION + 1
 FIXTURES = sorted((Path(__file__).parents[1] / "fixtures" / "catalogs").glob("*.sql"))
 PART = re.compile(r"^-- (sqlite|postgresql|rows)$", re.MULTILINE)
 BY_REGION, SIZE = TableName.of("shop", "by_region"), TableName.of("shop", "größe von 't'")
@@ -305,8 +306,8 @@ def test_a_migration_that_fails_leaves_nothing(
         c.execute(text("CREATE TABLE ab_half (k INTEGER)"))
         raise ZeroDivisionError
 
-    monkeypatch.setattr(migrations, "MIGRATIONS", {**MIGRATIONS, 17: fails})
-    monkeypatch.setattr(migrations, "FORMAT_VERSION", 17)
+    monkeypatch.setattr(migrations, "MIGRATIONS", {**MIGRATIONS, NEXT: fails})
+    monkeypatch.setattr(migrations, "FORMAT_VERSION", NEXT)
     with pytest.raises(ZeroDivisionError):
         Store.open(catalog_url)
     assert look(catalog_url) == before
@@ -333,13 +334,13 @@ def test_migrations_to_come_are_applied_once_and_in_order(
 ) -> None:
     put(catalog_url, FIXTURES[-1])
     done: list[int] = []
-    added = {at: lambda c, at=at: done.append(at) for at in (18, 17)}
+    added = {at: lambda c, at=at: done.append(at) for at in (NEXT + 1, NEXT)}
     monkeypatch.setattr(migrations, "MIGRATIONS", {**MIGRATIONS, **added})
-    monkeypatch.setattr(migrations, "FORMAT_VERSION", 18)
+    monkeypatch.setattr(migrations, "FORMAT_VERSION", NEXT + 1)
     Store.open(catalog_url).close()
     Store.open(catalog_url).close()
-    assert done == [17, 18]
-    assert look(catalog_url)[1]["ab_meta"][0]["format_version"] == 18
+    assert done == [NEXT, NEXT + 1]
+    assert look(catalog_url)[1]["ab_meta"][0]["format_version"] == NEXT + 1
 
 
 def test_a_lost_table_is_not_taken_for_an_older_layout(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_stream_tables_of_older_catalogs_have_no_lineage_yet(catalog_url: str) -
     with older.writing() as c:
         streams.add(c, [StreamTable(T, "SELECT 1 AS x", "f")])
         c.execute(text("ALTER TABLE ab_stream_tables DROP COLUMN lineage"))
-        c.execute(text("ALTER TABLE ab_meta DROP COLUMN layout"))
+        c.execute(update(tables.meta).values(format_version=16))
     older.close()
     store = Store.open(catalog_url)
     with store.writing() as c:

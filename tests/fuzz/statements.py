@@ -153,6 +153,7 @@ FORMS = (
     "COMMENT ON COLUMN {n}.k IS '{x}'",
     "CREATE TEST x GIVEN {n} (k) AS (VALUES ({e}))",
     "EXPLAIN STREAM TABLE {n}",
+    "EXPLAIN STREAM TABLE {n} RULES",
     "SET anabranch.{x} = {x}",
     "SET anabranch.tick_interval = '{x}'",
     "SET",

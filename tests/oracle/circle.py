@@ -19,13 +19,13 @@ from anabranch.model import FixpointBounds
 from anabranch.names import TableName
 from anabranch.plan.exprs import column
 from anabranch.plan.monotone import not_monotone
-from anabranch.plan.nodes import WEIGHT, Aggregate, Given, Item, Node, Scan, Version
+from anabranch.plan.nodes import WEIGHT, Aggregate, Item, Node, Parameter, Scan, Version
 from anabranch.sql.lower import lower
 from tests.oracle.duck import place, plan_text
 from tests.oracle.kept import Bag, World, fetched
 
 LIMIT = 200
-PlanText = Callable[[Node, Callable[[Scan | Given], str]], str]
+PlanText = Callable[[Node, Callable[[Scan | Parameter], str]], str]
 ROWS = "* EXCLUDE (_ab_batch)"
 
 
@@ -55,7 +55,7 @@ class Circle:
                 f"CREATE OR REPLACE TABLE main.{name}_lost AS FROM main.{name}_rows"
             )
         self.down = False
-        self.texts: dict[Node, tuple[str, list[Scan | Given]]] = {}
+        self.texts: dict[Node, tuple[str, list[Scan | Parameter]]] = {}
 
     # -- as the outside sees it ------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class Circle:
         self.down = False
         for member in self.members:
             name = member.name.name
-            kept = without(Given(f"{name}_old", member.columns), member.given(REMOVED))
+            kept = without(Parameter(f"{name}_old", member.columns), member.given(REMOVED))
             self.db.execute(f"DELETE FROM main.{name}_rows")
             self._insert(f"{name}_rows", -1, kept, {}, member)
 
@@ -171,7 +171,7 @@ class Circle:
             self.texts[node] = _template(node, self.queries, self.text)
         text, leaves = self.texts[node]
         for leaf in leaves:
-            if isinstance(leaf, Given):
+            if isinstance(leaf, Parameter):
                 rows = f"SELECT {ROWS} FROM main.{member.name.name}_lost"
             else:
                 rows = self._rows(leaf, spans)
@@ -205,12 +205,12 @@ class Circle:
 
 def _template(
     node: Node, members: Collection[str], text: PlanText
-) -> tuple[str, list[Scan | Given]]:
+) -> tuple[str, list[Scan | Parameter]]:
     """The SQL of a plan, and the relations of it that are other ones in each round."""
-    moving: dict[Scan | Given, None] = {}
+    moving: dict[Scan | Parameter, None] = {}
 
-    def view(leaf: Scan | Given) -> str:
-        if isinstance(leaf, Given) and leaf.name != REMOVED:
+    def view(leaf: Scan | Parameter) -> str:
+        if isinstance(leaf, Parameter) and leaf.name != REMOVED:
             return f"main.{leaf.name}"
         if isinstance(leaf, Scan) and leaf.table.name not in members:
             return place(leaf)
@@ -220,8 +220,8 @@ def _template(
     return text(node, view), list(moving)
 
 
-def _seen(leaf: Scan | Given) -> str:
-    if isinstance(leaf, Given):
+def _seen(leaf: Scan | Parameter) -> str:
+    if isinstance(leaf, Parameter):
         return f"main.{leaf.name}_seen"
     return f"main.{leaf.table.name}_{leaf.version.value}_seen"
 

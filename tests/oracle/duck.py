@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from anabranch.plan.exprs import VERBATIM, Expr, Tree, Written
-from anabranch.plan.nodes import Generate, Given, Node, Scan, Version
+from anabranch.plan.nodes import Generate, Node, Parameter, Scan, Version
 from anabranch.sql.render import NameOf, Rendering, to_sql
 
 # Words of Spark that DuckDB spells or means otherwise.
@@ -36,9 +36,9 @@ def plan_text(node: Node, name_of: NameOf) -> str:
     return _PLACES.sub(r'\1."', text)
 
 
-def place(leaf: Scan | Given) -> str:
+def place(leaf: Scan | Parameter) -> str:
     """The table that stands for a leaf, in one of the schemas of a world."""
-    if isinstance(leaf, Given):
+    if isinstance(leaf, Parameter):
         return f"main.{leaf.name}"
     if leaf.version is Version.DELTA:
         return f"main.{leaf.table.name}_delta"

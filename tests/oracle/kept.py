@@ -17,13 +17,13 @@ import duckdb
 
 from anabranch.delta.first import STORED
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance, Replace, maintenance
-from anabranch.model import Column, Columns, Spans, joined
+from anabranch.model import Column, Columns, RangeSet, joined
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
-from anabranch.plan.looks import Large, Larges, looks
-from anabranch.plan.narrow import NONE, Limits, inside, narrow, spans
-from anabranch.plan.nodes import WEIGHT, Call, Filter, Given, Item, Node, Project, Scan, Windows
-from anabranch.plan.rewrites import simplify
+from anabranch.plan.nodes import WEIGHT, Call, Filter, Item, Node, Parameter, Project, Scan, Window
+from anabranch.plan.optimize import DELTA_RULES, QUERY_RULES, optimize
+from anabranch.plan.rules.push_ranges import inside, ranges_of
+from anabranch.plan.statistics import NONE, Limits, Statistics, TableStatistics
 from anabranch.plan.walk import transform, walk
 from anabranch.sql.lower import Lowered, lower
 from tests.oracle.duck import duck, place, plan_text
@@ -45,6 +45,7 @@ _SPARK_TYPES = {
     "DATE": "date",
     '"NULL"': "void",  # a column that is NULL in every row
 }
+LARGE = 10  # rows of a table that is worth a look, as far as plans are told
 _KINDS = {**dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"), "date": "date"}
 
 
@@ -74,6 +75,7 @@ class World:
         self._was: dict[str, Bag] = {name: Counter() for name in tables}
         self._moved: dict[str, list[Row]] = {}
         self._lowered: dict[str, Lowered] = {}
+        self._statistics: Statistics | None = None
 
     @cached_property
     def columns(self) -> dict[TableName, Columns]:
@@ -101,7 +103,7 @@ class World:
         weights, for a delta is not consolidated."""
         for name in self._moved:
             self.db.execute(f"DELETE FROM main.{name}_delta")
-        self._moved = {}
+        self._moved, self._statistics = {}, None
         for name in self.names if names is None else names:
             now, was = self._bag(name), self._was[name]
             rows = [(*row, 1) for row in (now - was).elements()]
@@ -147,8 +149,24 @@ class World:
         return fetched(self.db.execute(self.sql(node, limits)))
 
     def sql(self, node: Node, limits: Limits = NONE) -> str:
-        plan = looks(node, self.larges)
-        return _sql(narrow(plan, self, limits) if self.narrows else plan)
+        return _sql(optimize(node, DELTA_RULES, self.statistics.given_that(limits)))
+
+    @property
+    def statistics(self) -> Statistics:
+        """What is known of this window."""
+        if self._statistics is None:
+            tables = {name: self._table(name) for name in self.columns}
+            self._statistics = Statistics(tables, large=LARGE)
+        return self._statistics
+
+    def _table(self, name: TableName) -> TableStatistics:
+        columns = [each.name for each in self.columns[name]]
+        rows = LARGE + self.large.index(name) if name in self.large else 0
+        if not self.narrows:
+            return TableStatistics(rows, same=frozenset(columns))
+        kinds = {each: kind for each in columns if (kind := self.kind(name, each)) is not None}
+        changed = {each: self.changed(name, each) for each in kinds}
+        return TableStatistics(rows, kinds, frozenset(columns), changed)
 
     def kind(self, table: TableName, column: str) -> str | None:
         return self._kinds.get((table, column))
@@ -162,37 +180,28 @@ class World:
             if each.type in _KINDS
         }
 
-    def changed(self, table: TableName, column: str) -> Spans | None:
+    def changed(self, table: TableName, column: str) -> RangeSet:
         """As narrow as can be: the values themselves."""
-        kind = self.kind(table, column)
-        if kind is None:
-            return None
+        kind = self._kinds[table, column]
         at = [each.name for each in self.columns[table]].index(column)
         values = {row[at] for row in self._moved.get(table.name, ())}
         numbers = (_number(value) for value in values - {None})
-        return Spans(kind, joined((each, each) for each in numbers), None in values)
+        return RangeSet(kind, joined((each, each) for each in numbers), None in values)
 
-    @cached_property
-    def larges(self) -> Larges:
-        return {
-            name: Large(rows, frozenset(each.name for each in self.columns[name]))
-            for rows, name in enumerate(self.large)
-        }
-
-    def keep(self, name: str, node: Node) -> tuple[Given, list[Row]]:
+    def keep(self, name: str, node: Node) -> tuple[Parameter, list[Row]]:
         """The rows of a node, which are also a relation of that name."""
         self.db.execute(f"CREATE OR REPLACE TABLE main.{name} AS {self.sql(node)}")
         rows = fetched(self.db.execute(f"FROM main.{name}"))
-        return Given(name, node.columns), rows
+        return Parameter(name, node.columns), rows
 
-    def bind(self, name: str, node: Node, rows: Sequence[Row]) -> Given:
+    def bind(self, name: str, node: Node, rows: Sequence[Row]) -> Parameter:
         """Rows with the columns and types of a node, as a relation of that name."""
         self.db.execute(
             f"CREATE OR REPLACE TABLE main.{name} AS SELECT * FROM ({self.sql(node)}) LIMIT 0"
         )
         if rows:
             self._insert(f"main.{name}", rows)
-        return Given(name, node.columns)
+        return Parameter(name, node.columns)
 
     def types(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
         items = tuple(Item(f"e{i}", expr) for i, expr in enumerate(exprs))
@@ -208,9 +217,9 @@ def _sql(node: Node) -> str:
 
 def _bare(node: Node) -> Node:
     """A scan that leaves out what it may, as a condition over one that does not."""
-    if not isinstance(node, Scan) or not node.within:
+    if not isinstance(node, Scan) or not node.ranges:
         return node
-    return Filter(replace(node, within=()), inside(node.within))
+    return Filter(replace(node, ranges=()), inside(node.ranges))
 
 
 def _number(value: Any) -> int:
@@ -304,7 +313,7 @@ class Kept:
             return
         assert plan.columns == (*self.plan.columns, WEIGHT)
         stored = Counter(self.stored)
-        for *row, weight in self.world.rows(simplify(plan)):
+        for *row, weight in self.world.rows(optimize(plan, QUERY_RULES)):
             assert weight in (1, -1)
             stored[tuple(row)] += weight
         assert all(count >= 0 for count in stored.values()), f"{self.query}\nnegative {stored}"
@@ -371,10 +380,10 @@ class Kept:
             return
         if names := [key.name for key in kept.keys]:
             keys = self.world.bind("keys", kept.groups(kept.input), doubted)
-            limits = spans(change, self.world)
+            limits = ranges_of(change, self.world.statistics)
         else:
             self.world.db.execute("CREATE OR REPLACE TABLE main.keys AS SELECT 1 AS _ab_any")
-            keys, limits = Given("keys", ("_ab_any",)), NONE
+            keys, limits = Parameter("keys", ("_ab_any",)), NONE
         plan = kept.rescan(keys)
         seen = set()
         for row in self._dicts(plan.columns, self.world.rows(plan, limits)):
@@ -408,7 +417,7 @@ class Kept:
             )
             if tuple(group[name] for name in names) not in touched_keys
         ]
-        fresh = self.world.rows(kept.recompute(given), spans(touched, self.world))
+        fresh = self.world.rows(kept.recompute(given), ranges_of(touched, self.world.statistics))
         assert {tuple(g[n] for n in names) for g in self._dicts(kept.full.columns, fresh)} <= set(
             keys
         )
@@ -431,7 +440,7 @@ def fetched(cursor: duckdb.DuckDBPyConnection) -> list[Row]:
 def _is_open(plan: Node) -> bool:
     """Whether two windows order equal rows, each its own way: which of their answers stand side by
     side is for the plan to say, whose second window goes on over the answers of the first."""
-    calls = (call for node in walk(plan) if isinstance(node, Windows) for call in node.calls)
+    calls = (call for node in walk(plan) if isinstance(node, Window) for call in node.calls)
     return any(name.startswith("_ab_win") for call in calls for name in call.expr.columns)
 
 

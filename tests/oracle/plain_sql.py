@@ -12,27 +12,27 @@ from collections.abc import Callable, Iterable
 from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import (
     Aggregate,
+    AntiJoin,
     Filter,
     Generate,
-    Given,
     Item,
     Join,
-    Match,
+    KeyFilter,
+    MarkJoin,
     Node,
     OneRow,
     Outer,
-    Partner,
+    Parameter,
     Project,
     Scan,
-    Semi,
+    SemiJoin,
     UnionAll,
-    Windows,
+    Window,
     same_columns,
 )
 from tests.oracle.duck import duck
 
-NameOf = Callable[[Scan | Given], str]
-_JOINS = {Partner.WANTED: "SEMI JOIN", Partner.UNWANTED: "ANTI JOIN"}
+NameOf = Callable[[Scan | Parameter], str]
 _NOWHERE = "SELECT 1 FROM x"
 
 
@@ -46,7 +46,7 @@ def _repeated(root: Node) -> frozenset[Node]:
     open_nodes = [root]
     while open_nodes:
         node = open_nodes.pop()
-        if isinstance(node, (Scan, Given, OneRow)):
+        if isinstance(node, (Scan, Parameter, OneRow)):
             continue
         if node in seen:
             found.add(node)
@@ -77,7 +77,7 @@ class _Writer:
 
     def source(self, node: Node) -> str:
         self.aliases += 1
-        if isinstance(node, (Scan, Given)):
+        if isinstance(node, (Scan, Parameter)):
             return f"{self.name_of(node)} t{self.aliases}"
         if node in self.repeated:
             return f"{self.shared(node)} t{self.aliases}"
@@ -101,16 +101,17 @@ class _Writer:
             case Outer():
                 kind = "FULL JOIN" if node.full else "LEFT JOIN"
                 return f"SELECT {_names(node)} FROM {self.pair(node, kind)}"
-            case Match(partner=Partner.MARKED):
+            case MarkJoin():
                 where = f" WHERE {_text(node.condition)}" if node.condition else ""
                 some = f"EXISTS (SELECT 1 FROM {self.source(node.right)}{where})"
                 left = self.source(node.left)
                 return f'SELECT {_names(node.left)}, {some} AS "{node.mark}" FROM {left}'
-            case Match():
-                return f"SELECT {_names(node)} FROM {self.pair(node, _JOINS[node.partner])}"
-            case Semi():
+            case SemiJoin() | AntiJoin():
+                kind = "SEMI JOIN" if isinstance(node, SemiJoin) else "ANTI JOIN"
+                return f"SELECT {_names(node)} FROM {self.pair(node, kind)}"
+            case KeyFilter():
                 return self.among(node)
-            case Windows():
+            case Window():
                 items = _items((*same_columns(node.input), *node.calls))
                 return f"SELECT {items} FROM {self.source(node.input)}"
             case Generate():
@@ -120,11 +121,11 @@ class _Writer:
                 return f"SELECT {_names(node)} FROM {self.source(node.input)}{view}"
             case OneRow():
                 return "SELECT 1 AS _ab_one"
-            case Scan() | Given():
+            case Scan() | Parameter():
                 return f"SELECT {_names(node)} FROM {self.source(node)}"
         raise NotImplementedError(type(node).__name__)
 
-    def pair(self, node: Outer | Match, kind: str) -> str:
+    def pair(self, node: Outer | SemiJoin | AntiJoin, kind: str) -> str:
         on = _text(node.condition) if node.condition else "TRUE"
         return f"{self.source(node.left)} {kind} {self.source(node.right)} ON {on}"
 
@@ -136,7 +137,7 @@ class _Writer:
         items = _items((*node.keys, *calls))
         return f"SELECT {distinct}{items} FROM {self.source(node.input)}{group}"
 
-    def among(self, node: Semi) -> str:
+    def among(self, node: KeyFilter) -> str:
         keys = ", ".join(f'"{key}" AS _on{at}' for at, (_, key) in enumerate(node.on))
         on = " AND ".join(
             f"({_text(expr)}) IS NOT DISTINCT FROM _on{at}" for at, (expr, _) in enumerate(node.on)

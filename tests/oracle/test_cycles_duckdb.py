@@ -16,10 +16,10 @@ from anabranch.plan.exprs import binary, column, literal
 from anabranch.plan.nodes import (
     WEIGHT,
     Aggregate,
+    ExistenceJoin,
     Filter,
     Item,
     Join,
-    Match,
     Node,
     Outer,
     Project,
@@ -106,7 +106,7 @@ def _netted(node: Node, changed: frozenset[member.TableName]) -> Node | None:
     if isinstance(node, Aggregate) and not node.calls:
         change = _netted(node.input, changed)
         return change and Project(change, (*node.keys, Item(WEIGHT, column(WEIGHT))))
-    return NETTING[type(node)](node, changed, _netted)
+    return NETTING.of(node)(node, changed, _netted)
 
 
 def first_input_only(node: Join, loss: Loss) -> Node:
@@ -117,7 +117,7 @@ def first_input_only(node: Join, loss: Loss) -> Node:
     return overdelete.joined(node, rows, [overdelete.before(other) for other in others])
 
 
-def left_only(node: Match | Outer, loss: Loss) -> Node:
+def left_only(node: ExistenceJoin | Outer, loss: Loss) -> Node:
     return overdelete._of_left(node, loss) or nothing(node, loss)
 
 
@@ -134,7 +134,7 @@ def filter_only(node: Filter, loss: Loss) -> Node:
 
 MUTANTS: dict[str, tuple[type[Node], Callable[..., Node]]] = {
     "a join looks at its first input": (Join, first_input_only),
-    "a semi join looks at its left side": (Match, left_only),
+    "a semi join looks at its left side": (ExistenceJoin, left_only),
     "a left join looks at its left side": (Outer, left_only),
     "a set operation loses nothing": (Filter, filter_only),
 }

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from anabranch.lake import manifests, spans, version
+from anabranch.lake import manifests, ranges, version
 from tests.standin import files
 
 
 def forget() -> None:
     """What this process remembers of files: another one would read them."""
-    for cache in (manifests._lists, manifests._entries, version._states, spans._footers):
+    for cache in (manifests._lists, manifests._entries, version._states, ranges._footers):
         cache._values.clear()
     files._stored.cache_clear()
 

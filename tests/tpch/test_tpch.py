@@ -53,7 +53,7 @@ def story(spark: Spark, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
         pytest.MonkeyPatch.context() as patch,
         anabranch.connect(folder / "home", spark=spark.session) as ab,
     ):
-        patch.setattr(sources, "LOOK_ROWS", LARGE)
+        patch.setattr(sources, "LARGE_ROWS", LARGE)
         data.fill(ab, data.generate(SCALE, folder / "data"))
         ab.create_stream_tables(QUERIES, refresh_mode="DIFFERENTIAL", schedule=None)
         seen = Story()

@@ -25,7 +25,7 @@ from anabranch.lake.places import same_form
 from anabranch.lake.version import TableVersion
 from anabranch.model import Columns, Reading
 from anabranch.names import TableName
-from anabranch.plan.nodes import Given, Node, Scan, Version
+from anabranch.plan.nodes import Node, Parameter, Scan, Version
 from anabranch.plan.walk import walk
 from anabranch.sql.render import to_sql
 
@@ -253,8 +253,8 @@ class Call:
     def labels(self) -> dict[str, str]:
         return {**self.bench.inputs.labels, **self.views.labels}
 
-    def name_of(self, leaf: Scan | Given) -> str:
-        if isinstance(leaf, Given):
+    def name_of(self, leaf: Scan | Parameter) -> str:
+        if isinstance(leaf, Parameter):
             return self.given.get(leaf.name) or self.removed()
         if leaf.table not in self.bench.rows:
             return self.bench.source(leaf)
@@ -287,7 +287,7 @@ class Call:
         self.hints = count <= BROADCAST_ROWS
         return self.run(without(lines, self.there() if self.hints else now))
 
-    def there(self) -> Given:
+    def there(self) -> Parameter:
         """Those of the lines that the member has."""
         lines = self.bench.spark.session.table(self.given[LINES])
         rows, span = self.bench.rows[self.member.name], self.spans[self.member.name]

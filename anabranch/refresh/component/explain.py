@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.catalog.streams import StreamTable
-from anabranch.plan.nodes import Given, Node, Scan, Version
+from anabranch.plan.nodes import Node, Parameter, Scan, Version
 from anabranch.plan.show import show
 from anabranch.refresh.circles import Circle, path
 from anabranch.refresh.component.circle import defined_in_circle, rule
@@ -40,8 +40,8 @@ def _section(title: str, node: Node | None) -> str:
     return f"{title}:\n{_indented(show(node))}" if node is not None else ""
 
 
-def _shown(leaf: Scan | Given) -> str:
-    if isinstance(leaf, Given):
+def _shown(leaf: Scan | Parameter) -> str:
+    if isinstance(leaf, Parameter):
         return leaf.name
     return str(leaf.table) if leaf.version is Version.NOW else f"{leaf.table}@{leaf.version.value}"
 

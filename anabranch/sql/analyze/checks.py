@@ -86,7 +86,7 @@ def _alternatives(
 
 
 def _apart(types: Sequence[Type | None]) -> tuple[Type, Type] | None:
-    for one, two in combinations(types, 2):
+    for one, two in combinations(dict.fromkeys(types), 2):  # a list may be long
         if apart(one, two):
             assert one is not None and two is not None
             return one, two

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from sqlglot import exp
@@ -35,6 +35,7 @@ from anabranch.sql.source_text import SourceText
 from anabranch.sql.time_windows import time_windows
 
 Ctes = Mapping[str, Relation]
+_AFTER_GROUPS = ("having", "order", "qualify", "sort", "cluster", "distribute")
 _SEES_ALIASES = ("group", "having", "order", "qualify", "sort", "cluster", "distribute", "windows")
 _DONE_ELSEWHERE = ("expressions", "with_", "from_", "joins", "laterals", "hint")
 _DECIDING = ("where", "group", "having", "qualify")
@@ -82,9 +83,11 @@ class Block:
         for item in self.node.expressions:
             self.item(item, named)
         last = self.sight({**self.outputs(), **self.aliases})
+        planned = replace(last, through_plan=is_grouped(self.node) or has_windows(self.node))
         for key, value in self.node.args.items():
             if key not in _DONE_ELSEWHERE:
-                self.clause(key, value, last if key in _SEES_ALIASES else self.sight())
+                seen = planned if key in _AFTER_GROUPS else last
+                self.clause(key, value, seen if key in _SEES_ALIASES else self.sight())
         self.conditions(last)
         self.ordinals()
         self.grouped()
@@ -298,6 +301,10 @@ class Block:
 
 def is_generator(node: Tree) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.lower() in functions.GENERATORS
+
+
+def has_windows(node: exp.Select) -> bool:
+    return any(isinstance(part, exp.Window) for item in node.expressions for part in inside(item))
 
 
 def without_queries(tree: Tree) -> Tree:

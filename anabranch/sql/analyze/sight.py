@@ -27,6 +27,9 @@ class Sight:
     outer: Sight | None = None
     aliases: Mapping[str, Column] = field(default_factory=dict, hash=False)
     told: set[str] = field(default_factory=set, compare=False)
+    through_plan: bool = (
+        False  # Spark looks names up in its plan of the SELECT, which may lack columns
+    )
 
     def find(self, parts: Sequence[str]) -> Column | None:
         """The column; one without a type where there may be one."""
@@ -46,7 +49,7 @@ class Sight:
 
     def is_ambiguous(self, parts: Sequence[str]) -> bool:
         """Do two known columns of one FROM clause answer to the name?"""
-        if len(parts) == 1 and parts[0].lower() in self.aliases:
+        if self.through_plan or (len(parts) == 1 and parts[0].lower() in self.aliases):
             return False
         answer = self.scope.look_up(parts)
         return answer is not None and len(answer.columns) > 1

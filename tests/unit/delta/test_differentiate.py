@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.delta.differentiate import delta
 from anabranch.names import TableName
-from anabranch.plan.nodes import Aggregate, Join, Node, Scan, Semi, Version
+from anabranch.plan.nodes import Aggregate, Join, KeyFilter, Node, Scan, Version
 from anabranch.plan.walk import walk
 from tests.oracle.kept import World
 
@@ -45,7 +45,7 @@ def test_a_term_goes_where_few_inputs_share_what_is_compared() -> None:
 
 def test_the_keys_of_a_left_join_are_found_without_its_right_side() -> None:
     found = change(COUNTS, "orders")
-    keys = {node.keys for node in walk(found) if isinstance(node, Semi)}
+    keys = {node.keys for node in walk(found) if isinstance(node, KeyFilter)}
     touched = [each for each in keys if isinstance(each, Aggregate)]
     assert touched
     for each in touched:
@@ -59,7 +59,7 @@ def test_partners_are_asked_for_the_left_rows_in_question() -> None:
     asked = [
         node
         for node in walk(found)
-        if isinstance(node, Semi) and ("orders", Version.AFTER) in scans(node.input)
+        if isinstance(node, KeyFilter) and ("orders", Version.AFTER) in scans(node.input)
     ]
     assert asked
     assert all(("customer", Version.AFTER) in scans(node.keys) for node in asked)

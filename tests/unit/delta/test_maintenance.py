@@ -10,7 +10,7 @@ from anabranch.delta.maintenance import ByRows, Combine, Maintenance, Replace, m
 from anabranch.model import Column
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
-from anabranch.plan.nodes import Given, Join, Node, Scan
+from anabranch.plan.nodes import Join, Node, Parameter, Scan
 from anabranch.plan.show import show
 from anabranch.plan.walk import walk
 from anabranch.sql.lower import lower
@@ -162,7 +162,7 @@ def test_explain_says_what_is_kept_and_why() -> None:
 def test_rescan_asks_for_the_given_keys_only() -> None:
     found = kept("SELECT g, max(i) AS m FROM t GROUP BY g")
     assert isinstance(found, Combine)
-    text = to_sql(found.rescan(Given("keys", ("g",))), lambda node: "v")
+    text = to_sql(found.rescan(Parameter("keys", ("g",))), lambda node: "v")
     assert "LEFT SEMI JOIN" in text
     assert "IS NOT DISTINCT FROM" in text
 

@@ -9,19 +9,20 @@ from anabranch.plan.nodes import (
     Aggregate,
     Call,
     Filter,
-    Given,
     Item,
     Join,
-    Look,
+    KeyFilter,
     Node,
+    Parameter,
     Project,
+    ReducedScan,
     Scan,
-    Semi,
     UnionAll,
     Version,
 )
-from anabranch.plan.push_keys import semi
-from anabranch.plan.rewrites import filter_below_join, simplify
+from anabranch.plan.optimize import QUERY_RULES, optimize
+from anabranch.plan.rules.filter_below_join import filter_below_join
+from anabranch.plan.rules.push_keys import filter_keys
 from anabranch.plan.show import show
 from anabranch.plan.walk import tables
 
@@ -49,11 +50,11 @@ BOTH = Join((AA, BB), Expr("`a.k` = `b.k`"))
         lambda: UnionAll((A, Scan(TableName.of("b"), ("id",)))),
         lambda: Aggregate(A, ()),
         lambda: Aggregate(A, (), (Call("n", Expr("SUM(`nope`)")),)),
-        lambda: Semi(A, Given("keys", ("k",)), ()),
-        lambda: Semi(A, Given("keys", ("k",)), ((column("k"), "other"),)),
-        lambda: Look(A, ()),
-        lambda: Look(A, ((Given("keys", ("k",)), ()),)),
-        lambda: Look(A, ((Given("keys", ("k",)), ((column("k"), "other"),)),)),
+        lambda: KeyFilter(A, Parameter("keys", ("k",)), ()),
+        lambda: KeyFilter(A, Parameter("keys", ("k",)), ((column("k"), "other"),)),
+        lambda: ReducedScan(A, ()),
+        lambda: ReducedScan(A, ((Parameter("keys", ("k",)), ()),)),
+        lambda: ReducedScan(A, ((Parameter("keys", ("k",)), ((column("k"), "other"),)),)),
     ],
 )
 def test_a_wrong_plan_cannot_be_built(make: object) -> None:
@@ -68,7 +69,7 @@ def test_a_delta_has_a_weight() -> None:
 
 def test_simplify_moves_conditions_into_joins_and_drops_unused_columns() -> None:
     plan: Node = Filter(Project(BOTH, (Item("x", column("a.k")),)), Expr("`x` > 1"))
-    assert show(simplify(plan)) == "\n".join(
+    assert show(optimize(plan, QUERY_RULES)) == "\n".join(
         [
             "Project a.k as x",
             "  Join on a.k = b.k AND a.k > 1",
@@ -82,7 +83,7 @@ def test_simplify_moves_conditions_into_joins_and_drops_unused_columns() -> None
 
 def test_conditions_on_keys_go_below_the_aggregate() -> None:
     groups = Aggregate(AA, (Item("a.k", column("a.k")),), (Call("n", Expr("COUNT(*)")),))
-    plan = simplify(Filter(groups, Expr("`a.k` > 1 AND `n` > 2")))
+    plan = optimize(Filter(groups, Expr("`a.k` > 1 AND `n` > 2")), QUERY_RULES)
     assert show(plan).splitlines()[:3] == [
         "Filter n > 2",
         "  Aggregate COUNT(*) as n by a.k",
@@ -91,15 +92,17 @@ def test_conditions_on_keys_go_below_the_aggregate() -> None:
 
 
 def test_keys_are_asked_of_every_input_that_must_have_them() -> None:
-    plan = semi(BOTH, Given("keys", ("g",)), ((column("a.k"), "g"),))
-    assert show(plan).count("Semi where k is g") == 2
+    plan = filter_keys(BOTH, Parameter("keys", ("g",)), ((column("a.k"), "g"),))
+    assert show(plan).count("KeyFilter where k is g") == 2
 
 
 def test_keys_stay_above_an_aggregate_that_does_not_group_by_them() -> None:
     groups = Aggregate(AA, (Item("a.k", column("a.k")),), (Call("n", Expr("COUNT(*)")),))
-    assert isinstance(semi(groups, Given("keys", ("g",)), ((column("n"), "g"),)), Semi)
+    assert isinstance(
+        filter_keys(groups, Parameter("keys", ("g",)), ((column("n"), "g"),)), KeyFilter
+    )
     total = Aggregate(AA, (), (Call("n", Expr("COUNT(*)")),))
-    assert isinstance(semi(total, Given("keys", ("g",)), ((Expr("1"), "g"),)), Semi)
+    assert isinstance(filter_keys(total, Parameter("keys", ("g",)), ((Expr("1"), "g"),)), KeyFilter)
 
 
 def doubled(depth: int) -> Node:

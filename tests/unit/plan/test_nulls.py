@@ -5,7 +5,7 @@ import pytest
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, column
 from anabranch.plan.nodes import Aggregate, Filter, Item, Node, Project, Scan, UnionAll
-from anabranch.plan.nulls import never_null, without_nulls
+from anabranch.plan.nulls import without_nulls
 
 SCAN = Scan(TableName.of("a"), ("k", "v"))
 KEYS = without_nulls(SCAN, ["k"])
@@ -32,7 +32,7 @@ def renamed(node: Node, text: str = "`k`") -> Node:
     ],
 )
 def test_a_column_that_is_never_null(node: Node, name: str, expected: bool) -> None:
-    assert never_null(node, name) is expected
+    assert node.never_null(name) is expected
 
 
 def test_without_names_every_row_stays() -> None:

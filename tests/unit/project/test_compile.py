@@ -306,3 +306,17 @@ def test_one_mistake_gives_one_error_and_no_hint_names_it(tmp_path: Path) -> Non
         'a.sql:1:53: column regoin does not exist | did you mean "region"?',
         "b.sql:1:40: column o.region_x does not exist | columns: o.n",
     ]
+
+
+def test_the_rows_of_unit_tests_are_analyzed_too(tmp_path: Path) -> None:
+    found = project(
+        tmp_path,
+        orders=ORDERS,
+        v="CREATE VIEW v AS SELECT id FROM orders;\n"
+        "CREATE TEST t GIVEN orders (id) AS (SELECT x FROM VALUES (1) AS r (y))\n"
+        "EXPECT (id) AS (SELECT 1, 2)",
+    )
+    assert mistakes(found) == [
+        "v.sql:2:44: column x does not exist | columns: y",
+        "v.sql:3:17: 1 columns are named, but the query gives 2 | name as many as there are",
+    ]

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.model import Columns
 from anabranch.names import TableName
-from anabranch.plan.monotone import Operator
+from anabranch.plan.asked import Operator
 from anabranch.sql.below import place_below
 from anabranch.sql.branches import branches_without
 from anabranch.sql.reach import Reach

@@ -10,7 +10,7 @@ from anabranch.errors import SqlSyntaxError, UnknownName, UserError
 from anabranch.model import Column
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
-from anabranch.plan.nodes import Aggregate, Join, Node, Project, UnionAll, Windows
+from anabranch.plan.nodes import Aggregate, Join, Node, Project, UnionAll, Window
 from anabranch.plan.show import show
 from anabranch.plan.walk import walk
 from anabranch.sql.lower import Lowered, lower
@@ -346,7 +346,7 @@ def test_alternatives_are_no_struct() -> None:
 
 
 def test_order_by_all_is_by_every_column() -> None:
-    assert "Top 2 by _ab_by desc, _ab_by#2 desc" in show(
+    assert "TopK 2 by _ab_by desc, _ab_by#2 desc" in show(
         plan("SELECT k, v FROM a ORDER BY ALL DESC LIMIT 2")
     )
 
@@ -358,8 +358,8 @@ def test_a_name_that_only_spark_finds_is_no_error_of_the_user() -> None:
     assert [each.code for each in found.obstacles] == ["UNSUPPORTED_SYNTAX"]
 
 
-def windows_of(query: str) -> list[Windows]:
-    return [node for node in walk(plan(query)) if isinstance(node, Windows)]
+def windows_of(query: str) -> list[Window]:
+    return [node for node in walk(plan(query)) if isinstance(node, Window)]
 
 
 def test_two_orders_of_equal_rows_agree_which_is_which() -> None:

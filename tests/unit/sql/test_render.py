@@ -10,39 +10,38 @@ from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, Tree, Written
 from anabranch.plan.nodes import (
     Filter,
-    Given,
     Item,
-    Look,
-    Match,
-    Partner,
+    KeyFilter,
+    MarkJoin,
+    Parameter,
     Project,
+    ReducedScan,
     Scan,
-    Semi,
 )
 from anabranch.sql.render import Rendering, to_sql
 from tests.oracle.duck import plan_text
 
 TABLE = Scan(TableName.of("t"), ("a", "b"))
 EITHER = Expr("`a` = 1 OR `b` = 2")
-KEYS = Given("keys", ("k",))
+KEYS = Parameter("keys", ("k",))
 
 
-def name_of(leaf: Scan | Given) -> str:
-    return leaf.name if isinstance(leaf, Given) else leaf.table.name
+def name_of(leaf: Scan | Parameter) -> str:
+    return leaf.name if isinstance(leaf, Parameter) else leaf.table.name
 
 
 def test_what_follows_an_or_holds_for_both_sides() -> None:
     by = tuple((KEYS, ((Expr(f"`{name}`"), "k"),)) for name in ("a", "b"))
-    text = to_sql(Look(Filter(TABLE, EITHER), by), name_of)
+    text = to_sql(ReducedScan(Filter(TABLE, EITHER), by), name_of)
     assert "WHERE (`a` = 1 OR `b` = 2) AND (`a` IN (" in text
 
 
 def test_no_subquery_of_a_look_sees_the_rows_around_it() -> None:
     """Below UNION Spark's optimizer would look for its columns outside ("key not found")."""
-    keys = Given("keys", ("k", "l"))
+    keys = Parameter("keys", ("k", "l"))
     pairs = ((Expr("`a`"), "k"), (Expr("`a` + `b`"), "l"))
     for by in (pairs, pairs[:1]):
-        text = to_sql(Look(TABLE, ((keys, by), (KEYS, ((Expr("`b`"), "k"),)))), name_of)
+        text = to_sql(ReducedScan(TABLE, ((keys, by), (KEYS, ((Expr("`b`"), "k"),)))), name_of)
         inner = [each.this for each in parse_one(text, dialect="spark").find_all(exp.Exists)]
         inner += [each.args["query"] for each in parse_one(text, dialect="spark").find_all(exp.In)]
         assert len(inner) == len(by) + 1 + 2  # an EXISTS for each key, and two INs
@@ -51,7 +50,7 @@ def test_no_subquery_of_a_look_sees_the_rows_around_it() -> None:
 
 
 def test_an_expression_that_is_compared_is_in_parentheses() -> None:
-    text = to_sql(Semi(TABLE, KEYS, ((Expr("`a` + `b`"), "k"),)), name_of)
+    text = to_sql(KeyFilter(TABLE, KEYS, ((Expr("`a` + `b`"), "k"),)), name_of)
     assert "ON (`a` + `b`) IS" in text
 
 
@@ -81,8 +80,8 @@ def test_a_mark_is_never_a_correlated_exists(
     condition: Expr | None, one_to_one: bool, shape: str
 ) -> None:
     """Spark's optimizer fails on one below UNION, when a filter or a join lies above."""
-    left, right = (Given(name, columns) for name, columns in (("l", ("a",)), ("r", ("b", "c"))))
-    node = Match(left, right, condition, Partner.MARKED, "m", one_to_one)
+    left, right = (Parameter(name, columns) for name, columns in (("l", ("a",)), ("r", ("b", "c"))))
+    node = MarkJoin(left, right, condition, "m", one_to_one)
     text = to_sql(node, lambda leaf: getattr(leaf, "name", ""))
     assert shape in text
     inner = text.partition("EXISTS(")[2].partition(")")[0]
@@ -97,5 +96,5 @@ def test_a_mark_is_never_a_correlated_exists(
     assert found == expected
 
 
-def place_of(leaf: Scan | Given) -> str:
-    return f"main.{leaf.name}" if isinstance(leaf, Given) else ""
+def place_of(leaf: Scan | Parameter) -> str:
+    return f"main.{leaf.name}" if isinstance(leaf, Parameter) else ""

@@ -175,6 +175,7 @@ STATEMENTS: list[tuple[str, Statement]] = [
     ("REFRESH STREAM TABLE shop.sales", RefreshStreamTable(SALES)),
     ("REFRESH ALL STREAM TABLES", RefreshStreamTable()),
     ("EXPLAIN STREAM TABLE t", ExplainStreamTable(T)),
+    ("EXPLAIN STREAM TABLE t RULES", ExplainStreamTable(T, rules=True)),
     ("SET", Set()),
     ("SET anabranch.tick_interval", Set("tick_interval")),
     ("SET Anabranch.tick_interval = '1s'", Set("tick_interval", "1s")),

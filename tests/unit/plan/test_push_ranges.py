@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import pytest
 
 from anabranch.delta.maintenance import ByRows, Replace, maintenance
-from anabranch.model import Box, Spans
+from anabranch.model import ColumnRanges, RangeSet
 from anabranch.names import TableName
 from anabranch.plan.exprs import column
-from anabranch.plan.narrow import inside, narrow, spans
 from anabranch.plan.nodes import (
-    Given,
     Item,
-    Look,
+    KeyFilter,
     Node,
+    Parameter,
     Project,
+    ReducedScan,
     Scan,
-    Semi,
     UnionAll,
     Version,
 )
+from anabranch.plan.rules.push_ranges import inside, push_ranges, ranges_of
+from anabranch.plan.statistics import Statistics
 from anabranch.plan.walk import walk
 from tests.oracle.kept import World
 
 WORLD = World({"a": "id INT, k INT, s TEXT", "b": "id INT, k INT, d DOUBLE", "c": "id BIGINT"})
 A, B, C = (TableName.of(name) for name in "abc")
-NEAR, FAR = Spans("integer", ((10, 19),)), Spans("integer", ((900, 999),), nulls=True)
+NEAR, FAR = RangeSet("integer", ((10, 19),)), RangeSet("integer", ((900, 999),), nulls=True)
 
 
-@dataclass
-class Facts:
+def facts(values: dict[tuple[TableName, str], RangeSet] | None = None) -> Statistics:
     """What is known of the changed rows."""
-
-    values: dict[tuple[TableName, str], Spans] = field(default_factory=dict)
-
-    def kind(self, table: TableName, column: str) -> str | None:
-        return WORLD.kind(table, column)
-
-    def changed(self, table: TableName, column: str) -> Spans | None:
-        return self.values.get((table, column))
+    found = WORLD.statistics.tables
+    return Statistics(
+        {
+            name: replace(
+                found[name],
+                changed={
+                    column: v for (table, column), v in (values or {}).items() if table == name
+                },
+            )
+            for name in found
+        }
+    )
 
 
 def change(query: str, *changed: TableName) -> Node:
@@ -53,9 +57,9 @@ def change(query: str, *changed: TableName) -> Node:
     return found
 
 
-def boxes(plan: Node) -> dict[str, tuple[Box, ...]]:
+def boxes(plan: Node) -> dict[str, tuple[ColumnRanges, ...]]:
     return {
-        f"{scan.table.name} {scan.version.value}": scan.within
+        f"{scan.table.name} {scan.version.value}": scan.ranges
         for scan in walk(plan)
         if isinstance(scan, Scan) and scan.version is not Version.DELTA
     }
@@ -65,31 +69,31 @@ CHAIN = "SELECT a.s, c.id FROM a JOIN b ON a.id = b.id JOIN c ON b.id = c.id"
 
 
 def test_a_join_reads_where_the_keys_of_the_change_lie() -> None:
-    facts = Facts({(A, "id"): NEAR})
+    known = facts({(A, "id"): NEAR})
     only = ((("id", NEAR),),)
-    assert boxes(narrow(change(CHAIN, A), facts)) == {"b after": only, "c after": only}
+    assert boxes(push_ranges(change(CHAIN, A), known)) == {"b after": only, "c after": only}
 
 
 def test_a_change_of_which_nothing_is_known_narrows_nothing() -> None:
-    assert boxes(narrow(change(CHAIN, A), Facts())) == {"b after": (), "c after": ()}
+    assert boxes(push_ranges(change(CHAIN, A), facts())) == {"b after": (), "c after": ()}
 
 
 @pytest.mark.parametrize("on", ["a.s = b.id", "a.id = b.d", "a.id + 1 = b.id", "a.id < b.id"])
 def test_only_columns_of_the_same_kind_that_are_equal(on: str) -> None:
     plan = change(f"SELECT a.s FROM a JOIN b ON {on}", A)
-    assert boxes(narrow(plan, Facts({(A, "id"): NEAR}))) == {"b after": ()}
+    assert boxes(push_ranges(plan, facts({(A, "id"): NEAR}))) == {"b after": ()}
 
 
 def test_a_number_between_two_that_compare_as_others_carries_nothing() -> None:
     """2⁵³ + 1 as DOUBLE equals 2⁵³: what equals a DOUBLE on both sides need not be equal."""
     query = "SELECT a.s FROM a JOIN b ON a.id = b.d JOIN c ON b.d = c.id"
-    assert boxes(narrow(change(query, A), Facts({(A, "id"): NEAR})))["c after"] == ()
+    assert boxes(push_ranges(change(query, A), facts({(A, "id"): NEAR})))["c after"] == ()
 
 
 def test_partners_of_rows_that_a_change_touches() -> None:
     query = "SELECT a.id FROM a WHERE NOT EXISTS (SELECT * FROM b WHERE b.id = a.id)"
-    facts = Facts({(A, "id"): NEAR, (B, "id"): FAR})
-    found = boxes(narrow(change(query, A, B), facts))
+    known = facts({(A, "id"): NEAR, (B, "id"): FAR})
+    found = boxes(push_ranges(change(query, A, B), known))
     assert found and all(within and all(box for box in within) for within in found.values())
 
 
@@ -98,38 +102,38 @@ def test_groups_that_a_change_touches() -> None:
     assert plan is not None
     kept = maintenance(plan)
     assert isinstance(kept, Replace)
-    facts = Facts({(A, "id"): FAR})
+    known = facts({(A, "id"): FAR})
     touched = kept.touched(frozenset({A}))
     assert touched is not None
     key = kept.keys[0].name
-    assert spans(touched, facts) == {key: FAR}
-    again = kept.recompute(Given("keys", (key,)))
-    assert boxes(narrow(again, facts, {key: FAR})) == {"a after": ((("id", FAR),),)}
+    assert ranges_of(touched, known) == {key: FAR}
+    again = kept.recompute(Parameter("keys", (key,)))
+    assert boxes(push_ranges(again, known.given_that({key: FAR}))) == {"a after": ((("id", FAR),),)}
 
 
 def test_a_look_reads_what_any_of_those_who_ask_can_want() -> None:
     keys = Scan(A, ("id", "k"), Version.DELTA)
     by = tuple((keys, ((column(name), name),)) for name in ("id", "k"))
-    look = Look(Scan(B, ("id", "k"), Version.AFTER), by)
-    both = narrow(look, Facts({(A, "id"): NEAR, (A, "k"): FAR}))
+    look = ReducedScan(Scan(B, ("id", "k"), Version.AFTER), by)
+    both = push_ranges(look, facts({(A, "id"): NEAR, (A, "k"): FAR}))
     assert boxes(both) == {"b after": ((("id", NEAR),), (("k", FAR),))}
-    assert boxes(narrow(look, Facts({(A, "id"): NEAR}))) == {"b after": ()}
+    assert boxes(push_ranges(look, facts({(A, "id"): NEAR}))) == {"b after": ()}
 
 
 def test_a_look_that_several_ask_is_one_whatever_they_ask_for() -> None:
     keys = Scan(A, ("id", "k"), Version.DELTA)
-    look = Look(Scan(B, ("id", "k"), Version.AFTER), ((keys, ((column("id"), "id"),)),))
+    look = ReducedScan(Scan(B, ("id", "k"), Version.AFTER), ((keys, ((column("id"), "id"),)),))
     asked = [
-        Semi(Project(look, (Item(name, column(name)),)), keys, ((column(name), name),))
+        KeyFilter(Project(look, (Item(name, column(name)),)), keys, ((column(name), name),))
         for name in ("id", "k")
     ]
     both = UnionAll(tuple(Project(each, (Item("x", column(each.columns[0])),)) for each in asked))
-    found = narrow(both, Facts({(A, "id"): NEAR, (A, "k"): FAR}))
-    assert len([part for part in walk(found) if isinstance(part, Look)]) == 1
+    found = push_ranges(both, facts({(A, "id"): NEAR, (A, "k"): FAR}))
+    assert len([part for part in walk(found) if isinstance(part, ReducedScan)]) == 1
 
 
 def test_rows_in_one_of_the_boxes() -> None:
-    days = Spans("date", ((-1, 0), (365, 365)), nulls=True)
+    days = RangeSet("date", ((-1, 0), (365, 365)), nulls=True)
     found = inside((((("id", NEAR),)), (("id", FAR), ("d", days))))
     assert found.text == (
         "((`id` BETWEEN 10 AND 19)) OR (((`id` BETWEEN 900 AND 999) OR (`id` IS NULL)) AND "
@@ -139,12 +143,12 @@ def test_rows_in_one_of_the_boxes() -> None:
 
 
 def test_few_ranges_that_hold_all_values() -> None:
-    assert (Spans("integer", ((1, 3),)) | Spans("integer", ((4, 9), (20, 20)))).ranges == (
+    assert (RangeSet("integer", ((1, 3),)) | RangeSet("integer", ((4, 9), (20, 20)))).ranges == (
         (1, 9),
         (20, 20),
     )
-    many = Spans("integer", ())
+    many = RangeSet("integer", ())
     for start in range(0, 1000, 10):
-        many |= Spans("integer", ((start * start, start * start),))
+        many |= RangeSet("integer", ((start * start, start * start),))
     assert len(many.ranges) == 8
     assert all(many.share(n * n, n * n) == 1 for n in range(0, 1000, 10))

@@ -1,6 +1,4 @@
-"""Scans read only where the keys of a change can lie.
-
-    ΔR ⋈ S  =  ΔR ⋈ (S within the spans of ΔR's keys)
+"""ΔR ⋈ S  =  ΔR ⋈ (S within the ranges of ΔR's keys): scans read only where keys can lie
 
 The spans of a changed table's columns are known before anything is read.  They are carried through
 the plan to whatever is joined with it: to the rows of S that are asked for, and no others.
@@ -9,63 +7,74 @@ the plan to whatever is joined with it: to the rows of S that are asked for, and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
-from typing import Protocol
 
 from sqlglot import exp
 
-from anabranch.model import Box, Spans
+from anabranch.model import ColumnRanges, RangeSet
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, column, conjunction, conjuncts, is_null
 from anabranch.plan.nodes import (
-    Aggregate,
+    ExistenceJoin,
     Filter,
-    Generate,
-    Given,
-    Item,
     Join,
-    Look,
-    Match,
+    KeyFilter,
     Node,
     On,
     Outer,
-    Partner,
-    Project,
+    Parameter,
+    ReducedScan,
     Scan,
-    Semi,
-    Top,
-    UnionAll,
+    SemiJoin,
     Version,
-    Windows,
 )
 from anabranch.plan.shared import is_work
-
-Limits = Mapping[str, Spans]  # of a node's columns: rows outside are of no interest
-NONE: Limits = {}
-
-
-class Known(Protocol):
-    """What metadata tell of the tables."""
-
-    def kind(self, table: TableName, column: str) -> str | None:
-        """The kind of spans that a column can have."""
-
-    def changed(self, table: TableName, column: str) -> Spans | None:
-        """Where the values of a column of the changed rows lie."""
+from anabranch.plan.statistics import NONE, Limits, Statistics
+from anabranch.plan.walk import walk
 
 
-def narrow(plan: Node, known: Known, given: Limits = NONE) -> Node:
-    """The plan, with scans that read no more than they must; `given` tells of its Given relation."""
-    return _Narrowing(known, given, _uses(plan)).visit(plan, NONE)
+def push_ranges(plan: Node, statistics: Statistics) -> Node:
+    """The plan, with scans that read no more than they must.
+
+    >>> from anabranch.model import RangeSet
+    >>> from anabranch.plan.read import rewritten
+    >>> from anabranch.plan.statistics import TableStatistics
+    >>> a, b = TableName.of("a"), TableName.of("b")
+    >>> kinds = {"k": "integer"}
+    >>> changed = {"k": RangeSet("integer", ((10, 19),))}
+    >>> told = Statistics(
+    ...     {a: TableStatistics(9, kinds, changed=changed), b: TableStatistics(9, kinds)}
+    ... )
+    >>> rewritten(lambda plan: push_ranges(plan, told), '''
+    ... Join on k = l
+    ...   Scan a [delta] (k)
+    ...   Project k as l
+    ...     Scan b [after] (k)
+    ... ''')
+    Join on k = l
+      Scan default.a [delta] (k, _ab_w)
+      Project k as l
+        Scan default.b [after] (k) where k in 10..19
+    """
+    return _Pushing(statistics, statistics.given, _uses(plan)).visit(plan, NONE)
 
 
-def spans(plan: Node, known: Known) -> Limits:
-    """What is known of the columns of a plan."""
-    narrowing = _Narrowing(known, NONE, Counter())
-    found = {name: narrowing.values(plan, name) for name in plan.columns}
+def ranges_of(plan: Node, statistics: Statistics) -> Limits:
+    """Where the values of the columns of a plan lie, as far as is known."""
+    pushing = _Pushing(statistics, statistics.given, Counter())
+    found = {name: pushing.values(plan, name) for name in plan.columns}
     return {name: values for name, values in found.items() if values is not None}
+
+
+def ranges_wanted(plan: Node, statistics: Statistics) -> dict[TableName, list[ColumnRanges]]:
+    """The boxes that scans of the plan would be read within, by table."""
+    found: dict[TableName, list[ColumnRanges]] = {}
+    for part in walk(push_ranges(plan, statistics)):
+        if isinstance(part, Scan) and part.ranges:
+            found.setdefault(part.table, []).extend(part.ranges)
+    return found
 
 
 def _uses(plan: Node) -> Counter[Node]:
@@ -82,46 +91,37 @@ def _uses(plan: Node) -> Counter[Node]:
 
 
 @dataclass
-class _Narrowing:
-    known: Known
+class _Pushing:
+    known: Statistics
     given: Limits
     uses: Counter[Node]
-    seen: dict[tuple[Node, str], Spans | None] = field(default_factory=dict)
+    seen: dict[tuple[Node, str], RangeSet | None] = field(default_factory=dict)
     kinds: dict[tuple[Node, str], str | None] = field(default_factory=dict)
     done: dict[Node, Node] = field(default_factory=dict)
 
     # Where values lie, from below
 
-    def values(self, node: Node, name: str) -> Spans | None:
+    def values(self, node: Node, name: str) -> RangeSet | None:
         key = (node, name)
         if key not in self.seen:
             self.seen[key] = self._values(node, name)
         return self.seen[key]
 
-    def _values(self, node: Node, name: str) -> Spans | None:
+    def _values(self, node: Node, name: str) -> RangeSet | None:
         match node:
             case Scan(version=Version.DELTA):
                 return self.known.changed(node.table, name)
-            case Given():
+            case Parameter():
                 return self.given.get(name)
-            case Project(items=items) | Aggregate(keys=items):
-                below = _renamed(items).get(name)
-                return self.values(node.inputs[0], below) if below is not None else None
-            case UnionAll():
-                return _union([self.values(part, name) for part in node.parts])
             case Join():
                 return self.of_class(node, name)
-            case Semi():
+            case KeyFilter():
                 return self.values(node.input, name) or self.asked(
                     node.input, node.keys, node.on
                 ).get(name)
-            case Filter() | Windows() | Top() | Generate():
-                return self.values(node.input, name) if name in node.input.columns else None
-            case Outer(full=False) | Match():
-                return self.values(node.left, name) if name in node.left.columns else None
-        return None
+        return _union([self.values(node.inputs[o.input], o.name) for o in node.origins(name)])
 
-    def of_class(self, node: Join, name: str) -> Spans | None:
+    def of_class(self, node: Join, name: str) -> RangeSet | None:
         """The values of a column, or of one that the join makes equal to it."""
         for each in (name, *self.equals(node).get(name, ())):
             part = next(part for part in node.parts if each in part.columns)
@@ -138,7 +138,7 @@ class _Narrowing:
             if name and values is not None and self.kind(node, name) == values.kind
         }
 
-    def equals(self, node: Join | Outer | Match) -> dict[str, list[str]]:
+    def equals(self, node: Join | Outer | ExistenceJoin) -> dict[str, list[str]]:
         """For each column, those that the condition makes equal to it, value by value: 1 equals
         1.0 and '1', but what lies between two numbers is another matter with texts."""
         kinds = {
@@ -169,71 +169,52 @@ class _Narrowing:
         match node:
             case Scan():
                 return self.known.kind(node.table, name)
-            case Given():
+            case Parameter():
                 return self.given[name].kind if name in self.given else None
-            case Project(items=items) | Aggregate(keys=items):
-                below = _renamed(items).get(name)
-                return self.kind(node.inputs[0], below) if below is not None else None
-            case UnionAll():
-                kinds = {self.kind(part, name) for part in node.parts}
-                return kinds.pop() if len(kinds) == 1 else None
-            case Semi() | Look():
-                return self.kind(node.input, name)
-        owner = next((part for part in node.inputs if name in part.columns), None)
-        return self.kind(owner, name) if owner is not None else None
+        kinds = {self.kind(node.inputs[o.input], o.name) for o in node.typed_like(name)}
+        return kinds.pop() if len(kinds) == 1 else None
 
     # What is of interest, from above
 
     def visit(self, node: Node, limits: Limits) -> Node:
         """The node without some rows outside the limits.  A part that is used more than once is
         computed once, so that limits of one use cannot go further."""
-        if isinstance(node, Look) or (limits and self.uses[node] > 1 and is_work(node)):
+        if isinstance(node, ReducedScan) or (limits and self.uses[node] > 1 and is_work(node)):
             limits = NONE
         if limits:
-            return self.narrowed(node, limits)
+            return self.pushed(node, limits)
         if node not in self.done:
-            self.done[node] = self.narrowed(node, NONE)
+            self.done[node] = self.pushed(node, NONE)
         return self.done[node]
 
-    def narrowed(self, node: Node, limits: Limits) -> Node:
+    def pushed(self, node: Node, limits: Limits) -> Node:
         match node:
             case Scan():
                 return self.within(node, [limits])
-            case Project(items=items) | Aggregate(keys=items):
-                return self.over(
-                    node,
-                    {
-                        below: limits[name]
-                        for name, below in _renamed(items).items()
-                        if name in limits
-                    },
-                )
-            case UnionAll():
-                return node.with_inputs([self.visit(part, limits) for part in node.parts])
-            case Filter() | Generate():
-                return self.over(node, limits)
-            case Windows() | Top():
-                partition = {expr.column for expr in node.partition}
-                return self.over(node, {n: s for n, s in limits.items() if n in partition})
             case Join():
                 return self.join(node, limits)
-            case Semi():
+            case KeyFilter():
                 asked = self.asked(node.input, node.keys, node.on)
                 return node.with_inputs(
                     [self.visit(node.input, {**asked, **limits}), self.visit(node.keys, NONE)]
                 )
-            case Look():
-                return self.look(node)
-            case Outer(full=False) | Match():
+            case ReducedScan():
+                return self.reduced_scan(node)
+            case Outer(full=False) | ExistenceJoin():
                 return self.pair(node, limits)
-        inputs = [self.visit(part, NONE) for part in node.inputs]
-        return node.with_inputs(inputs) if inputs else node
+        return self.over(node, limits) if node.inputs else node
 
     def over(self, node: Node, limits: Limits) -> Node:
-        """An operator that passes its input's columns on, or some of them."""
-        (below,) = node.inputs
-        limits = {name: limits[name] for name in limits if name in below.columns}
-        return node.with_inputs([self.visit(below, limits)])
+        """Rows of no interest are left out of the inputs that could be asked for keys as well."""
+        below: list[dict[str, RangeSet]] = [{} for _ in node.inputs]
+        for name, values in limits.items():
+            routes = node.routes(((column(name), ""),)) or ()
+            for found, route in zip(below, routes, strict=bool(routes)):
+                for expr, _ in route:
+                    if expr.column is not None:
+                        found[expr.column] = values
+        inputs = zip(node.inputs, below, strict=True)
+        return node.with_inputs([self.visit(part, found) for part, found in inputs])
 
     def join(self, node: Join, limits: Limits) -> Node:
         equal = self.equals(node)
@@ -246,11 +227,11 @@ class _Narrowing:
                 found.setdefault(name, values)
         return node.with_inputs([self.visit(part, _of(part, found)) for part in node.parts])
 
-    def pair(self, node: Outer | Match, limits: Limits) -> Node:
+    def pair(self, node: Outer | ExistenceJoin, limits: Limits) -> Node:
         """The partners of rows that are of interest; of rows that need a partner, those that can
         have one."""
         equal = self.equals(node)
-        left, right = dict(_of(node.left, limits)), dict[str, Spans]()
+        left, right = dict(_of(node.left, limits)), dict[str, RangeSet]()
         for name in equal:
             others = equal[name]
             if name in node.right.columns:
@@ -261,13 +242,13 @@ class _Narrowing:
                 )
                 if (values := next(filter(None, told), None)) is not None:
                     right[name] = values
-            elif isinstance(node, Match) and node.partner is Partner.WANTED:
+            elif isinstance(node, SemiJoin):
                 told = (self.values(node.right, n) for n in others if n in node.right.columns)
                 if (values := next(filter(None, told), None)) is not None:
                     left.setdefault(name, values)
         return node.with_inputs([self.visit(node.left, left), self.visit(node.right, right)])
 
-    def look(self, node: Look) -> Node:
+    def reduced_scan(self, node: ReducedScan) -> Node:
         """Rows that are asked for by some of the keys."""
         asked = [self.asked(node.input, keys, on) for keys, on in node.by]
         below = node.input
@@ -283,9 +264,9 @@ class _Narrowing:
         if scan.version not in (Version.AFTER, Version.BEFORE):
             return scan
         boxes = [self.box(scan.table, limits) for limits in wanted]
-        return replace(scan, within=tuple(dict.fromkeys(boxes))) if all(boxes) else scan
+        return replace(scan, ranges=tuple(dict.fromkeys(boxes))) if all(boxes) else scan
 
-    def box(self, table: TableName, limits: Limits) -> Box:
+    def box(self, table: TableName, limits: Limits) -> ColumnRanges:
         fitting = (
             (name, spans)
             for name, spans in limits.items()
@@ -294,13 +275,13 @@ class _Narrowing:
         return tuple(sorted(fitting))
 
 
-def inside(within: Sequence[Box]) -> Expr:
+def inside(within: Sequence[ColumnRanges]) -> Expr:
     """The condition that a row lies in one of the boxes."""
     boxes = (conjunction(_in(name, spans) for name, spans in box) for box in within)
     return _any([box for box in boxes if box is not None])
 
 
-def _in(name: str, spans: Spans) -> Expr:
+def _in(name: str, spans: RangeSet) -> Expr:
     this = column(name)
     between = [
         Expr(f"{this.text} BETWEEN {_value(spans, low)} AND {_value(spans, high)}")
@@ -313,24 +294,18 @@ def _any(conditions: Sequence[Expr]) -> Expr:
     return Expr(" OR ".join(f"({each.text})" for each in conditions) or "FALSE")
 
 
-def _value(spans: Spans, number: int) -> str:
+def _value(spans: RangeSet, number: int) -> str:
     if spans.kind == "date":
         return f"DATE '{date(1970, 1, 1) + timedelta(days=number)}'"
     return str(number)
-
-
-def _renamed(items: Iterable[Item]) -> dict[str, str]:
-    """The items that pass a column on: their names, and the column's below."""
-    found = ((item.name, item.expr.column) for item in items)
-    return {name: below for name, below in found if below is not None}
 
 
 def _of(node: Node, limits: Limits) -> Limits:
     return {name: limits[name] for name in node.columns if name in limits}
 
 
-def _union(found: Sequence[Spans | None]) -> Spans | None:
-    total: Spans | None = None
+def _union(found: Sequence[RangeSet | None]) -> RangeSet | None:
+    total: RangeSet | None = None
     for each in found:
         if each is None or (total is not None and total.kind != each.kind):
             return None

@@ -7,8 +7,19 @@ import pytest
 from anabranch.delta.maintenance import maintenance
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, column
-from anabranch.plan.looks import Large, Larges, looks
-from anabranch.plan.nodes import Filter, Generate, Given, Join, Look, Node, Scan, Semi, Version
+from anabranch.plan.nodes import (
+    Filter,
+    Generate,
+    Join,
+    KeyFilter,
+    Node,
+    Parameter,
+    ReducedScan,
+    Scan,
+    Version,
+)
+from anabranch.plan.rules.share_scans import share_scans
+from anabranch.plan.statistics import NOTHING, Statistics, TableStatistics
 from anabranch.plan.walk import walk
 from tests.oracle.kept import World
 
@@ -17,14 +28,17 @@ A, B, C = (TableName.of(name) for name in "abc")
 ROWS = {A: 3, B: 2, C: 1}
 
 
-def larges(*tables: TableName) -> Larges:
-    return {
-        table: Large(
-            ROWS[table],
-            frozenset(each.name for each in WORLD.columns[table] if each.type != "double"),
-        )
-        for table in tables
-    }
+def larges(*tables: TableName) -> Statistics:
+    return Statistics(
+        {
+            table: TableStatistics(
+                ROWS[table],
+                same=frozenset(each.name for each in WORLD.columns[table] if each.type != "double"),
+            )
+            for table in tables
+        },
+        large=1,
+    )
 
 
 def change(query: str, *changed: TableName) -> Node:
@@ -53,7 +67,7 @@ WITHIN = "SELECT a.id, g.n FROM a JOIN (SELECT k, sum(v) AS n FROM a GROUP BY k)
 
 def test_a_small_table_is_read_where_it_is_asked_for() -> None:
     plan = change(CHAIN, A, B, C)
-    assert looks(plan, {}) is plan
+    assert share_scans(plan, NOTHING) is plan
 
 
 @pytest.mark.parametrize(
@@ -69,57 +83,59 @@ def test_a_small_table_is_read_where_it_is_asked_for() -> None:
 def test_what_is_read(
     query: str, changed: tuple[TableName, ...], large: tuple[TableName, ...], expected: list[str]
 ) -> None:
-    assert reads(looks(change(query, *changed), larges(*large))) == expected
+    assert reads(share_scans(change(query, *changed), larges(*large))) == expected
 
 
 def test_keys_over_other_columns_are_other_conditions_of_the_same_look() -> None:
-    plan = looks(change(CHAIN, A, B, C), larges(B))
-    (look,) = {node for node in walk(plan) if isinstance(node, Look)}
+    plan = share_scans(change(CHAIN, A, B, C), larges(B))
+    (look,) = {node for node in walk(plan) if isinstance(node, ReducedScan)}
     assert sorted(on[0][0].readable for _, on in look.by) == ["id", "k"]
 
 
 def test_a_condition_that_all_have_is_part_of_the_look() -> None:
-    plan = looks(change(EXISTS, A, B), larges(B))
-    (look,) = {node for node in walk(plan) if isinstance(node, Look)}
+    plan = share_scans(change(EXISTS, A, B), larges(B))
+    (look,) = {node for node in walk(plan) if isinstance(node, ReducedScan)}
     assert isinstance(look.input, Filter)
     assert "id > 0" in look.input.condition.readable
 
 
 def test_a_table_that_is_asked_once_is_not_looked_at() -> None:
     plan = change(CHAIN, A)
-    assert looks(plan, larges(A, B, C)) is plan
+    assert share_scans(plan, larges(A, B, C)) is plan
 
 
 def test_before_comes_from_after_as_signed_rows_in_a_join_and_as_counted_rows_elsewhere() -> None:
-    join = looks(change(CHAIN, A, B, C), larges(A, B, C))
+    join = share_scans(change(CHAIN, A, B, C), larges(A, B, C))
     assert not any(isinstance(node, Generate) for node in walk(join))
-    assert any(isinstance(node, Generate) for node in walk(looks(change(EXISTS, A, B), larges(B))))
+    assert any(
+        isinstance(node, Generate) for node in walk(share_scans(change(EXISTS, A, B), larges(B)))
+    )
 
 
 def test_rows_that_cannot_be_counted_are_read_before_the_change() -> None:
     query = "SELECT a.id, g.n FROM a JOIN (SELECT k, max(w) AS n FROM b GROUP BY k) g ON a.k = g.k"
-    assert reads(looks(change(query, A, B), larges(B))) == [
+    assert reads(share_scans(change(query, A, B), larges(B))) == [
         "a before", "b after", "b before"
     ]  # fmt: skip
 
 
 def test_keys_that_come_from_a_look_need_another_one() -> None:
     scan = Scan(A, ("id", "k"), Version.AFTER)
-    first = Semi(scan, Given("keys", ("x",)), ((column("id"), "x"),))
-    second = Semi(scan, first, ((column("k"), "id"),))
-    plan = looks(second, larges(A))
-    assert len({node for node in walk(plan) if isinstance(node, Look)}) == 2
+    first = KeyFilter(scan, Parameter("keys", ("x",)), ((column("id"), "x"),))
+    second = KeyFilter(scan, first, ((column("k"), "id"),))
+    plan = share_scans(second, larges(A))
+    assert len({node for node in walk(plan) if isinstance(node, ReducedScan)}) == 2
 
 
 def test_a_small_table_says_which_rows_of_a_large_one_are_met() -> None:
     query = """SELECT x.id, g.n FROM a x JOIN c ON x.k = c.k AND c.id > 5 LEFT JOIN
         (SELECT b.k, max(b.id) AS n FROM b GROUP BY b.k) g ON g.k = c.k"""
-    plan = looks(change(query, A, B, C), larges(A))
-    keys = {keys for node in walk(plan) if isinstance(node, Look) for keys, _ in node.by}
+    plan = share_scans(change(query, A, B, C), larges(A))
+    keys = {keys for node in walk(plan) if isinstance(node, ReducedScan) for keys, _ in node.by}
     narrow = {
         node.condition
         for each in keys
-        if any(isinstance(node, Semi) for node in walk(each))
+        if any(isinstance(node, KeyFilter) for node in walk(each))
         for node in walk(each)
         if isinstance(node, Filter)
     }
@@ -128,10 +144,12 @@ def test_a_small_table_says_which_rows_of_a_large_one_are_met() -> None:
 
 def test_a_join_without_equalities_reads_all() -> None:
     plan = change("SELECT a.id FROM a JOIN b ON a.id < b.id", A, B)
-    assert not any(isinstance(node, Look) for node in walk(looks(plan, larges(A, B))))
+    assert not any(isinstance(node, ReducedScan) for node in walk(share_scans(plan, larges(A, B))))
     assert any(isinstance(node, Join) for node in walk(plan))
 
 
 def test_a_condition_is_asked_of_the_table_it_is_about() -> None:
-    plan = looks(change("SELECT a.v FROM a JOIN b ON a.id = b.id WHERE b.k = 3", A, B), larges(A))
+    plan = share_scans(
+        change("SELECT a.v FROM a JOIN b ON a.id = b.id WHERE b.k = 3", A, B), larges(A)
+    )
     assert Expr("`k` = 3") in {node.condition for node in walk(plan) if isinstance(node, Filter)}

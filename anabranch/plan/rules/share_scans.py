@@ -1,9 +1,9 @@
-"""Each large table is looked at once, for all who ask for some of its rows.
+"""One scan of each large table, reduced by semi-join, for all who ask for some of its rows
 
     S₁ ⋉ K₁, S₁ ⋉ K₂, …   become   L ⋉ K₁, L ⋉ K₂, …   with one   L = S₁ ⋉ (K₁ ∪ K₂ ∪ …)
 
 A join whose first input is small asks its other input for the keys that it has.  Keys that come from a
-look at a table cannot be part of it: then the table is looked at again.
+reduced scan of a table cannot be part of it: then the table is read again.
 
     S₀ ⋉ K = (L − ΔS) ⋉ K       in a join as signed rows, elsewhere as rows that are counted
 
@@ -13,7 +13,7 @@ so that what was before the change is hardly ever read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -39,44 +39,75 @@ from anabranch.plan.nodes import (
     Generate,
     Item,
     Join,
-    Look,
+    KeyFilter,
     Node,
     On,
     Project,
+    ReducedScan,
     Scan,
-    Semi,
     UnionAll,
     Version,
     same_columns,
 )
 from anabranch.plan.nulls import without_nulls
-from anabranch.plan.rewrites import filter_below_join
+from anabranch.plan.rules.filter_below_join import filter_below_join
+from anabranch.plan.rules.push_ranges import push_ranges
+from anabranch.plan.statistics import Statistics, TableStatistics
 from anabranch.plan.walk import open_recursions, transform, walk
 
 SIGN = "_ab_sign"  # the weight of the second input of a join
 _COPY = "_ab_copy"
 
 
-@dataclass(frozen=True)
-class Large:
-    """A table that is worth a look."""
-
-    rows: int
-    plain: frozenset[str]  # columns of which equal values are the same in every respect
+Larges = Mapping[TableName, TableStatistics]
 
 
-Larges = Mapping[TableName, Large]
+def share_scans(plan: Node, statistics: Statistics) -> Node:
+    """The plan with at most a few scans of each of the large tables of which much would be read.
 
-
-def looks(plan: Node, larges: Larges) -> Node:
-    """The plan with at most a few looks at each of the large tables."""
-    if not larges:
+    >>> from anabranch.plan.read import rewritten
+    >>> told = Statistics({TableName.of("a"): TableStatistics(rows=1_000_000)})
+    >>> rewritten(lambda plan: share_scans(plan, told), '''
+    ... UnionAll
+    ...   KeyFilter where k is x
+    ...     Scan a [after] (k, v)
+    ...     Parameter keys (x)
+    ...   KeyFilter where k is x
+    ...     Scan a [after] (k, v)
+    ...     Parameter others (x)
+    ... ''')
+    UnionAll
+      KeyFilter where k is x
+        Project k, v
+          ReducedScan where k is _ab_k0
+            Scan default.a [after] (k, v)
+            Distinct _ab_k0
+              UnionAll
+                Project x as _ab_k0
+                  Parameter keys (x)
+                Project x as _ab_k0
+                  Parameter others (x)
+        Parameter keys (x)
+      KeyFilter where k is x
+        Project k, v
+          ReducedScan where k is _ab_k0
+            Scan default.a [after] (k, v)
+            Distinct _ab_k0
+              UnionAll
+                Project x as _ab_k0
+                  Parameter keys (x)
+                Project x as _ab_k0
+                  Parameter others (x)
+        Parameter others (x)
+    """
+    large = _larges(plan, statistics)
+    if not large:
         return plan
-    asked = _asked(plan, larges)
-    often = {table: large for table, large in larges.items() if _looks_at(asked, table) > 1}
+    asked = _asked(plan, large)
+    often = {table: found for table, found in large.items() if _reductions_of(asked, table) > 1}
     if not often:
         return plan
-    plan, last = _asked(plan, often), frozenset[Look]()
+    plan, last = _asked(plan, often), frozenset[ReducedScan]()
     while group := _next(plan, often, last):
         one, answers = _together(group, often)
         last |= {one}
@@ -84,20 +115,44 @@ def looks(plan: Node, larges: Larges) -> Node:
     return plan
 
 
+def _larges(plan: Node, statistics: Statistics) -> Larges:
+    """Large tables of which a scan would read much, even within the ranges of keys; none if there are
+    too many keys to send to every task."""
+    tables = statistics.tables
+    if statistics.delta_rows > statistics.few or all(
+        found.rows < statistics.large for found in tables.values()
+    ):
+        return {}
+    scans = (part for part in walk(push_ranges(plan, statistics)) if isinstance(part, Scan))
+    often = {
+        scan.table
+        for scan in scans
+        if scan.version is not Version.DELTA
+        and statistics.rows_read(scan.table, scan.ranges) >= statistics.large
+    }
+    return {
+        table: found
+        for table, found in tables.items()
+        if table in often and found.rows >= statistics.large
+    }
+
+
 def _replaced(plan: Node, answers: Mapping[Node, Node]) -> Node:
     return transform(plan, lambda node: answers.get(node, node))
 
 
-def _looks_at(plan: Node, table: TableName) -> int:
-    return len({node for node in walk(plan) if isinstance(node, Look) and _table(node) == table})
+def _reductions_of(plan: Node, table: TableName) -> int:
+    return len(
+        {node for node in walk(plan) if isinstance(node, ReducedScan) and _table(node) == table}
+    )
 
 
-def _table(look: Look) -> TableName:
-    return _scan(look).table
+def _table(reduced: ReducedScan) -> TableName:
+    return _scan(reduced).table
 
 
-def _scan(look: Look) -> Scan:
-    found = look.input.input if isinstance(look.input, Filter) else look.input
+def _scan(reduced: ReducedScan) -> Scan:
+    found = reduced.input.input if isinstance(reduced.input, Filter) else reduced.input
     assert isinstance(found, Scan)
     return found
 
@@ -106,15 +161,17 @@ def _scan(look: Look) -> Scan:
 
 
 def _asked(plan: Node, larges: Larges) -> Node:
-    """Every scan of a large table for which there are keys becomes a look."""
+    """Every scan of a large table for which there are keys becomes a reduced."""
 
     def ask(node: Node) -> Node:
         match node:
-            case Semi(input=Scan() as scan) if _fits(scan, larges) and not _repeats(node.keys):
-                return replace(node, input=Look(scan, ((node.keys, node.on),)))
-            case Filter(input=Semi(input=Look() as look) as semi) if isinstance(look.input, Scan):
-                look = replace(look, input=Filter(look.input, node.condition))
-                return replace(node, input=replace(semi, input=look))
+            case KeyFilter(input=Scan() as scan) if _fits(scan, larges) and not _repeats(node.keys):
+                return replace(node, input=ReducedScan(scan, ((node.keys, node.on),)))
+            case Filter(input=KeyFilter(input=ReducedScan() as reduced) as semi) if isinstance(
+                reduced.input, Scan
+            ):
+                reduced = replace(reduced, input=Filter(reduced.input, node.condition))
+                return replace(node, input=replace(semi, input=reduced))
             case Join(broadcast=True, parts=(_, _)):
                 return _join(node, larges)
             case Join():
@@ -141,7 +198,7 @@ def _join(node: Join, larges: Larges) -> Node:
     asked = _asked_by(left, right, node.condition)
     if asked is None:
         return node
-    after = Look(_filtered(replace(scan, version=Version.AFTER), steps), (asked,))
+    after = ReducedScan(_filtered(replace(scan, version=Version.AFTER), steps), (asked,))
     if scan.version is Version.AFTER:
         return node.with_inputs([left, _again(steps, after)])
     if WEIGHT not in left.columns:
@@ -184,24 +241,24 @@ def _through_small(node: Join, larges: Larges) -> Node:
     for part in node.parts:
         found = (_asked_by(other, part, node.condition) for other in small if other is not part)
         asked = next((each for each in found if each is not None), None)
-        parts.append(part if asked is None else _narrowed(part, asked, larges))
+        parts.append(part if asked is None else _reduced(part, asked, larges))
     return node.with_inputs(parts)
 
 
 def _is_small(part: Node, larges: Larges) -> bool:
     _, start = _way(part)
-    if not isinstance(start, Semi) or _repeats(start):
+    if not isinstance(start, KeyFilter) or _repeats(start):
         return False
     return isinstance(start.input, Scan) and start.input.table not in larges
 
 
-def _narrowed(part: Node, asked: tuple[Node, On], larges: Larges) -> Node:
+def _reduced(part: Node, asked: tuple[Node, On], larges: Larges) -> Node:
     steps, start = _way(part)
     match start:
         case Scan() if _fits(start, larges):
-            return _again(steps, Look(_filtered(start, steps), (asked,)))
-        case Semi(input=Look() as look):
-            return _again(steps, replace(start, input=replace(look, by=(asked,))))
+            return _again(steps, ReducedScan(_filtered(start, steps), (asked,)))
+        case KeyFilter(input=ReducedScan() as reduced):
+            return _again(steps, replace(start, input=replace(reduced, by=(asked,))))
     return part
 
 
@@ -259,56 +316,61 @@ def _items(names: Iterable[str]) -> tuple[Item, ...]:
     return tuple(Item(name, column(name)) for name in names)
 
 
-# One look for many
+# One scan for many
 
 
-def _next(plan: Node, larges: Larges, last: frozenset[Look]) -> list[Look]:
-    """The looks that can be one now: at a table of which none is left then, else at the smallest."""
-    waiting = [node for node in walk(plan) if isinstance(node, Look) and node not in last]
+def _next(plan: Node, larges: Larges, last: frozenset[ReducedScan]) -> list[ReducedScan]:
+    """The scans that can be one now: of a table of which none is left then, else of the smallest."""
+    waiting = [node for node in walk(plan) if isinstance(node, ReducedScan) and node not in last]
     waiting = list(dict.fromkeys(waiting))
-    ready = [look for look in waiting if not _needs(look, waiting)]
-    tables = dict.fromkeys(_table(look) for look in ready)
-    groups = {table: [look for look in ready if _table(look) == table] for table in tables}
+    ready = [reduced for reduced in waiting if not _needs(reduced, waiting)]
+    tables = dict.fromkeys(_table(reduced) for reduced in ready)
+    groups = {table: [reduced for reduced in ready if _table(reduced) == table] for table in tables}
 
     def later(table: TableName) -> tuple[bool, int]:
-        rest = any(_table(look) == table for look in waiting if look not in ready)
+        rest = any(_table(reduced) == table for reduced in waiting if reduced not in ready)
         return rest, larges[table].rows
 
     return groups[min(groups, key=later)] if groups else []
 
 
-def _needs(look: Look, others: Sequence[Look]) -> bool:
-    inside = {node for keys, _ in look.by for node in walk(keys) if isinstance(node, Look)}
+def _needs(reduced: ReducedScan, others: Sequence[ReducedScan]) -> bool:
+    inside = {
+        node for keys, _ in reduced.by for node in walk(keys) if isinstance(node, ReducedScan)
+    }
     return any(other in inside for other in others)
 
 
-def _together(group: Sequence[Look], larges: Larges) -> tuple[Look, dict[Node, Node]]:
-    """One look, and what it answers to each of those that asked."""
-    plain = larges[_table(group[0])].plain
-    uncounted = [look for look in group if _is_before(look) and not {*look.columns} <= plain]
+def _together(group: Sequence[ReducedScan], larges: Larges) -> tuple[ReducedScan, dict[Node, Node]]:
+    """One reduced, and what it answers to each of those that asked."""
+    same = larges[_table(group[0])].same
+    uncounted = [
+        reduced for reduced in group if _is_before(reduced) and not {*reduced.columns} <= same
+    ]
     if uncounted:
         group = uncounted
-    scans = [_scan(look) for look in group]
+    scans = [_scan(reduced) for reduced in group]
     names = tuple(dict.fromkeys(name for scan in scans for name in scan.names))
     before = all(map(_is_before, group)) or bool(uncounted)
     version = Version.BEFORE if before else Version.AFTER
     scan = Scan(scans[0].table, names, version)
-    one = Look(_where(scan, _common(group)), _union(group))
+    one = ReducedScan(_where(scan, _common(group)), _union(group))
     answers: dict[Node, Node] = {}
-    for look in group:
-        whole = _before(one, look) if _is_before(look) and not before else one
-        answers[look] = Project(whole, _items(look.columns))
+    for reduced in group:
+        whole = _before(one, reduced) if _is_before(reduced) and not before else one
+        answers[reduced] = Project(whole, _items(reduced.columns))
     return one, answers
 
 
-def _is_before(look: Look) -> bool:
-    return _scan(look).version is Version.BEFORE
+def _is_before(reduced: ReducedScan) -> bool:
+    return _scan(reduced).version is Version.BEFORE
 
 
-def _common(group: Sequence[Look]) -> Expr | None:
+def _common(group: Sequence[ReducedScan]) -> Expr | None:
     """The conditions that all of them have."""
     first, *others = [
-        conjuncts(look.input.condition) if isinstance(look.input, Filter) else () for look in group
+        conjuncts(reduced.input.condition) if isinstance(reduced.input, Filter) else ()
+        for reduced in group
     ]
     return conjunction(part for part in first if all(part in other for other in others))
 
@@ -317,11 +379,11 @@ def _where(scan: Scan, condition: Expr | None) -> Node:
     return scan if condition is None else Filter(scan, condition)
 
 
-def _union(group: Sequence[Look]) -> tuple[tuple[Node, On], ...]:
+def _union(group: Sequence[ReducedScan]) -> tuple[tuple[Node, On], ...]:
     """Keys that are compared with the same expressions are one relation."""
     found: dict[tuple[Expr, ...], list[Node]] = {}
-    for look in group:
-        for keys, on in look.by:
+    for reduced in group:
+        for keys, on in reduced.by:
             items = tuple(Item(f"_ab_k{i}", column(key)) for i, (_, key) in enumerate(on))
             wanted = found.setdefault(tuple(expr for expr, _ in on), [])
             wanted.append(Project(keys, items))
@@ -334,9 +396,9 @@ def _union(group: Sequence[Look]) -> tuple[tuple[Node, On], ...]:
     return tuple(made)
 
 
-def _before(one: Look, look: Look) -> Node:
+def _before(one: ReducedScan, reduced: ReducedScan) -> Node:
     """S₀ = S₁ − ΔS, as rows: those that are left when equal ones are counted."""
-    names, scan = look.columns, _scan(look)
+    names, scan = reduced.columns, _scan(reduced)
     came = Project(one, (*_items(names), Item(SIGN, weight(1))))
     change = replace(scan, version=Version.DELTA)
     gone = Project(change, (*_items(names), Item(SIGN, negative(column(WEIGHT)))))

@@ -18,6 +18,7 @@ from anabranch.sql.analyze.analysis import Column, Columns, analyze
 from anabranch.sql.batches import batches
 from anabranch.sql.lower import lower
 from anabranch.sql.statement_records import CreateTable
+from anabranch.sql.supported import SUPPORTED
 from anabranch.types import Type
 from benchmarks.tpch import data as tpch
 from tests.e2e import traps
@@ -71,6 +72,12 @@ def test_random_queries() -> None:
     for seed in range(300, 500):
         query = draw(seed).text
         assert blamed(query, random_tables.TABLES) == [], query
+
+
+@pytest.mark.parametrize("query", [each.example for each in SUPPORTED])
+def test_what_the_documentation_calls_incremental(query: str) -> None:
+    declared = {"a": "id INT, k INT, v INT", "b": "id INT, k INT, w INT"}
+    assert blamed(query, declared) == []
 
 
 @pytest.mark.parametrize("path", sorted((traps.TESTS / "fixtures" / "tpch").glob("*.sql")))

@@ -26,7 +26,7 @@ WINDOWS = (
 
 @pytest.mark.extended
 def test_kept_equals_recomputed(ab: Anabranch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "LOOK_ROWS", 1)
+    monkeypatch.setattr(sources, "LARGE_ROWS", 1)
     with ab.transaction():
         ab.sql(FACTS)
         ab.sql("CREATE TABLE items (id BIGINT, kind STRING)")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from anabranch.delta.rule import Changed, Rule
+from anabranch.delta.rule import Changed, Rule, differentiates
 from anabranch.delta.touched import by_keys
-from anabranch.plan.nodes import Node, Top, Windows
+from anabranch.plan.nodes import Node, TopK, Window
 
 
-def windows(node: Windows, changed: Changed, delta: Rule) -> Node | None:
+@differentiates(Window)
+def window(node: Window, changed: Changed, delta: Rule) -> Node | None:
     return by_keys(node, node.partition, changed, delta)
 
 
-def top(node: Top, changed: Changed, delta: Rule) -> Node | None:
+@differentiates(TopK)
+def top(node: TopK, changed: Changed, delta: Rule) -> Node | None:
     """The first rows of a partition follow from the partition, too."""
     return by_keys(node, node.partition, changed, delta)

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from anabranch.delta.loose import loose_keys
-from anabranch.delta.rule import Changed, Rule, at, weighted
+from anabranch.delta.key_superset import key_superset
+from anabranch.delta.rule import Changed, Rule, at, differentiates, weighted
 from anabranch.delta.touched import among, keys_of, touched
 from anabranch.plan.equalities import Equality, equalities
 from anabranch.plan.exprs import Expr, binary, column, literal
@@ -21,14 +21,14 @@ from anabranch.plan.nodes import (
     WEIGHT,
     Aggregate,
     Call,
+    ExistenceJoin,
     Filter,
     Item,
     Join,
-    Match,
     Node,
     Outer,
-    Partner,
     Project,
+    SemiJoin,
     UnionAll,
     Version,
 )
@@ -36,11 +36,13 @@ from anabranch.plan.nulls import without_nulls
 from anabranch.plan.walk import walk
 
 
+@differentiates(Outer)
 def outer(node: Outer, changed: Changed, delta: Rule) -> Node | None:
-    return _full(node, changed, delta) if node.full else partners(node, changed, delta)
+    return _full(node, changed, delta) if node.full else existence(node, changed, delta)
 
 
-def partners(node: Outer | Match, changed: Changed, delta: Rule) -> Node | None:
+@differentiates(ExistenceJoin)
+def existence(node: Outer | ExistenceJoin, changed: Changed, delta: Rule) -> Node | None:
     pairs = equalities(node.condition, node.left.columns, node.right.columns)
     terms: list[Node] = []
     left, right = delta(node.left, changed), delta(node.right, changed)
@@ -55,7 +57,7 @@ def partners(node: Outer | Match, changed: Changed, delta: Rule) -> Node | None:
 
 
 def _of_left(
-    node: Outer | Match, change: Node, pairs: tuple[Equality, ...], changed: Changed
+    node: Outer | ExistenceJoin, change: Node, pairs: tuple[Equality, ...], changed: Changed
 ) -> Node:
     """Q(ΔL, R₁)"""
     after = at(node.right, Version.AFTER, changed)
@@ -67,7 +69,7 @@ def _of_left(
 
 
 def _of_right(
-    node: Outer | Match,
+    node: Outer | ExistenceJoin,
     change: Node,
     keys: Node | None,
     pairs: tuple[Equality, ...],
@@ -81,12 +83,12 @@ def _of_right(
         lefts, rights = [pair.left for pair in pairs], [pair.right for pair in pairs]
         left = among(left, lefts, keys)
         if not _is_nested(node.right):
-            keys = _met(loose_keys(left, lefts), pairs)
+            keys = _met(key_superset(left, lefts), pairs)
         after, before = (among(state, rights, keys) for state in (after, before))
     elif node.condition is not None:
-        left = Match(left, _without_weight(change), node.condition, Partner.WANTED)
-    elif isinstance(node, Match):
-        left = Match(left, _turned(after, before), None, Partner.WANTED)
+        left = SemiJoin(left, _without_weight(change), node.condition)
+    elif isinstance(node, ExistenceJoin):
+        left = SemiJoin(left, _turned(after, before), None)
     return [
         weighted(replace(node, left=left, right=after), 1),
         weighted(replace(node, left=left, right=before), -1),
@@ -95,7 +97,7 @@ def _of_right(
 
 def _is_nested(node: Node) -> bool:
     """Whether it asks again for partners: the left rows would be computed for each of them."""
-    return any(isinstance(part, (Outer, Match)) for part in walk(node))
+    return any(isinstance(part, (Outer, ExistenceJoin)) for part in walk(node))
 
 
 def _met(keys: Node, pairs: tuple[Equality, ...]) -> Node:

@@ -17,7 +17,7 @@ from anabranch.plan.nodes import Aggregate, Filter, Join, Node, Project, Scan, V
 from anabranch.plan.walk import walk
 
 
-def loose_keys(node: Node, exprs: Sequence[Expr]) -> Aggregate:
+def key_superset(node: Node, exprs: Sequence[Expr]) -> Aggregate:
     """At least the values of `exprs` in the rows of a node as it was."""
     inner, asked, conditions = _below(node, exprs)
     if not isinstance(inner, Join) or any(expr.column is None for expr in asked):

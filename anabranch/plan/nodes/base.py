@@ -1,0 +1,377 @@
+"""What every operator of a plan answers for itself.
+
+An operator is a frozen dataclass that checks itself when it is made.  What the layers above want to
+know of it are its *traits*, the methods and flags of `Node`: pruning, pushing, rendering, `explain` and
+the delta engine ask for them, and not which class they have before them.  Each trait has a default that
+is right for any operator, if not the cheapest; an operator overrides those that it knows better.
+
+    columns        columns · keep_only · uses · origins · typed_like · never_null
+    rows           linear · monotone · loses_by · asks_of · repeats
+    keys           routes
+    cost           shareable · work · heavy
+    text           head (in `explain`) · body, join_into, as_table (as SQL) · facts (in fingerprints)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from sqlglot import exp
+
+from anabranch.errors import InternalError
+from anabranch.plan.asked import Asked, Operator
+from anabranch.plan.exprs import Expr, Tree, column
+
+if TYPE_CHECKING:
+    from anabranch.plan.nodes.generate import Generate
+    from anabranch.plan.nodes.leaves import Parameter, Scan
+    from anabranch.plan.nodes.recursive import Recursive, RecursiveRef
+
+WEIGHT = "_ab_w"  # the signed multiplicity of a row of a delta
+
+Names = frozenset[str]
+On = tuple[tuple[Expr, str], ...]  # pairs an expression over an input with a column of its keys
+
+
+class Version(Enum):
+    """Which state of a table a scan reads."""
+
+    NOW = "now"  # as the user wrote it
+    BEFORE = "before"
+    AFTER = "after"
+    DELTA = "delta"  # the rows that came and went, with their weight
+
+
+@dataclass(frozen=True)
+class Item:
+    """A column that is computed; `type` is Spark's, where it is known."""
+
+    name: str
+    expr: Expr
+    type: str = ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One aggregate call.
+
+    `expr` is the whole call.  `function` is count, sum, avg, min or max when the call is that
+    function of at most one argument and nothing else; then `arg`, `arg_type` and the FILTER
+    condition `where` say the rest, and count without `arg` is COUNT(*).  Otherwise it is "".
+    """
+
+    name: str
+    expr: Expr
+    function: str = ""
+    arg: Expr | None = None
+    arg_type: str = ""
+    where: Expr | None = None
+    exact: bool = True  # the same rows give the same bits, in whatever order they come
+
+
+@dataclass(frozen=True)
+class Order:
+    expr: Expr
+    descending: bool = False
+    nulls_first: bool = True
+
+    @property
+    def head(self) -> str:
+        return f"{self.expr.readable} desc" if self.descending else self.expr.readable
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A column of one of a node's inputs."""
+
+    input: int
+    name: str
+
+
+class Sql(Protocol):
+    """The statement that a node writes its part of; see sql/render."""
+
+    def select(self, source: Node, items: tuple[Item, ...]) -> exp.Select:
+        """SELECT items FROM source, which may bring joins and conditions along."""
+
+    def join_into(self, query: exp.Select, source: Node) -> list[Expr]:
+        """Give a SELECT its FROM clause; the conditions that belong into its WHERE clause."""
+
+    def relation(self, node: Node) -> exp.Query:
+        """A query of a node, by its name where it has one."""
+
+    def body(self, node: Node) -> exp.Query:
+        """A query of a node."""
+
+    def source(self, node: Node) -> tuple[Tree, str]:
+        """A node as a FROM item, and its alias."""
+
+    def aliased(self, query: exp.Query) -> tuple[Tree, str]:
+        """A query as a FROM item, and its alias."""
+
+    def alias(self) -> str:
+        """An alias that nothing else has."""
+
+    def stored(self, leaf: Scan | Parameter) -> exp.Table:
+        """The table that stands for a leaf."""
+
+    def recursion(self, node: Recursive) -> exp.Table:
+        """The common table expression of a recursion."""
+
+    def again(self, node: RecursiveRef) -> exp.Table:
+        """The recursion whose step is being written."""
+
+    def lateral(self, node: Generate) -> Tree:
+        """LATERAL VIEW."""
+
+    def hint(self, query: exp.Select, alias: str) -> None:
+        """The FROM item of this alias is small."""
+
+    def keys(self, keys: Node, on: On) -> tuple[Tree, str, Tree]:
+        """Keys as a FROM item, its alias, and the condition that a row has one of them."""
+
+    def repeated(self, keys: Node) -> Node:
+        """The keys, some more than once, where that is cheaper."""
+
+    def item(self, item: Item) -> Tree:
+        """A column of a SELECT list."""
+
+    def written(self, expr: Expr) -> Tree:
+        """An expression."""
+
+    def column(self, name: str) -> Tree:
+        """A column."""
+
+    def condition(self, expr: Expr) -> Tree:
+        """An expression, so that AND may follow."""
+
+    def operand(self, expr: Expr) -> Tree:
+        """An expression, in parentheses unless it needs none."""
+
+
+class Node:
+    """A relation: a bag of rows."""
+
+    spelled: ClassVar[str] = ""  # the name in fingerprints, where it is not that of the class
+    linear: ClassVar[bool] = False  # Q(R + S) = Q(R) + Q(S), in each of its inputs
+    monotone: ClassVar[bool] = False  # more rows of an input never take a row away
+    exact: ClassVar[bool] = False  # inputs must have just the columns that are wanted of them
+    shareable: ClassVar[bool] = False  # it may become a relation with a name of its own
+    named: ClassVar[bool] = False  # a table stands for it: its rows are stored or bound
+    work: ClassVar[bool] = False  # more than a scan, renamed or filtered
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        """The same operator over other inputs."""
+        if inputs:
+            raise InternalError(f"{type(self).__name__} has no inputs")
+        return self
+
+    # -- columns
+
+    def keep_only(self, needed: Names) -> Node:
+        """The node without what it computes for other columns only; its input where it computes
+        nothing else."""
+        return self
+
+    def uses(self, needed: Names) -> tuple[Names | None, ...]:
+        """The columns of each input that the needed ones are made of, and those that decide about
+        rows; None: the input stays as it is."""
+        return tuple(None for _ in self.inputs)
+
+    def origins(self, name: str) -> tuple[Origin, ...]:
+        """The columns of inputs among whose values all values of a column are; none: not known."""
+        return ()
+
+    def typed_like(self, name: str) -> tuple[Origin, ...]:
+        """The columns of inputs that a column has the type of: the same rows, or NULL."""
+        return self.origins(name)
+
+    def never_null(self, name: str) -> bool:
+        """Whether the plan itself says that a column is never NULL."""
+        return False
+
+    # -- rows
+
+    def loses_by(self, asked: Asked) -> list[tuple[Operator, Node]]:
+        """The inputs that it may lose rows by when they gain some; `asked` is what those above look
+        at."""
+        return [] if self.monotone else [(Operator.OTHER, part) for part in self.inputs]
+
+    def asks_of(self, asked: Asked) -> Asked:
+        """What it asks of the columns of its inputs, for those above and for itself."""
+        return Asked(shown=frozenset(name for below in self.inputs for name in below.columns))
+
+    @property
+    def repeats(self) -> tuple[Node, ...]:
+        """The inputs of which a row that comes twice makes rows that come twice."""
+        return self.inputs
+
+    # -- keys
+
+    def routes(self, on: On) -> tuple[On, ...] | None:
+        """Asking for the rows with some keys is asking the inputs for theirs: for each input, what its
+        rows are compared by (empty: all of them are needed); None: the node has to be computed."""
+        return None
+
+    # -- cost
+
+    @property
+    def heavy(self) -> bool:
+        """Whether computing it twice costs more than storing its rows."""
+        return False
+
+    # -- text
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """What a fingerprint says of it besides its fields."""
+        return {}
+
+    @property
+    def head(self) -> str:
+        """The line that stands for it in a printed plan."""
+        return type(self).__name__
+
+    def body(self, sql: Sql) -> exp.Query:
+        """A query that gives its rows."""
+        raise InternalError(f"{type(self).__name__} cannot be written as SQL")
+
+    def join_into(self, sql: Sql, query: exp.Select) -> list[Expr]:
+        """Make it the FROM clause of a query; gives back conditions for its WHERE clause."""
+        query.from_(sql.source(self)[0], copy=False)
+        return []
+
+    def as_table(self, sql: Sql) -> exp.Table:
+        """What stands for it in every statement, if it is `named`."""
+        raise InternalError(f"{type(self).__name__} has no name")
+
+
+class Clause(Node):
+    """An operator that is a clause of a SELECT: it overrides `join_into`."""
+
+    def body(self, sql: Sql) -> exp.Query:
+        return sql.select(self, same_columns(self))
+
+
+@dataclass(frozen=True)
+class OverOne(Node):
+    """An operator with one input; it passes its columns on unless it says otherwise."""
+
+    input: Node
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.input.columns
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, input=inputs[0])
+
+    def origins(self, name: str) -> tuple[Origin, ...]:
+        return (Origin(0, name),) if name in self.input.columns else ()
+
+
+@dataclass(frozen=True)
+class OverTwo(Node):
+    """An operator that looks at two inputs in different ways."""
+
+    left: Node
+    right: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
+def same_columns(node: Node) -> tuple[Item, ...]:
+    """Items that pass every column on."""
+    return items_of(node.columns)
+
+
+def items_of(names: Iterable[str]) -> tuple[Item, ...]:
+    """Items that pass columns on."""
+    return tuple(Item(name, column(name)) for name in names)
+
+
+def used_by(items: Iterable[Item | Call]) -> Names:
+    return frozenset[str]().union(*(item.expr.columns for item in items))
+
+
+def columns_of(condition: Expr | None) -> Names:
+    return condition.columns if condition is not None else frozenset()
+
+
+def kept_of(names: Iterable[str], needed: Names) -> tuple[str, ...]:
+    """A relation keeps one column even when only its rows are counted."""
+    every = tuple(names)
+    return tuple(name for name in every if name in needed) or every[:1]
+
+
+def passed_on(items: Iterable[Item]) -> dict[str, str]:
+    """Item name → the input's column, for items that are nothing but a column."""
+    return {item.name: item.expr.column for item in items if item.expr.column is not None}
+
+
+def item_heads(items: Iterable[Item | Call]) -> str:
+    return ", ".join(map(_item_head, items))
+
+
+def _item_head(item: Item | Call) -> str:
+    text = item.expr.readable
+    return text if text == item.name else f"{text} as {item.name}"
+
+
+def condition_head(condition: Expr | None) -> str:
+    return f" on {condition.readable}" if condition is not None else " (all pairs)"
+
+
+def keys_head(on: On) -> str:
+    return " and ".join(f"{expr.readable} is {key}" for expr, key in on)
+
+
+def check_unique(names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            raise InternalError(f"two columns of a plan node are named {name!r}")
+        seen.add(name.lower())
+
+
+def check_known(expr: Expr, *inputs: Node) -> None:
+    missing = expr.columns.difference(*(node.columns for node in inputs))
+    if missing:
+        raise InternalError(
+            f"{expr.readable} names {sorted(missing)}, which its input does not have"
+        )
+
+
+def check_keys(on: On, node: Node, keys: Node) -> None:
+    if not on:
+        raise InternalError("a semi join needs something to compare")
+    for expr, key in on:
+        check_known(expr, node)
+        check_known(column(key), keys)
+
+
+def orders(order: Sequence[Order]) -> Iterator[exp.Ordered]:
+    for each in order:
+        yield exp.Ordered(
+            this=each.expr.tree.copy(), desc=each.descending, nulls_first=each.nulls_first
+        )

@@ -1,0 +1,47 @@
+"""σ: the rows for which a condition is true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sqlglot import exp
+
+from anabranch.plan.asked import Asked, if_true
+from anabranch.plan.exprs import Expr, binary, column, conjuncts, is_not_null
+from anabranch.plan.nodes.base import Clause, Names, On, OverOne, Sql, check_known
+from anabranch.plan.remembered import remembered
+
+
+@remembered
+@dataclass(frozen=True)
+class Filter(OverOne, Clause):
+    """The rows for which the condition is true."""
+
+    condition: Expr
+
+    linear: ClassVar[bool] = True
+    monotone: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_known(self.condition, self.input)
+
+    def uses(self, needed: Names) -> tuple[Names, ...]:
+        return (needed | self.condition.columns,)
+
+    def never_null(self, name: str) -> bool:
+        known = {is_not_null(column(name)), binary(exp.EQ, column(name), column(name))}
+        return bool(known & {*conjuncts(self.condition)}) or self.input.never_null(name)
+
+    def asks_of(self, asked: Asked) -> Asked:
+        return asked | if_true(self.condition.tree)
+
+    def routes(self, on: On) -> tuple[On, ...]:
+        return (on,)
+
+    @property
+    def head(self) -> str:
+        return f"Filter {self.condition.readable}"
+
+    def join_into(self, sql: Sql, query: exp.Select) -> list[Expr]:
+        return [*sql.join_into(query, self.input), *conjuncts(self.condition)]

@@ -1,0 +1,55 @@
+"""Rows that are made of rows: explode and its like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from sqlglot import exp
+
+from anabranch.plan.exprs import Expr
+from anabranch.plan.nodes.base import Names, On, OverOne, Sql, check_known, check_unique
+from anabranch.plan.nodes.conditions import reads_only
+from anabranch.plan.remembered import remembered
+
+
+@remembered
+@dataclass(frozen=True)
+class Generate(OverOne):
+    """Each row with every row that its generator, such as explode(a), makes of it.
+
+    `outer`: a row for which it makes none stays, with NULLs.
+    """
+
+    generator: Expr
+    names: tuple[str, ...]
+    outer: bool = False
+
+    linear: ClassVar[bool] = True
+    monotone: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_unique(self.columns)
+        check_known(self.generator, self.input)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.input.columns, *self.names)
+
+    def uses(self, needed: Names) -> tuple[Names, ...]:
+        return (needed | self.generator.columns,)
+
+    def routes(self, on: On) -> tuple[On, ...] | None:
+        return (on,) if reads_only(on, self.input.columns) else None
+
+    @property
+    def head(self) -> str:
+        outer = "outer " if self.outer else ""
+        return f"Generate {outer}{self.generator.readable} as {', '.join(self.names)}"
+
+    def body(self, sql: Sql) -> exp.Query:
+        query = exp.select(*map(sql.column, self.columns), copy=False)
+        query = query.from_(sql.source(self.input)[0], copy=False)
+        query.append("laterals", sql.lateral(self))
+        return query

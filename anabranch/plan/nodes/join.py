@@ -1,0 +1,115 @@
+"""⋈: inner joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from sqlglot import exp
+
+from anabranch.errors import InternalError
+from anabranch.plan.asked import Asked, if_true
+from anabranch.plan.exprs import Expr, conjunction, conjuncts
+from anabranch.plan.nodes.base import (
+    Clause,
+    Names,
+    Node,
+    On,
+    Origin,
+    Sql,
+    check_known,
+    check_unique,
+    columns_of,
+    condition_head,
+)
+from anabranch.plan.nodes.conditions import reads_only, through_equality
+from anabranch.plan.remembered import remembered
+
+
+@remembered
+@dataclass(frozen=True)
+class Join(Clause):
+    """Inner join of any number of inputs; no condition: all combinations.
+
+    `broadcast`: the first input is small.
+    """
+
+    parts: tuple[Node, ...]
+    condition: Expr | None = None
+    broadcast: bool = False
+
+    linear: ClassVar[bool] = True
+    monotone: ClassVar[bool] = True
+    work: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if len(self.parts) < 2:
+            raise InternalError("a join needs two inputs")
+        check_unique(self.columns)
+        if self.condition is not None:
+            check_known(self.condition, *self.parts)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(name for part in self.parts for name in part.columns)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def with_inputs(self, inputs: Sequence[Node]) -> Node:
+        return replace(self, parts=tuple(inputs))
+
+    def uses(self, needed: Names) -> tuple[Names, ...]:
+        return (needed | columns_of(self.condition),) * len(self.parts)
+
+    def origins(self, name: str) -> tuple[Origin, ...]:
+        owners = (at for at, part in enumerate(self.parts) if name in part.columns)
+        return tuple(Origin(at, name) for at in owners)
+
+    def asks_of(self, asked: Asked) -> Asked:
+        return asked | (if_true(self.condition.tree) if self.condition else Asked())
+
+    def routes(self, on: On) -> tuple[On, ...] | None:
+        """(R ⋈ S) ⋉ K = (R ⋉ K) ⋈ (S ⋉ K) when R has the keys, and S columns that must equal them"""
+        owners = [reads_only(on, part.columns) for part in self.parts]
+        if not any(owners):
+            return None
+        return tuple(
+            on if owns else through_equality(self.condition, part, on)
+            for part, owns in zip(self.parts, owners, strict=True)
+        )
+
+    @property
+    def heavy(self) -> bool:
+        return True
+
+    @property
+    def head(self) -> str:
+        return f"Join{condition_head(self.condition)}" + (
+            " [first input small]" if self.broadcast else ""
+        )
+
+    def join_into(self, sql: Sql, query: exp.Select) -> list[Expr]:
+        """FROM a JOIN b ON …, each condition as early as its columns are there; gives back those
+        that belong to the first input alone."""
+        waiting = list(conjuncts(self.condition))
+        seen: set[str] = set()
+        first: list[Expr] = []
+        for position, part in enumerate(self.parts):
+            source, alias = sql.source(part)
+            seen.update(part.columns)
+            ready = [expr for expr in waiting if expr.columns <= seen]
+            waiting = [expr for expr in waiting if expr not in ready]
+            if position == 0:
+                query.from_(source, copy=False)
+                first = ready
+                if self.broadcast:
+                    sql.hint(query, alias)
+            else:
+                condition = conjunction(ready)
+                on = sql.written(condition) if condition else None
+                query.join(source, on=on, join_type="" if on else "cross", copy=False)
+        return first

@@ -1,0 +1,110 @@
+"""What a plan starts from: tables, relations that are given, and a single row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from sqlglot import exp
+
+from anabranch.model import ColumnRanges
+from anabranch.names import TableName
+from anabranch.plan.exprs import Expr, identifier
+from anabranch.plan.nodes.base import (
+    WEIGHT,
+    Clause,
+    Names,
+    Node,
+    Sql,
+    Version,
+    check_unique,
+    kept_of,
+)
+from anabranch.plan.remembered import remembered
+
+
+@remembered
+@dataclass(frozen=True)
+class Scan(Clause):
+    """The rows of a table at one version.
+
+    `ranges`: only rows whose columns lie in one of these sets of ranges are of interest; of the others,
+    any.
+    """
+
+    table: TableName
+    names: tuple[str, ...]
+    version: Version = Version.NOW
+    ranges: tuple[ColumnRanges, ...] = ()
+
+    linear: ClassVar[bool] = True
+    monotone: ClassVar[bool] = True
+    named: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_unique(self.columns)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.names, WEIGHT) if self.version is Version.DELTA else self.names
+
+    def keep_only(self, needed: Names) -> Node:
+        return replace(self, names=kept_of(self.names, needed))
+
+    @property
+    def head(self) -> str:
+        version = "" if self.version is Version.NOW else f" [{self.version.value}]"
+        within = " or ".join(
+            " and ".join(f"{name} in {spans.head}" for name, spans in box) for box in self.ranges
+        )
+        where = f" where {within}" if within else ""
+        return f"Scan {self.table}{version} ({', '.join(self.columns)}){where}"
+
+    def as_table(self, sql: Sql) -> exp.Table:
+        return sql.stored(self)
+
+
+@remembered
+@dataclass(frozen=True)
+class Parameter(Clause):
+    """A relation that whoever runs the plan will bind, such as the keys of touched groups."""
+
+    name: str
+    names: tuple[str, ...]
+
+    monotone: ClassVar[bool] = True
+    named: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_unique(self.names)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.names
+
+    @property
+    def head(self) -> str:
+        return f"Parameter {self.name} ({', '.join(self.names)})"
+
+    def as_table(self, sql: Sql) -> exp.Table:
+        return sql.stored(self)
+
+
+@remembered
+@dataclass(frozen=True)
+class OneRow(Node):
+    """One row without columns: SELECT without FROM."""
+
+    linear: ClassVar[bool] = True
+    monotone: ClassVar[bool] = True
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ()
+
+    def body(self, sql: Sql) -> exp.Query:
+        return exp.select(exp.alias_(exp.Literal.number(1), identifier("_ab_one")))
+
+    def join_into(self, sql: Sql, query: exp.Select) -> list[Expr]:
+        return []

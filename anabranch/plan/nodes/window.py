@@ -1,0 +1,155 @@
+"""Window functions, and the first rows of every partition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+from sqlglot import exp
+
+from anabranch.plan.asked import Asked, Operator
+from anabranch.plan.exprs import Expr
+from anabranch.plan.nodes.base import (
+    Item,
+    Names,
+    Node,
+    On,
+    Order,
+    OverOne,
+    Sql,
+    check_known,
+    check_unique,
+    item_heads,
+    orders,
+    same_columns,
+    used_by,
+)
+from anabranch.plan.remembered import remembered
+
+
+@remembered
+@dataclass(frozen=True)
+class Window(OverOne):
+    """The rows with a column per window call; all calls have the same partitions.
+
+    An item's expression is the whole call, `SUM(x) OVER (PARTITION BY … ORDER BY …)`.
+    """
+
+    partition: tuple[Expr, ...]
+    calls: tuple[Item, ...]
+    types: tuple[str, ...] = ()  # of the partition's values
+
+    spelled: ClassVar[str] = "Windows"
+    shareable: ClassVar[bool] = True
+    work: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_unique(self.columns)
+        for expr in (*self.partition, *(call.expr for call in self.calls)):
+            check_known(expr, self.input)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.input.columns, *(call.name for call in self.calls))
+
+    def keep_only(self, needed: Names) -> Node:
+        calls = tuple(call for call in self.calls if call.name in needed)
+        return replace(self, calls=calls) if calls else self.input
+
+    def uses(self, needed: Names) -> tuple[Names, ...]:
+        return (needed.union(*(e.columns for e in self.partition)) | used_by(self.calls),)
+
+    def loses_by(self, asked: Asked) -> list[tuple[Operator, Node]]:
+        return [(Operator.WINDOW, self.input)]
+
+    def routes(self, on: On) -> tuple[On, ...] | None:
+        return _of_whole_partitions(on, self.partition)
+
+    @property
+    def heavy(self) -> bool:
+        return True
+
+    @property
+    def head(self) -> str:
+        return f"Window {item_heads(self.calls)}"
+
+    def body(self, sql: Sql) -> exp.Query:
+        return sql.select(self.input, (*same_columns(self.input), *self.calls))
+
+
+@remembered
+@dataclass(frozen=True)
+class TopK(OverOne):
+    """The first rows of every partition, after skipping some; `order` leaves no ties that show."""
+
+    order: tuple[Order, ...]
+    limit: int | None
+    offset: int = 0
+    partition: tuple[Expr, ...] = ()
+
+    spelled: ClassVar[str] = "Top"
+    shareable: ClassVar[bool] = True
+    work: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for expr in (*self.partition, *(each.expr for each in self.order)):
+            check_known(expr, self.input)
+
+    def uses(self, needed: Names) -> tuple[Names, ...]:
+        exprs = (*self.partition, *(order.expr for order in self.order))
+        return (needed.union(*(expr.columns for expr in exprs)),)
+
+    def loses_by(self, asked: Asked) -> list[tuple[Operator, Node]]:
+        return [(Operator.LIMIT, self.input)]
+
+    def routes(self, on: On) -> tuple[On, ...] | None:
+        return _of_whole_partitions(on, self.partition)
+
+    @property
+    def heavy(self) -> bool:
+        return True
+
+    @property
+    def head(self) -> str:
+        parts = ["TopK"]
+        parts += [] if self.limit is None else [str(self.limit)]
+        parts += [f"after {self.offset}"] if self.offset else []
+        parts += [f"by {', '.join(each.head for each in self.order)}"] if self.order else []
+        if self.partition:
+            parts.append(f"per {', '.join(each.readable for each in self.partition)}")
+        return " ".join(parts)
+
+    def body(self, sql: Sql) -> exp.Query:
+        return self._ranked(sql) if self.partition else self._first_rows(sql)
+
+    def _first_rows(self, sql: Sql) -> exp.Query:
+        query = sql.select(self.input, same_columns(self.input))
+        query = query.order_by(*orders(self.order), copy=False)
+        if self.limit is not None:
+            query = query.limit(self.limit, copy=False)
+        return query.offset(self.offset, copy=False) if self.offset else query
+
+    def _ranked(self, sql: Sql) -> exp.Query:
+        """The first rows of every partition, by their number in it."""
+        window = exp.Window(
+            this=exp.Anonymous(this="ROW_NUMBER"),
+            partition_by=[expr.tree.copy() for expr in self.partition],
+            order=exp.Order(expressions=list(orders(self.order))),
+        )
+        rank = Item("_ab_rank", Expr.of(window))
+        numbered, _ = sql.aliased(sql.select(self.input, (*same_columns(self.input), rank)))
+        query = exp.select(*map(sql.column, self.columns), copy=False)
+        query = query.from_(numbered, copy=False)
+        if self.limit is not None:
+            last = exp.Literal.number(self.limit + self.offset)
+            query = query.where(exp.LTE(this=sql.column(rank.name), expression=last), copy=False)
+        if self.offset:
+            skipped = exp.Literal.number(self.offset)
+            query = query.where(exp.GT(this=sql.column(rank.name), expression=skipped), copy=False)
+        return query
+
+
+def _of_whole_partitions(on: On, partition: tuple[Expr, ...]) -> tuple[On, ...] | None:
+    whole = partition and all(expr in partition for expr, _ in on)
+    return (on,) if whole else None

@@ -1,0 +1,133 @@
+"""The optimizer: ordered rules over the plan of a query, and over the plan of a change.
+
+A rule is a pure function in plan/rules, of the plan and of statistics that whoever asks has gathered.
+Nothing else rewrites plans: what a query means is put into its plan by `sql/lower`, what changes by the
+rules of `delta`, and how an operator is written as SQL stands beside the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from anabranch.plan.nodes import Node
+from anabranch.plan.rules.filter_below_aggregate import filter_below_aggregate
+from anabranch.plan.rules.filter_below_project import filter_below_project
+from anabranch.plan.rules.filter_into_join import filter_into_join
+from anabranch.plan.rules.flatten_joins import flatten_joins
+from anabranch.plan.rules.merge_filters import merge_filters
+from anabranch.plan.rules.merge_projects import merge_projects
+from anabranch.plan.rules.prune_columns import prune_columns
+from anabranch.plan.rules.push_keys import push_keys
+from anabranch.plan.rules.push_ranges import push_ranges
+from anabranch.plan.rules.share_scans import share_scans
+from anabranch.plan.statistics import NOTHING, Statistics
+from anabranch.plan.walk import transform
+
+
+@dataclass(frozen=True)
+class Everywhere:
+    """A rule about one operator, applied to each from the leaves upwards."""
+
+    rule: Callable[[Node], Node]
+
+    def apply(self, plan: Node, statistics: Statistics) -> Node:
+        return transform(plan, self.rule)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A rule about the plan as a whole."""
+
+    rule: Callable[[Node], Node]
+
+    def apply(self, plan: Node, statistics: Statistics) -> Node:
+        return self.rule(plan)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A rule about the plan as a whole that goes by statistics."""
+
+    rule: Callable[[Node, Statistics], Node]
+
+    def apply(self, plan: Node, statistics: Statistics) -> Node:
+        return self.rule(plan, statistics)
+
+
+Rule = Everywhere | Whole | Measured
+
+
+@dataclass(frozen=True)
+class UntilStable:
+    """Rules in order, over and over, until none of them changes the plan."""
+
+    rules: tuple[Rule, ...]
+
+
+Rules = tuple[Rule | UntilStable, ...]
+
+QUERY_RULES: Rules = (
+    UntilStable(
+        (
+            Everywhere(merge_projects),
+            Everywhere(merge_filters),
+            Everywhere(filter_below_project),
+            Everywhere(filter_below_aggregate),
+            Everywhere(filter_into_join),
+            Everywhere(flatten_joins),
+        )
+    ),
+    Whole(prune_columns),
+    Everywhere(merge_projects),
+)
+
+DELTA_RULES: Rules = (
+    Everywhere(push_keys),
+    Measured(share_scans),
+    Measured(push_ranges),
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A rule, and the plan after it."""
+
+    rule: str
+    plan: Node
+
+
+def optimize(plan: Node, rules: Rules, statistics: Statistics = NOTHING) -> Node:
+    """The plan after all rules."""
+    for step in _steps(plan, rules, statistics):
+        plan = step.plan
+    return plan
+
+
+def changes(plan: Node, rules: Rules, statistics: Statistics = NOTHING) -> Iterator[Step]:
+    """The rules that change the plan, each with the plan after it."""
+    for step in _steps(plan, rules, statistics):
+        if step.plan != plan:
+            yield step
+        plan = step.plan
+
+
+def _steps(plan: Node, rules: Rules, statistics: Statistics) -> Iterator[Step]:
+    for rule in rules:
+        if isinstance(rule, UntilStable):
+            found = _until_stable(plan, rule.rules, statistics)
+        else:
+            found = iter([Step(rule.rule.__name__, rule.apply(plan, statistics))])
+        for step in found:
+            yield step
+            plan = step.plan
+
+
+def _until_stable(plan: Node, rules: tuple[Rule, ...], statistics: Statistics) -> Iterator[Step]:
+    while True:
+        before = plan
+        for rule in rules:
+            plan = rule.apply(plan, statistics)
+            yield Step(rule.rule.__name__, plan)
+        if plan == before:
+            return

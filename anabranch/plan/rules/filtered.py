@@ -1,0 +1,14 @@
+"""Conditions over a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.plan.exprs import Expr, conjunction
+from anabranch.plan.nodes import Filter, Node
+
+
+def filtered(node: Node, parts: Sequence[Expr]) -> Node:
+    """The rows for which all parts are true."""
+    condition = conjunction(parts)
+    return node if condition is None else Filter(node, condition)

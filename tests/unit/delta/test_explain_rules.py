@@ -1,0 +1,47 @@
+"""`explain` with rules: the plans of a query and of its change, after each rule that changed them."""
+
+from __future__ import annotations
+
+from anabranch.delta.explain import explain_rules
+from anabranch.delta.maintenance import maintenance
+from anabranch.names import TableName
+from anabranch.plan.nodes import Node
+from anabranch.plan.statistics import NOTHING, Statistics, TableStatistics
+from tests.oracle.kept import World
+
+WORLD = World({"a": "id INT, k INT, v INT", "b": "id INT, k INT, w INT"})
+QUERY = (
+    "SELECT x.id, b.w FROM (SELECT id, k FROM a WHERE v > 1) x, b "
+    "WHERE x.k = b.k AND x.id < 9 AND EXISTS (SELECT 1 FROM b y WHERE y.id = x.id)"
+)
+LARGE = Statistics({TableName.of(name): TableStatistics(1_000_000) for name in "ab"})
+
+
+def told(statistics: Statistics = NOTHING) -> list[str]:
+    lowered = WORLD.lower(QUERY, {})
+    assert lowered.plan is not None and lowered.written is not None
+
+    def given(plan: Node) -> Statistics:
+        return statistics
+
+    return explain_rules(lowered.written, maintenance(lowered.plan), given).splitlines()
+
+
+def test_the_rules_of_the_query_stand_in_the_order_in_which_they_changed_it() -> None:
+    lines = told()
+    assert lines[:2] == ["rules of the query:", "  before:"]
+    rules = [line.strip(" :") for line in lines[: lines.index("rules of the delta:")]]
+    assert rules.index("filter_into_join") < rules.index("prune_columns")
+    assert "flatten_joins" not in rules  # it changed nothing
+
+
+def test_a_change_whose_tables_are_small_is_left_as_it_is() -> None:
+    lines = told()
+    assert lines[lines.index("rules of the delta:") + 1] == "  before:"
+    assert lines[-1] == "  no rule changes it"
+
+
+def test_a_change_is_shown_with_what_is_known_of_its_tables() -> None:
+    lines = told(LARGE)
+    assert "  no rule changes it" not in lines
+    assert "  share_scans:" in lines
