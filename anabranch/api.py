@@ -662,8 +662,8 @@ class Anabranch:
     def explain(self, name: str, *, rules: bool = False) -> str:
         """How a stream table is maintained: plan, delta plan, Spark SQL, hidden columns.
 
-        For a query that is not incremental, the operator, its place and the reason.
-        `rules`: also the plans after each rule of the optimizer that changed them.
+        For a query that is not incremental, the operator, its place and the reason.  `rules` also
+        shows the plan of the query and of its change after each rule of the optimizer.
         """
         from anabranch.refresh.explain import explain
 
