@@ -17,9 +17,9 @@ JOINED = "SELECT t.k, u.w FROM s.t, s.u WHERE t.k = u.k AND t.v > 1"
 @pytest.fixture
 def ab(tmp_path: Path) -> Iterator[Anabranch]:
     with installed(), connect(tmp_path, fsync=False) as opened:
-        opened.sql("CREATE TABLE s.t (k BIGINT, v BIGINT)")
+        opened.sql("CREATE TABLE s.t (k BIGINT, v BIGINT, unused BIGINT)")
         opened.sql("CREATE TABLE s.u (k BIGINT, w BIGINT)")
-        opened.sql("INSERT INTO s.t VALUES (1, 1), (2, 20)")
+        opened.sql("INSERT INTO s.t VALUES (1, 1, 0), (2, 20, 0)")
         opened.sql("INSERT INTO s.u VALUES (2, 3), (900, 4)")
         opened.create_stream_table("s.d", JOINED, schedule=None)
         yield opened
@@ -37,7 +37,7 @@ def test_rules_are_shown_if_asked_for(ab: Anabranch) -> None:
 def test_what_is_known_of_a_change_shows(ab: Anabranch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the keys of the rows that came are looked up in the other table."""
     monkeypatch.setattr(sources, "LARGE_ROWS", 1)
-    ab.sql("INSERT INTO s.t VALUES (900, 9)")
+    ab.sql("INSERT INTO s.t VALUES (900, 9, 0)")
     text = ab.explain("s.d", rules=True)
     change = text[text.index("rules of the delta:") :]
     assert "  push_ranges:" in change and "where k in 900..900" in change
