@@ -33,6 +33,7 @@ from anabranch.plan.nodes import (
     Version,
 )
 from anabranch.plan.nulls import without_nulls
+from anabranch.plan.rules.push_keys import push_keys
 from anabranch.plan.walk import walk
 
 
@@ -83,7 +84,7 @@ def _of_right(
         lefts, rights = [pair.left for pair in pairs], [pair.right for pair in pairs]
         left = among(left, lefts, keys)
         if not _is_nested(node.right):
-            keys = _met(key_superset(left, lefts), pairs)
+            keys = _met(key_superset(push_keys(left), lefts), pairs)
         after, before = (among(state, rights, keys) for state in (after, before))
     elif node.condition is not None:
         left = SemiJoin(left, _without_weight(change), node.condition)

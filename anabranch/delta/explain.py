@@ -8,7 +8,7 @@ from anabranch.delta.maintenance import ByRows, Combine, Maintenance, Replace
 from anabranch.delta.rule import Changed
 from anabranch.model import Columns
 from anabranch.plan.nodes import Node, Parameter
-from anabranch.plan.optimize import DELTA_RULES, QUERY_RULES, Rules, changes
+from anabranch.plan.optimize import DELTA_RULES, KEY_RULES, QUERY_RULES, Rules, changes, optimize
 from anabranch.plan.show import show
 from anabranch.plan.statistics import NOTHING, Statistics
 from anabranch.plan.walk import tables
@@ -22,7 +22,11 @@ def explain(kept: Maintenance, changed: Changed | None = None) -> str:
     sections = [("plan", show(kept.full)), ("kept", f"{_NAMES[type(kept)]}: {kept.why}")]
     if kept.hidden:
         sections.append(("hidden columns", _columns(kept.hidden)))
-    sections += [(title, show(node)) for title, node in _delta_plans(kept, sources) if node]
+    sections += [
+        (title, show(optimize(node, KEY_RULES)))
+        for title, node in _delta_plans(kept, sources)
+        if node is not None
+    ]
     return "\n".join(f"{title}:\n{_indented(text)}" for title, text in sections)
 
 

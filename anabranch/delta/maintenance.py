@@ -24,6 +24,7 @@ from anabranch.plan.nodes import (
     Call,
     Filter,
     Item,
+    KeyFilter,
     Node,
     OneRow,
     Parameter,
@@ -34,7 +35,6 @@ from anabranch.plan.nodes import (
     Window,
     same_columns,
 )
-from anabranch.plan.rules.push_keys import filter_keys
 from anabranch.plan.walk import walk
 
 
@@ -85,7 +85,7 @@ class ByGroups:
         after = at(self.input, Version.AFTER)
         if not self.keys:
             return SemiJoin(after, keys, None)
-        return filter_keys(after, keys, tuple((key.expr, key.name) for key in self.keys))
+        return KeyFilter(after, keys, tuple((key.expr, key.name) for key in self.keys))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from anabranch.plan.nodes import (
     ExistenceJoin,
     Filter,
     Item,
+    KeyFilter,
     Node,
     Outer,
     Project,
@@ -28,7 +29,6 @@ from anabranch.plan.nodes import (
     Version,
     Window,
 )
-from anabranch.plan.rules.push_keys import filter_keys
 from anabranch.plan.walk import walk
 
 Exprs = Sequence[Expr]
@@ -107,8 +107,9 @@ def through(items: Sequence[Item], exprs: Exprs) -> list[Expr]:
 
 
 def among(node: Node, exprs: Sequence[Expr], keys: Node) -> Node:
-    """The rows of the node whose values are among the keys, by position."""
-    return filter_keys(node, keys, tuple(zip(exprs, keys.columns, strict=True)))
+    """The rows of the node whose values are among the keys, by position; the optimizer moves the keys
+    to where they save reading."""
+    return KeyFilter(node, keys, tuple(zip(exprs, keys.columns, strict=True)))
 
 
 def by_keys(node: Node, exprs: Sequence[Expr], changed: Changed, delta: Rule) -> Node | None:

@@ -82,8 +82,10 @@ QUERY_RULES: Rules = (
     Everywhere(merge_projects),
 )
 
+KEY_RULES: Rules = (Everywhere(push_keys),)  # of a change of which no statistics are known
+
 DELTA_RULES: Rules = (
-    Everywhere(push_keys),
+    *KEY_RULES,
     Measured(share_scans),
     Measured(push_ranges),
 )

@@ -14,6 +14,7 @@ from anabranch.errors import BaseExpired, NewerEdition
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
 from anabranch.plan.nodes import Parameter, Scan, Version
+from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.statistics import NOTHING
 from anabranch.plan.walk import tables
 from anabranch.refresh.choose import Situation, choose, seconds
@@ -131,7 +132,9 @@ def spark_sql(kept: Maintenance) -> str:
         node = kept.change(changed)
     else:
         node = kept.touched(changed)
-    return to_sql(node, _shown, "spark") if node is not None else "-- nothing can change"
+    if node is None:
+        return "-- nothing can change"
+    return to_sql(optimize(node, KEY_RULES), _shown, "spark")
 
 
 def _shown(leaf: Scan | Parameter) -> str:

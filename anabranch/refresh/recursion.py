@@ -37,6 +37,7 @@ from anabranch.plan.nodes import (
     Scan,
     Version,
 )
+from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.walk import tables, transform
 from anabranch.sql.render import NameOf, to_sql
 
@@ -292,7 +293,7 @@ class FrameBench:
 
     def run(self, node: Node, spans: Spans, given: dict[str, DataFrame]) -> DataFrame:
         inputs = self.around.inputs
-        node = self.around.bound(self.shift(node))
+        node = optimize(self.around.bound(self.shift(node)), KEY_RULES)
 
         def name_of(leaf: Scan | Parameter) -> str:
             if isinstance(leaf, Scan):

@@ -11,7 +11,7 @@ from anabranch.lake.version import TableVersion
 from anabranch.model import ColumnRanges, Columns, Delta, RangeSet
 from anabranch.names import TableName
 from anabranch.plan.nodes import Node, Scan, Version
-from anabranch.plan.optimize import DELTA_RULES, optimize
+from anabranch.plan.optimize import DELTA_RULES, KEY_RULES, optimize
 from anabranch.plan.rules.push_ranges import ranges_of, ranges_wanted
 from anabranch.plan.sameness import Sameness, sameness
 from anabranch.plan.statistics import NONE, WORTH_SHARE, Limits, Statistics, TableStatistics
@@ -57,6 +57,7 @@ class Sources:
     def statistics(self, node: Node, limits: Limits = NONE) -> Statistics:
         """What the optimizer is told.  Footers of changed files are read only if the plan reads more
         than changes, and manifests only of large tables that it may read a part of."""
+        node = optimize(node, KEY_RULES)
         again = any(scan.version is not Version.DELTA for scan in _scans(node))
         found = self._statistics(node, limits, footers=again)
         boxes = {
@@ -100,6 +101,7 @@ class Sources:
 
     def ranges(self, node: Node) -> Limits:
         """Where the values of the columns of a plan lie, as far as is known."""
+        node = optimize(node, KEY_RULES)
         return ranges_of(node, self._statistics(node, NONE, footers=True))
 
     def changed(self, table: TableName, column: str) -> RangeSet | None:

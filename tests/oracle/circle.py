@@ -20,6 +20,7 @@ from anabranch.names import TableName
 from anabranch.plan.exprs import column
 from anabranch.plan.monotone import not_monotone
 from anabranch.plan.nodes import WEIGHT, Aggregate, Item, Node, Parameter, Scan, Version
+from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.sql.lower import lower
 from tests.oracle.duck import place, plan_text
 from tests.oracle.kept import Bag, World, fetched
@@ -168,7 +169,7 @@ class Circle:
     def _text(self, node: Node, spans: Spans, member: Member) -> str:
         """The SQL of a plan, with what its moving relations are just now."""
         if node not in self.texts:
-            self.texts[node] = _template(node, self.queries, self.text)
+            self.texts[node] = _template(optimize(node, KEY_RULES), self.queries, self.text)
         text, leaves = self.texts[node]
         for leaf in leaves:
             if isinstance(leaf, Parameter):

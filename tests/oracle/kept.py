@@ -21,7 +21,7 @@ from anabranch.model import Column, Columns, RangeSet, joined
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import WEIGHT, Call, Filter, Item, Node, Parameter, Project, Scan, Window
-from anabranch.plan.optimize import DELTA_RULES, QUERY_RULES, optimize
+from anabranch.plan.optimize import DELTA_RULES, KEY_RULES, QUERY_RULES, optimize
 from anabranch.plan.rules.push_ranges import inside, ranges_of
 from anabranch.plan.statistics import NONE, Limits, Statistics, TableStatistics
 from anabranch.plan.walk import transform, walk
@@ -150,6 +150,10 @@ class World:
 
     def sql(self, node: Node, limits: Limits = NONE) -> str:
         return _sql(optimize(node, DELTA_RULES, self.statistics.given_that(limits)))
+
+    def ranges(self, node: Node) -> Limits:
+        """Where the values of a plan lie."""
+        return ranges_of(optimize(node, KEY_RULES), self.statistics)
 
     @property
     def statistics(self) -> Statistics:
@@ -380,7 +384,7 @@ class Kept:
             return
         if names := [key.name for key in kept.keys]:
             keys = self.world.bind("keys", kept.groups(kept.input), doubted)
-            limits = ranges_of(change, self.world.statistics)
+            limits = self.world.ranges(change)
         else:
             self.world.db.execute("CREATE OR REPLACE TABLE main.keys AS SELECT 1 AS _ab_any")
             keys, limits = Parameter("keys", ("_ab_any",)), NONE
@@ -417,7 +421,7 @@ class Kept:
             )
             if tuple(group[name] for name in names) not in touched_keys
         ]
-        fresh = self.world.rows(kept.recompute(given), ranges_of(touched, self.world.statistics))
+        fresh = self.world.rows(kept.recompute(given), self.world.ranges(touched))
         assert {tuple(g[n] for n in names) for g in self._dicts(kept.full.columns, fresh)} <= set(
             keys
         )

@@ -26,6 +26,7 @@ from anabranch.lake.version import TableVersion
 from anabranch.model import Columns, Reading
 from anabranch.names import TableName
 from anabranch.plan.nodes import Node, Parameter, Scan, Version
+from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.walk import walk
 from anabranch.sql.render import to_sql
 
@@ -246,6 +247,7 @@ class Call:
     names: dict[tuple[TableName, Version], str] = field(default_factory=dict)
 
     def run(self, node: Node) -> DataFrame:
+        node = optimize(node, KEY_RULES)
         text = to_sql(node, self.name_of, "spark", hints=self.hints)
         return run_sql(self.bench.spark.session, text, labels=self.labels)
 

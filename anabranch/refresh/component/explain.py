@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anabranch.catalog.streams import StreamTable
 from anabranch.plan.nodes import Node, Parameter, Scan, Version
+from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.show import show
 from anabranch.refresh.circles import Circle, path
 from anabranch.refresh.component.circle import defined_in_circle, rule
@@ -22,18 +23,22 @@ def explain_member(world: World, seen: Look, stream: StreamTable, circle: Circle
     ups = frozenset(member.upstreams)
     kept = "as a set, without what it has already" if member.is_set else "as a bag"
     inputs = ", ".join(str(each) for each in member.upstreams)
-    grown = member.grown(ups, only_gains=True)
+    grown = _optimized(member.grown(ups, only_gains=True))
     sections = [
         around,
         "incremental: yes, in rounds",
         _section("plan", definition.plan),
         f"kept: {kept}",
         _section(f"a round, when {inputs} gained rows", grown),
-        _section(f"rows that may go, when {inputs} lost rows", member.lost(ups)),
+        _section(f"rows that may go, when {inputs} lost rows", _optimized(member.lost(ups))),
     ]
     if grown is not None:
         sections.append(f"Spark SQL of a round:\n{_indented(to_sql(grown, _shown, 'spark'))}")
     return [each for each in sections if each]
+
+
+def _optimized(node: Node | None) -> Node | None:
+    return None if node is None else optimize(node, KEY_RULES)
 
 
 def _section(title: str, node: Node | None) -> str:

@@ -109,7 +109,7 @@ class FakeAnabranch:
             raise UnknownName(f"no table {name}", name=name, known=["shop.by_region"])
         return whole.around(name) if name else whole
 
-    def explain(self, name: str) -> str:
+    def explain(self, name: str, *, rules: bool = False) -> str:
         return f"plan of {name}"
 
     def refresh(self, name: str | None = None, *, full: bool = False) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from anabranch.delta.differentiate import delta
 from anabranch.names import TableName
 from anabranch.plan.nodes import Aggregate, Join, KeyFilter, Node, Scan, Version
+from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.walk import walk
 from tests.oracle.kept import World
 
@@ -29,7 +30,7 @@ def change(query: str, *changed: str) -> Node:
     assert plan is not None
     found = delta(plan, frozenset(map(TableName.of, changed)))
     assert found is not None
-    return found
+    return optimize(found, KEY_RULES)
 
 
 def scans(node: Node) -> list[tuple[str, Version]]:

@@ -21,6 +21,7 @@ from anabranch.plan.nodes import (
     UnionAll,
     Version,
 )
+from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.rules.push_ranges import inside, push_ranges, ranges_of
 from anabranch.plan.statistics import Statistics
 from anabranch.plan.walk import walk
@@ -54,7 +55,7 @@ def change(query: str, *changed: TableName) -> Node:
     assert isinstance(kept, ByRows)
     found = kept.delta(frozenset(changed))
     assert found is not None
-    return found
+    return optimize(found, KEY_RULES)
 
 
 def boxes(plan: Node) -> dict[str, tuple[ColumnRanges, ...]]:
@@ -107,7 +108,7 @@ def test_groups_that_a_change_touches() -> None:
     assert touched is not None
     key = kept.keys[0].name
     assert ranges_of(touched, known) == {key: FAR}
-    again = kept.recompute(Parameter("keys", (key,)))
+    again = optimize(kept.recompute(Parameter("keys", (key,))), KEY_RULES)
     assert boxes(push_ranges(again, known.given_that({key: FAR}))) == {"a after": ((("id", FAR),),)}
 
 

@@ -18,6 +18,7 @@ from anabranch.plan.nodes import (
     Scan,
     Version,
 )
+from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.rules.share_scans import share_scans
 from anabranch.plan.statistics import NOTHING, Statistics, TableStatistics
 from anabranch.plan.walk import walk
@@ -47,7 +48,7 @@ def change(query: str, *changed: TableName) -> Node:
     found = maintenance(plan)
     node = found.delta(frozenset(changed)) if hasattr(found, "delta") else None
     assert node is not None
-    return node
+    return optimize(node, KEY_RULES)
 
 
 def reads(plan: Node) -> list[str]:
