@@ -164,7 +164,9 @@ class Anabranch:
 
     def table(self, name: str, where: str | None = None) -> DataFrame:
         """A table at the current cut, or as the open transaction has it; `where` may use an index."""
-        return self._world().table(name, where)
+        from anabranch.engine.handed import handed_out
+
+        return handed_out(self._world().table(name, where))
 
     @contextmanager
     def at(self, cut: int | None = None) -> Iterator[World]:

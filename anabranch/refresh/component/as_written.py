@@ -37,6 +37,7 @@ class AsWritten:
     bounds: FixpointBounds
     watch: Callable[[Counts], None]
     started: float | None = None  # before its rounds, where others were tried first
+    read: Callable[[TableName], DataFrame] | None = None  # a source; as it is now if not given
     rows: dict[TableName, DataFrame] = field(default_factory=dict)
     sizes: dict[TableName, int] = field(default_factory=dict)
 
@@ -65,6 +66,8 @@ class AsWritten:
                 return self.rows[source]
             if source in self.queries:
                 return empty(session, self.columns[source])
+            if self.read is not None:
+                return self.read(source)
             version = self.sources.versions[source]
             return frame(session, version.reading(), version.columns)
 
