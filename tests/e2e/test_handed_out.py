@@ -79,10 +79,10 @@ def test_a_frame_is_what_it_was(ab: Anabranch, spark: Spark) -> None:
 def test_a_damaged_file(ab: Anabranch, tmp_path: Path) -> None:
     ab.sql(f"CREATE TABLE s.t AS {ROWS}")
     frame = ab.sql("SELECT * FROM s.t")
-    (file,) = files(tmp_path)
-    bytes_ = bytearray(file.read_bytes())
-    bytes_[60] ^= 1
-    file.write_bytes(bytes_)
+    for file in files(tmp_path):
+        changed = bytearray(file.read_bytes())
+        changed[60] ^= 1
+        file.write_bytes(changed)
     with pytest.raises(FileDamaged, match="parquet"):
         frame.collect()
 
@@ -97,12 +97,12 @@ def test_a_frame_that_was_made_before_its_lease_expired(ab: Anabranch, tmp_path:
         for each in files(tmp_path):
             each.unlink()
         for frame in frames:
-            with pytest.raises(CutExpired, match="not held any more.*at()"):
+            with pytest.raises(CutExpired, match="not held any more"):
                 frame.collect()
 
 
 def test_frames_of_spark_connect_are_guarded_too() -> None:
-    connect = pytest.importorskip("pyspark.sql.connect.dataframe")
+    connect = pytest.importorskip("pyspark.sql.connect.dataframe", exc_type=ImportError)
     from anabranch.engine import handed
 
     kind = handed._guarded_class(connect.DataFrame)
