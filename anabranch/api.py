@@ -177,7 +177,9 @@ class Anabranch:
 
         `where` is a condition in SQL; an index can answer it.
         """
-        return self._world().table(name, where)
+        from anabranch.engine.handed import handed_out
+
+        return handed_out(self._world().table(name, where))
 
     @contextmanager
     def at(self, cut: int | None = None) -> Iterator[World]:

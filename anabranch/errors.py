@@ -13,6 +13,7 @@ AnabranchError
 ├── Refused                   the request is clear but must not be done: exit code 2
 │   ├── NotIncremental        DIFFERENTIAL asked for a query that is not incremental
 │   ├── NotConverged          a cycle of stream tables found no fixed point (carries its members)
+│   ├── CutExpired            a cut that was held with at() is held no more, and its files may be gone
 │   ├── BaseExpired           the snapshot a delta starts from is gone
 │   ├── NewerEdition          a newer version computed the rows, and reads the query in another way
 │   └── MissingRight          the role that connects to PostgreSQL may not do this
@@ -155,6 +156,10 @@ class NotIncremental(Refused):
     pass
 
 
+class CutExpired(Refused):
+    pass
+
+
 class BaseExpired(Refused):
     pass
 
@@ -235,6 +240,7 @@ class InternalError(AnabranchError):
 
 class PlanFailed(InternalError):
     retry = Retry.ON_CHANGE  # the same plan fails in the same way
+    in_full = False  # all rows were computed, and nothing that is stored was used
 
 
 LONGEST = 4_000  # of a message: whoever passes a megabyte knows what it was

@@ -14,7 +14,7 @@ from anabranch.catalog.leases import Lease, Waiting
 from anabranch.catalog.read_leases import ReadLease
 from anabranch.catalog.stages import StageRow
 from anabranch.catalog.store import Store
-from anabranch.errors import AnabranchError, Refused
+from anabranch.errors import AnabranchError, CutExpired
 from anabranch.names import TableName
 
 POLL_SECONDS = 0.1
@@ -126,7 +126,7 @@ class Leases:
         with self._store.reading() as c:
             held = read_leases.holds(c, lease)
         if not held:
-            raise Refused(
+            raise CutExpired(
                 f"cut {lease.cut_id} is not held any more: this process was silent for longer than "
                 "lease_time, and maintain has run",
                 hint="open a cut again with at(); a longer lease_time survives longer pauses",

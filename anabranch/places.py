@@ -45,7 +45,7 @@ def argument(place: object) -> tuple[Mapping[str, Any], Path | None]:
         return {"catalog": check_catalog(text)}, None
     if text.endswith(".toml"):
         return {}, Path(text).resolve()
-    if Path(text).expanduser().is_file():
+    if expanded(text).is_file():
         raise InvalidValue(
             f"{text} is a file, not a folder", hint=f"for a SQLite catalog write sqlite:///{text}"
         )
@@ -139,9 +139,20 @@ def is_shared(folder: Path) -> bool:
         return False
 
 
+def expanded(text: str) -> Path:
+    """The path, with ~ and ~name for a home folder."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise InvalidValue(
+            f"{text}: there is no home folder for {Path(text).parts[0]}",
+            hint="write the whole path; a folder whose own name starts with ~ is written ./~name",
+        ) from None
+
+
 def absolute(text: str) -> str:
     """A local path made absolute; a URL as it is."""
-    return text if is_url(text) else str(Path(text).expanduser().absolute())
+    return text if is_url(text) else str(expanded(text).absolute())
 
 
 def local_part(text: str) -> str | None:
@@ -154,8 +165,8 @@ def local_part(text: str) -> str | None:
 def relative_to(folder: Path, text: str) -> str:
     """A path written in a file, seen from the file's folder."""
     if sqlite := _SQLITE.match(text):
-        return text.replace(sqlite[1], str(folder / Path(sqlite[1]).expanduser()))
-    return text if is_url(text) else str(folder / Path(text).expanduser())
+        return text.replace(sqlite[1], str(folder / expanded(sqlite[1])))
+    return text if is_url(text) else str(folder / expanded(text))
 
 
 def find_file(folder: Path, name: str) -> Path | None:

@@ -228,6 +228,8 @@ def _named(kind: str, name: str) -> str:
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not text"
             raise MissingSecret(f"FILE('{name}') cannot be read: {reason}") from None
+        except RuntimeError:  # of ~name
+            raise MissingSecret(f"FILE('{name}'): there is no such home folder") from None
     remember(value)
     return value
 

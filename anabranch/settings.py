@@ -185,8 +185,8 @@ class Settings(Mapping[str, Any]):
         "max_fixpoint_time",
         values.DURATION,
         "0s",
-        "Time after which a refresh of a cycle, or of WITH RECURSIVE … UNION, begins no further round; "
-        "0s: any time. A stream table may say otherwise for its cycle or recursion.",
+        "Time after which a refresh of a cycle, or of WITH RECURSIVE … UNION, is given up, also in the "
+        "middle of a round; 0s: any time. A stream table may say otherwise for its cycle or recursion.",
     )
     max_consecutive_errors: int = row(
         "max_consecutive_errors",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch import clusters
 from anabranch.catalog.clusters import Cluster
+from anabranch.engine.handed import handed_out
 from anabranch.engine.rows import rows_frame
 from anabranch.errors import AnabranchError, InvalidValue, Refused, Unsupported
 from anabranch.lake import schemas
@@ -62,7 +63,7 @@ def _where(ab: Anabranch, done: int, size: int, count: int) -> str:
 
 
 def _query(ab: Anabranch, statement: s.Query) -> Any:
-    return ab._world().sql(statement.text)
+    return handed_out(ab._world().sql(statement.text))
 
 
 def _create_table(ab: Anabranch, statement: s.CreateTable) -> Done:

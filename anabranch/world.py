@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from anabranch.boundary import public_class
+from anabranch.engine.handed import handed_out
 from anabranch.engine.query import Inputs, run_sql
 from anabranch.engine.scan import empty, frame
 from anabranch.errors import (
@@ -120,19 +121,26 @@ class World:
         if where is not None:
             parse_expression(where)
             return self.sql(filtered(parsed, where))
+        return self._handed(self._table(parsed))
+
+    def _table(self, parsed: TableName) -> DataFrame:
         self._check_held()
         if parsed.is_system:
             return self._system(parsed)
         found = self.resolve(parsed)
         self.read.add(found)
         if found in self.views:
-            return self.sql(self.views[found])
+            return self._analysed(self.views[found], self._rows)
         version = self.version(found)
         return frame(self.spark.session, version.reading(), version.columns)
 
     def sql(self, query: str) -> DataFrame:
         """A query over tables and views of this cut."""
-        return self._analysed(query, self._rows)
+        return self._handed(self._analysed(query, self._rows))
+
+    def _handed(self, rows: DataFrame) -> DataFrame:
+        """What users get: an action that finds a file missing or damaged says so in our words."""
+        return handed_out(rows, self.check_held) if self.check_held is not None else rows
 
     def schema(self, query: str) -> StructType:
         """The columns of a query, for which no file is looked at."""

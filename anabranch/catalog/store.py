@@ -23,7 +23,7 @@ from anabranch.catalog.clock import boot_clock
 from anabranch.catalog.grants import ALL, DENIED, role_with
 from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.errors import InvalidValue, MissingRight, Unreachable
-from anabranch.places import create_file
+from anabranch.places import absolute, create_file
 from anabranch.redaction import redacted_address
 
 __all__ = ["Connection", "Store", "parse_url"]  # Connection: for those above, who run no SQL
@@ -245,7 +245,7 @@ def parse_url(url: str | os.PathLike[str]) -> URL:
         if given in ("", ":memory:"):
             raise InvalidValue("a catalog in memory cannot be shared", hint="give a file path")
     if "://" not in given:
-        return URL.create("sqlite", database=str(Path(given).expanduser().absolute()))
+        return URL.create("sqlite", database=absolute(given))
     try:
         parsed = make_url(given)
     except ArgumentError as error:

@@ -26,6 +26,7 @@ _STATE = [column for column in tables.stream_tables.c if column.name != "lineage
 DECLARED = frozenset({"query", "refresh_mode", "diamond_consistency", "cluster"})
 
 
+UNPLANNED = "-unplanned"  # in fingerprints: our own planning failed, and may not the next time
 EDITIONS = 4  # that are remembered of those that have confirmed a fingerprint
 
 
@@ -55,9 +56,19 @@ class Basis:
 
 
 def computed_from(definition: str | None, fingerprint: str, *known: Edition) -> str:
-    """What to note of rows: this edition stands for them, and so do the `known` ones."""
+    """What to note of rows: this edition stands for them, and so do the `known` ones.
+
+    Nobody stands for rows of a query that could not be planned: each process looks at them again.
+    """
+    if is_unplanned(fingerprint):
+        return str(Basis(definition or "", fingerprint))
     editions = [*(each for each in known if each != edition.current()), edition.current()]
     return str(Basis(definition or "", fingerprint, tuple(editions[-EDITIONS:])))
+
+
+def is_unplanned(fingerprint: str) -> bool:
+    """Whether it tells the text of a query, because planning it failed by a fault of ours."""
+    return UNPLANNED in fingerprint
 
 
 def new_token() -> str:

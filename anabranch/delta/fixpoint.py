@@ -40,7 +40,12 @@ REMOVED = "removed"  # the given relation of all rows that a member has lost
 
 
 class Bench(Protocol):
-    """Where the rows of the members are, and plans over them are run."""
+    """Where the rows of the members are, and plans over them are run.
+
+    `meter` tells how far a round may go: what is past that ends it with `Exploded`.
+    """
+
+    meter: Meter | None
 
     def add(self, member: Member, lines: Node, spans: Spans) -> int:
         """Store the lines (of a set: those it has not) as the member's next batch; how many."""
@@ -85,6 +90,15 @@ class NotSettled(Exception):
         self.down = down
 
 
+class Exploded(Exception):
+    """A round that was stopped on its way, because it went past a bound."""
+
+    def __init__(self, member: TableName, bound: FixpointBound) -> None:
+        super().__init__(f"{member}: {bound.value}")
+        self.member = member
+        self.bound = bound
+
+
 @dataclass
 class Meter:
     """What the rounds of one refresh have used up of its bounds."""
@@ -101,6 +115,14 @@ class Meter:
     @property
     def seconds(self) -> float:
         return self.clock() - (self.started or 0.0)
+
+    @property
+    def seconds_left(self) -> float | None:
+        return self.bounds.seconds - self.seconds if self.bounds.seconds else None
+
+    @property
+    def rows_left(self) -> int | None:
+        return max(0, self.bounds.rows - self.rows) if self.bounds.rows else None
 
     def count(self, moved: Counts) -> None:
         self.rows += sum(moved.values())
@@ -146,7 +168,7 @@ def from_empty(
     started: float | None = None,
 ) -> Settled:
     bench.clear()
-    meter = Meter(bounds, started)
+    bench.meter = meter = Meter(bounds, started)
     return Settled(Way.EMPTY, (), climb(Upwards(bench, members, None), meter, watch))
 
 
@@ -169,7 +191,7 @@ def follow(
     query may break on what never was; it costs as much as one round over everything.
     """
     down: tuple[Counts, ...] = ()
-    meter = Meter(bounds, started)
+    bench.meter = meter = Meter(bounds, started)
     if not only_gains:
         downwards = Downwards(bench, members, changed, give_up, careful)
         down = climb(downwards, meter, watch, down=True)
@@ -200,7 +222,12 @@ def climb(
     while not rounds or rounds[-1]:
         if rounds and (bound := meter.met(len(rounds))) is not None:
             raise NotSettled(rounds, bound, down=down)
-        rounds.append(stairs.round())
+        try:
+            rounds.append(stairs.round())
+        except Exploded as error:
+            left = meter.rows_left if error.bound is FixpointBound.ROWS else None
+            last = {error.member: (left or 0) + 1}  # at least, and nobody counted on
+            raise NotSettled([*rounds, last], error.bound, down=down) from error
         meter.count(rounds[-1])
         watch(rounds[-1])
     return tuple(rounds)

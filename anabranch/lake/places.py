@@ -22,7 +22,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from anabranch.errors import InvalidValue, Unreachable
 from anabranch.lake.durable import sync, sync_each
 from anabranch.names import TableName
-from anabranch.places import create_folder
+from anabranch.places import create_folder, expanded
 from anabranch.redaction import redacted_address
 
 MARKER = "anabranch.json"
@@ -50,7 +50,7 @@ def location_of(path: str | Path) -> str:
         return given.rstrip("/")
     if any(ord(letter) < 32 for letter in given):
         raise InvalidValue(f"{given!r} is not a usable path: it holds control characters")
-    absolute = str(Path(given).expanduser().absolute()).rstrip("/")
+    absolute = str(expanded(given).absolute()).rstrip("/")
     return absolute if set("#?") & set(absolute) else f"file://{absolute}"
 
 

@@ -29,7 +29,7 @@ from anabranch.refresh.afresh import (
     rebuilt_event,
     refuse_to_break_readers,
 )
-from anabranch.refresh.as_written import Trial
+from anabranch.refresh.as_written import Trial, of_all_rows
 from anabranch.refresh.choose import ASKED, Choice, Situation, choose
 from anabranch.refresh.columns import exactly, fitted, same_columns
 from anabranch.refresh.cost import Work
@@ -304,13 +304,15 @@ def in_full_job(
         return done, choice
     except Exception as error:
         if definition.kept is None:  # that was the query as it was written
-            raise as_written_failed(stream.name, error) from error
+            found = as_written_failed(stream.name, error)
+            raise (found if compare else of_all_rows(found)) from error
         if blame(error) is Blame.WORLD:
             raise
         strict = stream.refresh_mode is RefreshMode.DIFFERENTIAL and not asked(choice)
         if strict or is_beyond_spark(definition.query):
             trial = Trial(runtime, tx, stream, definition, sources)
-            raise trial.judge(error, of_changes=False) from error
+            found = trial.judge(error, of_changes=False)
+            raise (found if compare else of_all_rows(found)) from error
         if choice.reason != ASKED:
             told_why = (
                 f"by the query as it was written, because our plan of it failed: {said(error)}"
@@ -322,7 +324,7 @@ def in_full_job(
     try:
         done = full_job(runtime, tx, stream, as_written, sources, told, compare=False)
     except Exception as error:
-        raise as_written_failed(stream.name, error) from error
+        raise of_all_rows(as_written_failed(stream.name, error)) from error
     return done, choice
 
 

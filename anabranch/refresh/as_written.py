@@ -15,7 +15,7 @@ from anabranch.catalog.streams import StreamTable
 from anabranch.engine.errors import Blame, as_written_failed, blame, plan_failed
 from anabranch.engine.query import Inputs
 from anabranch.engine.write import evaluate
-from anabranch.errors import InternalError
+from anabranch.errors import InternalError, PlanFailed
 from anabranch.names import TableName
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.scans import Scans
@@ -41,6 +41,13 @@ def judged(table: TableName, error: Exception, trial: Callable[[], None] | None)
     except Exception as found:
         return as_written_failed(table, found)
     return plan_failed(table, error)
+
+
+def of_all_rows(error: Exception) -> Exception:
+    """The error, marked: whoever recomputes once more meets it again."""
+    if isinstance(error, PlanFailed):
+        error.in_full = True
+    return error
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.cache import Cache
 from anabranch.catalog.events import COLLATION, RECURSION, Event
+from anabranch.catalog.streams import UNPLANNED, is_unplanned
 from anabranch.delta.closure import by_seeds, starts_afresh
 from anabranch.delta.maintenance import ByRows, Maintenance, maintenance
 from anabranch.engine.errors import Blame, blame, said
@@ -71,6 +72,7 @@ class Definition:
 
 # By all that defining looks at; a query of the current time is another one each time.
 _cache: Cache[Definition] = Cache(1_000, "definitions")
+_failed: Cache[Definition] = Cache(100, "definitions that could not be planned")
 
 
 def define(world: World, query: str, moment: Moment | None = None) -> Definition:
@@ -88,8 +90,20 @@ def define(world: World, query: str, moment: Moment | None = None) -> Definition
         query = pinned(query, moment)
         views = {name: pinned(text, moment) for name, text in views.items()}
     key = (query, tuple(columns.items()), tuple(views.items()))
-    found = _cache.get(key, lambda: _define(world, query, columns, views))
+    found = _remembered(world, key, lambda: _define(world, query, columns, views))
     return replace(found, moment=moment) if moment else found
+
+
+def _remembered(world: World, key: Hashable, make: Callable[[], Definition]) -> Definition:
+    """A query that could not be planned is so for one refresh: then what was in the way may be gone."""
+    now = (key, world.at)
+    if now in _failed:
+        return _failed.get(now, make)
+    found = _cache.get(key, make)
+    if is_unplanned(found.fingerprint):
+        _cache.drop(key)
+        _failed.get(now, lambda: found)
+    return found
 
 
 def understood(
@@ -178,6 +192,7 @@ def _define(
         lowered, kept = replace(lowered, plan=None, obstacles=(found,)), None
     hidden = _hidden(kept, output)
     meaning = lowered.plan or texts(query, columns, views)
+    failed = {each.code for each in lowered.obstacles} == {NOT_PLANNED}
     return Definition(
         query=query,
         columns=output,
@@ -187,7 +202,7 @@ def _define(
         obstacles=lowered.obstacles,
         kept=kept,
         hidden=hidden,
-        fingerprint=fingerprint(meaning, output, hidden, columns),
+        fingerprint=fingerprint(meaning, output, hidden, columns) + (UNPLANNED if failed else ""),
         collated=told,
         lineage=lineage(world, query, output),
         written=lowered.written,

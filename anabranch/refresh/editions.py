@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from anabranch import edition
 from anabranch.cache import Cache
-from anabranch.catalog.streams import StreamTable, computed_from
+from anabranch.catalog.streams import StreamTable, computed_from, is_unplanned
 from anabranch.errors import NewerEdition
 from anabranch.names import TableName
 
 _left: Cache[bool] = Cache(10_000, "left to newer editions")
+_unplanned: Cache[bool] = Cache(10_000, "tables that this process could not plan")
 
 
 def confirmed(stream: StreamTable, fingerprint: str, *, of_a_moment: bool = False) -> str:
@@ -23,7 +24,10 @@ def confirmed(stream: StreamTable, fingerprint: str, *, of_a_moment: bool = Fals
     """
     basis = stream.basis
     same = basis.token == stream.token and (of_a_moment or basis.fingerprint == fingerprint)
-    return computed_from(stream.definition, fingerprint, *(basis.editions if same else ()))
+    follows = computed_from(stream.definition, fingerprint, *(basis.editions if same else ()))
+    if is_unplanned(fingerprint):
+        _unplanned.get((stream.name, follows), lambda: True)
+    return follows
 
 
 def refuse_newer(stream: StreamTable) -> None:
@@ -43,8 +47,11 @@ def refuse_newer(stream: StreamTable) -> None:
 
 
 def to_be_looked_at(stream: StreamTable) -> bool:
-    """Whether the rows may be computed from something else than what is declared."""
-    return not stream.is_confirmed and not is_left(stream.name, stream.computed_from)
+    """Whether the rows may be computed from something else than what is declared, or in another way
+    than they could be: a query that could not be planned is tried once by each process.
+    """
+    key = (stream.name, stream.computed_from)
+    return not stream.is_confirmed and not is_left(*key) and key not in _unplanned
 
 
 def is_left(name: TableName, follows: str | None) -> bool:

@@ -115,6 +115,8 @@ class Staging:
         if isinstance(error, FileMissing):
             return lost(error)
         modes = {self.seen.streams[name].refresh_mode for name in part.members}
+        if isinstance(error, PlanFailed) and error.in_full:
+            return None  # recomputing is what failed
         if is_ours(error) and RefreshMode.DIFFERENTIAL not in modes:
             return not_from_changes(error)
         return None

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING
 
 from anabranch.catalog.bounds import past
 from anabranch.delta.closure import as_member, as_now, is_before
-from anabranch.delta.fixpoint import REMOVED, Counts, NotSettled, Span, Spans, follow, from_empty
+from anabranch.delta.fixpoint import (
+    REMOVED,
+    Counts,
+    Meter,
+    NotSettled,
+    Span,
+    Spans,
+    follow,
+    from_empty,
+)
 from anabranch.delta.member import Member, among_rows, without
 from anabranch.delta.rule import Changed, at
 from anabranch.engine.query import Inputs, checkpoint, run_sql
@@ -39,6 +48,7 @@ from anabranch.plan.nodes import (
 )
 from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.walk import tables, transform
+from anabranch.refresh.bounded import bounded, within
 from anabranch.sql.render import NameOf, to_sql
 
 if TYPE_CHECKING:
@@ -194,6 +204,7 @@ class FrameBench:
     together: list[DataFrame] = field(default_factory=list)  # the first n + 1 of those added
     down: bool = False
     restarted: bool = False
+    meter: Meter | None = None
 
     @cached_property
     def member(self) -> Member:
@@ -229,11 +240,13 @@ class FrameBench:
 
     def add(self, member: Member, lines: Node, spans: Spans) -> int:
         self.down = False
-        found, count = self.checked(self.once(lines), spans)
+        # Of a base nobody has counted the rows.
+        there = sum(self.sizes[False]) if self.base is None else None
+        found, count = self.checked(self.once(lines), spans, beside=there)
         if not count:
             return 0
         if self.base is not None or self.added:
-            found, count = self.checked(self.fresh(count), spans, {LINES: found})
+            found, count = self.checked(self.fresh(count), spans, {LINES: found}, beside=0)
         if count:
             self.added.append(found)
             self.sizes[False].append(count)
@@ -286,10 +299,22 @@ class FrameBench:
         return self.checked(Difference(minus, plus), {}, given)[0]
 
     def checked(
-        self, node: Node, spans: Spans, given: dict[str, DataFrame] | None = None
+        self,
+        node: Node,
+        spans: Spans,
+        given: dict[str, DataFrame] | None = None,
+        *,
+        beside: int | None = None,
     ) -> tuple[DataFrame, int]:
-        """The rows of a plan, computed once, and how many there are."""
-        return counted(self.run(node, spans, given or {}), self.around.inputs.labels)
+        """The rows of a plan, computed once, and how many there are.
+
+        `beside`: of new rows, how many others there may be among them; they are bounded.
+        """
+        rows = self.run(node, spans, given or {})
+        if beside is not None:
+            rows = within(rows, self.meter, beside)
+        with bounded(self.around.session, self.meter, self.around.table):
+            return counted(rows, self.around.inputs.labels)
 
     def run(self, node: Node, spans: Spans, given: dict[str, DataFrame]) -> DataFrame:
         inputs = self.around.inputs

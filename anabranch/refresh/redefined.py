@@ -25,10 +25,15 @@ def redefined(
         return None
     if definition.moment is None:
         refuse_newer(stream)
-    causes = [*views_replaced(world, definition, known), *_columns(world, definition, known)]
+    causes = changed_below(world, definition, known)
     if not causes and definition.moment is not None:
         return f"{TIME_PASSED}{definition.moment}"
     return "; ".join(causes) or "the query, or the way it is read or kept, changed"
+
+
+def changed_below(world: World, definition: Definition, known: Inputs) -> list[str]:
+    """What is not as it was of what the query reads."""
+    return [*views_replaced(world, definition, known), *_columns(world, definition, known)]
 
 
 def views_replaced(world: World, definition: Definition, known: Inputs) -> list[str]:

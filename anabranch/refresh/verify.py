@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.catalog import cuts
 from anabranch.catalog.bounds import bounds_of
-from anabranch.catalog.streams import MIXED_CUTS, StreamTable
+from anabranch.catalog.streams import MIXED_CUTS, Input, StreamTable, is_unplanned
 from anabranch.delta.maintenance import ByRows, Combine
 from anabranch.engine.compare import Surplus, as_stored, bag_difference
 from anabranch.engine.merge import add_all
@@ -23,10 +23,11 @@ from anabranch.plan.nodes import Aggregate, Node, Parameter, Scan, TopK, Window
 from anabranch.plan.walk import settles_ties, walk
 from anabranch.refresh.circles import Circle, circle_of
 from anabranch.refresh.component.anew import Anew
-from anabranch.refresh.component.circle import defined_in_circle
+from anabranch.refresh.component.circle import looked_at_in_circle
 from anabranch.refresh.definition import Definition, understood
 from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.recursion import Recursions
+from anabranch.refresh.redefined import changed_below
 from anabranch.runtime import Runtime
 from anabranch.sql.moments import Moment, pinned
 from anabranch.sql.recursion import is_beyond_spark
@@ -195,8 +196,12 @@ def misplaced(
 
 def check_current(world: World, seen: Look, stream: StreamTable) -> None:
     """The query at the frontier can be asked only as it was when the table was refreshed."""
-    circle = circle_of(seen.reads, stream.name)
-    if stream.populated and defined(world, stream, circle).fingerprint != stream.fingerprint:
+    if not stream.populated:
+        return
+    definition = defined(world, stream, circle_of(seen.reads, stream.name))
+    if definition.fingerprint == stream.fingerprint:
+        return
+    if not is_same_text(world, definition, stream, seen.inputs.get(stream.name, {})):
         notices = stream.name in seen.lagging(seen.order([stream.name]))
         raise Refused(
             f"{stream.name}: its query, the columns or views it reads, or the version that reads it "
@@ -205,12 +210,22 @@ def check_current(world: World, seen: Look, stream: StreamTable) -> None:
         )
 
 
+def is_same_text(
+    world: World, definition: Definition, stream: StreamTable, known: Mapping[TableName, Input]
+) -> bool:
+    """Whether one of two fingerprints differs only because the query could not be planned."""
+    if not is_unplanned(definition.fingerprint) and not is_unplanned(stream.fingerprint):
+        return False
+    same = stream.basis.token == stream.token and definition.sources <= known.keys()
+    return same and not changed_below(world, definition, known)
+
+
 def defined(world: World, stream: StreamTable, circle: Circle | None = None) -> Definition:
     """The definition for the moment of the last refresh; `circle`: the component it is in."""
     moment = stream.options.get("moment")
     at = Moment.parse(moment) if moment else None
     if circle is not None:
-        return defined_in_circle(world, stream, circle, at)
+        return looked_at_in_circle(world, stream, circle, at)
     return understood(world, stream.name, stream.query, at)
 
 
@@ -226,13 +241,18 @@ class Recomputation:
     direct: Mapping[TableName, int | None] = field(default_factory=dict)
 
     def stream(self, stream: StreamTable) -> DataFrame:
-        """Where the query leaves open which of tied rows to take, its plan decides."""
+        """Where the query leaves open which of tied rows to take, its plan decides, unless the
+        stored rows had none."""
         circle = circle_of(self.seen.reads, stream.name)
         if circle is not None:
             return self.anew.member(stream.name, circle, self.inputs, self.bound)
         definition = defined(self.world, stream)
         plan = definition.plan
-        if plan is None or not (settles_ties(plan) or is_beyond_spark(stream.query)):
+        if (
+            plan is None
+            or is_unplanned(stream.fingerprint)
+            or not (settles_ties(plan) or is_beyond_spark(stream.query))
+        ):
             return self.query(definition.query, definition.moment)
         return self.planned(plan, definition, stream)
 

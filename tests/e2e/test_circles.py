@@ -202,6 +202,57 @@ def test_bounds_are_kept_with_the_cycle(ab: Anabranch) -> None:
         ab.refresh()
 
 
+EXPLODING = """SELECT src, dst FROM g.edges
+UNION SELECT r.src + n.id, r.dst FROM {name} r CROSS JOIN {by} n WHERE r.src < 1000"""
+COUNTING = """SELECT src, dst FROM g.edges
+UNION SELECT dst, src FROM g.r WHERE src < 0
+UNION SELECT r.src, CAST(COUNT(*) AS INT) FROM g.edges r CROSS JOIN g.big a CROSS JOIN g.big b
+WHERE (a.id * 31 + b.id) % 7 <> 9 GROUP BY r.src"""
+
+
+def numbers(ab: Anabranch) -> None:
+    edges(ab, (1, 2))
+    for name, count in (("g.few", 3), ("g.big", 200_000)):
+        ab.sql(f"CREATE TABLE {name} AS SELECT CAST(id + 1000 AS INT) AS id FROM range({count})")
+
+
+def test_a_round_with_too_many_rows_is_stopped_on_its_way(
+    ab: Anabranch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the round that goes past the bound is stored."""
+    numbers(ab)
+    found: list[int] = []
+    monkeypatch.setattr(bench.SparkBench, "kept", _counting(found))
+    for name, by in (("g.r", "g.few"), ("g.s", "g.big")):
+        found.clear()
+        query = EXPLODING.format(name=name, by=by)
+        if by == "g.few":
+            ab.create_stream_table(name, query, schedule=None, max_fixpoint_rows=1000)
+            assert sum(found) == 4
+        else:
+            with pytest.raises(NotConverged, match=r"after 2 rounds.*max_fixpoint_rows is 1,000"):
+                ab.create_stream_table(name, query, schedule=None, max_fixpoint_rows=1000)
+            assert found == [1]
+
+
+def test_a_round_that_takes_too_long_is_stopped_on_its_way(ab: Anabranch) -> None:
+    numbers(ab)
+    with pytest.raises(NotConverged, match="max_fixpoint_time is 5s"):
+        ab.create_stream_table("g.r", COUNTING, schedule=None, max_fixpoint_time="5s")
+    assert ab.status() == []
+    assert ab.table("g.big").count() == 200_000  # later jobs are not cancelled
+
+
+def _counting(found: list[int]) -> Any:
+    whole = bench.SparkBench.kept
+
+    def kept(self: Any, rows: Any, batches: Any, batch: Any) -> int:
+        found.append(batch.rows)
+        return whole(self, rows, batches, batch)
+
+    return kept
+
+
 def test_a_member_that_is_no_longer_monotone_is_told(ab: Anabranch) -> None:
     edges(ab, (1, 2))
     ab.sql("CREATE VIEW g.seen AS SELECT src, dst FROM g.edges")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from anabranch.delta.fixpoint import (
     REMOVED,
     Counts,
+    Meter,
     Settled,
     Span,
     Spans,
@@ -56,6 +57,7 @@ class Circle:
                 f"CREATE OR REPLACE TABLE main.{name}_lost AS FROM main.{name}_rows"
             )
         self.down = False
+        self.meter: Meter | None = None
         self.texts: dict[Node, tuple[str, list[Scan | Parameter]]] = {}
 
     # -- as the outside sees it ------------------------------------------------------------------

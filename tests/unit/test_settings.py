@@ -279,3 +279,13 @@ def test_a_profile_has_settings_like_the_file(empty_world: Path) -> None:
     (empty_world / "anabranch.toml").write_text("[profiles.dev]\nparallelsm = 3")
     with pytest.raises(UnknownName, match='did you mean "parallelism"'):
         Settings.load()
+
+
+@pytest.mark.parametrize("named", ["argument", "home", "catalog", "warehouse", "file"])
+def test_a_home_folder_that_does_not_exist(named: str, tmp_path: Path) -> None:
+    place = "~nobody-at-all/x"
+    if named == "file":
+        (tmp_path / "anabranch.toml").write_text(f"home = {place!r}\n")
+    given = {"argument": place, "file": None}.get(named, {named: place})
+    with pytest.raises(InvalidValue, match=r"no home folder for ~nobody-at-all[\s\S]*whole path"):
+        Settings.load(given)

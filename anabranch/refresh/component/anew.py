@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.catalog.bounds import bounds_of
+from anabranch.catalog.streams import is_unplanned
 from anabranch.delta.fixpoint import Counts, NotSettled, from_empty
 from anabranch.engine.query import Inputs
 from anabranch.errors import InternalError
+from anabranch.model import FixpointBounds
 from anabranch.names import TableName
 from anabranch.plan.nodes import Scan
 from anabranch.refresh.circles import Circle, check_member
+from anabranch.refresh.component.as_written import AsWritten
 from anabranch.refresh.component.bench import Rows, SparkBench
-from anabranch.refresh.component.circle import defined_in_circle, rule
+from anabranch.refresh.component.circle import looked_at_in_circle, rule
 from anabranch.refresh.component.way import not_converged
+from anabranch.refresh.definition import Definition
 from anabranch.refresh.look import Look
+from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
 from anabranch.sql.moments import Moment
 from anabranch.world import World
@@ -44,33 +49,62 @@ class Anew:
 
     def compute(self, circle: Circle, inputs: Inputs, bound: Bound) -> dict[TableName, DataFrame]:
         self.tx = tx = self.tx or Transaction(self.world)
-        rows, members, sources = {}, [], set[TableName]()
-        for name in sorted(circle):
-            stream = self.seen.streams[name]
-            moment = stream.options.get("moment")
-            at = Moment.parse(moment) if moment else None
-            definition = defined_in_circle(self.world, stream, circle, at)
+        definitions = {name: self.defined(name, circle) for name in sorted(circle)}
+        read = frozenset(each for found in definitions.values() for each in found.sources)
+        names = {name: bound(name) for name in sorted(read - circle)}
+        bounds = bounds_of([self.seen.streams[name] for name in circle], self.runtime.settings)
+        if any(is_unplanned(each.fingerprint) for each in definitions.values()):
+            return self.as_written(definitions, names, bounds)
+        rows, members = {}, []
+        for name, definition in definitions.items():
             rows[name] = Rows(tx.world.version(name), definition.hidden, tx.stage.directory(name))
             member = rule(name, definition, circle)
             if member is None:
-                check_member(self.world, name, stream.refresh_mode, definition, circle)
+                mode = self.seen.streams[name].refresh_mode
+                check_member(self.world, name, mode, definition, circle)
                 raise InternalError(f"{name}: no plan")
             members.append(member)
-            sources |= definition.sources - circle
-        names = {name: bound(name) for name in sorted(sources)}
-        size = sum(self.world.version(name).rows for name in sources)
+        size = sum(self.world.version(name).rows for name in names)
 
         def view(scan: Scan) -> str:
             return names[scan.table]
 
         bench = SparkBench(self.runtime.spark, rows, view, inputs, size)
-        streams = [self.seen.streams[name] for name in circle]
-        bounds = bounds_of(streams, self.runtime.settings)
         try:
             from_empty(bench, members, bounds, _nothing)
         except NotSettled as error:
             raise not_converged(error, sorted(circle), bounds) from error
         return {name: bench.batches(each, each.added) for name, each in rows.items()}
+
+    def defined(self, name: TableName, circle: Circle) -> Definition:
+        stream = self.seen.streams[name]
+        moment = stream.options.get("moment")
+        at = Moment.parse(moment) if moment else None
+        return looked_at_in_circle(self.world, stream, circle, at)
+
+    def as_written(
+        self,
+        definitions: Mapping[TableName, Definition],
+        names: Mapping[TableName, str],
+        bounds: FixpointBounds,
+    ) -> dict[TableName, DataFrame]:
+        """By the queries as they were written, since one of them could not be planned."""
+        session = self.runtime.spark.session
+        queries = AsWritten(
+            self.runtime,
+            self.world,
+            {name: each.query for name, each in definitions.items()},
+            {name: each.columns for name, each in definitions.items()},
+            Sources({name: self.world.version(name) for name in names}, {}, {}),
+            bounds,
+            _nothing,
+            read=lambda name: session.table(names[name]),
+        )
+        try:
+            queries.run()
+        except NotSettled as error:
+            raise not_converged(error, sorted(definitions), bounds) from error
+        return queries.rows
 
     def close(self) -> None:
         if self.tx is not None:

@@ -18,6 +18,7 @@ from anabranch.engine.rounds import counted
 from anabranch.engine.scan import empty, frame
 from anabranch.model import Columns, FixpointBounds
 from anabranch.names import TableName
+from anabranch.refresh.bounded import bounded, within
 from anabranch.refresh.component.bench import SparkBench
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime
@@ -37,20 +38,24 @@ class AsWritten:
     bounds: FixpointBounds
     watch: Callable[[Counts], None]
     started: float | None = None  # before its rounds, where others were tried first
+    read: Callable[[TableName], DataFrame] | None = None  # a source; as it is now if not given
     rows: dict[TableName, DataFrame] = field(default_factory=dict)
     sizes: dict[TableName, int] = field(default_factory=dict)
+    meter: Meter | None = None
 
     def run(self) -> None:
         self.settle()
 
     def settle(self) -> Settled:
         with self.runtime.spark.tuned(max(self.sources.rows, 1)):
-            return Settled(Way.EMPTY, (), climb(self, Meter(self.bounds, self.started), self.watch))
+            self.meter = Meter(self.bounds, self.started)
+            return Settled(Way.EMPTY, (), climb(self, self.meter, self.watch))
 
     def round(self) -> Counts:
         grown: dict[TableName, int] = {}
         for name in self.queries:
-            self.rows[name], size = self.computed(name)
+            with bounded(self.runtime.spark.session, self.meter, name):
+                self.rows[name], size = self.computed(name)
             if size != self.sizes.get(name, 0):
                 grown[name] = size - self.sizes.get(name, 0)
             self.sizes[name] = size
@@ -65,18 +70,22 @@ class AsWritten:
                 return self.rows[source]
             if source in self.queries:
                 return empty(session, self.columns[source])
+            if self.read is not None:
+                return self.read(source)
             version = self.sources.versions[source]
             return frame(session, version.reading(), version.columns)
 
         with Inputs(session) as inputs:
             text = self.world.bind(inputs, self.queries[name], rows=rows_of)
             found = run_sql(session, text, labels=inputs.labels)
-            return counted(typed(found, self.columns[name]), inputs.labels)
+            rows = within(typed(found, self.columns[name]), self.meter, self.sizes.get(name, 0))
+            return counted(rows, inputs.labels)
 
     def keep(self, bench: SparkBench) -> None:
         """Put the rows where those of our own rounds would be."""
         bench.restart()
         bench.clear()
+        bench.meter = None  # the rows were bounded while they were computed
         for name, rows in bench.rows.items():
             batch = bench.written(rows, self.rows[name], self.sizes[name])
             bench.kept(rows, rows.added, batch)

@@ -7,11 +7,12 @@ as in the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from anabranch.delta.fixpoint import REMOVED, Span, Spans
+from anabranch.delta.fixpoint import REMOVED, Meter, Span, Spans
 from anabranch.delta.member import Member, among_rows, without
 from anabranch.engine.merge import add_all, names, quoted
 from anabranch.engine.query import Inputs, run_sql
@@ -28,6 +29,7 @@ from anabranch.names import TableName
 from anabranch.plan.nodes import Node, Parameter, Scan, Version
 from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.walk import walk
+from anabranch.refresh.bounded import bounded, within
 from anabranch.sql.render import to_sql
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ class SparkBench:
     source_rows: int = 0
     delta_rows: int = 0
     down: bool = True
+    meter: Meter | None = None
 
     # -- what the rounds ask for -----------------------------------------------------------------
 
@@ -114,7 +117,7 @@ class SparkBench:
         self.down = False
         rows = self.rows[member.name]
         size = self.size(lines, spans)
-        with self.spark.tuned(size), Inputs(self.spark.session) as views:
+        with self.running(member, size) as views:
             call = Call(self, member, spans, views, hints=self.is_small(lines, size))
             found = call.run(lines)
             if member.is_set:
@@ -129,7 +132,7 @@ class SparkBench:
         self.down = True
         rows = self.rows[member.name]
         size = self.size(lines, spans)
-        with self.spark.tuned(size), Inputs(self.spark.session) as views:
+        with self.running(member, size) as views:
             call = Call(self, member, spans, views, hints=self.is_small(lines, size))
             found = distinct(call.run(lines), rows.columns)
             # Seeds are looked at twice: first to find those that the member has.
@@ -140,6 +143,16 @@ class SparkBench:
                 wanted = among_rows(wanted, call.there())
             batch = self.written(rows, call.run(wanted), size)
         return self.kept(rows, rows.lost, batch)
+
+    @contextmanager
+    def running(self, member: Member, size: int) -> Iterator[Inputs]:
+        session = self.spark.session
+        with (
+            self.spark.tuned(size),
+            Inputs(session) as views,
+            bounded(session, self.meter, member.name),
+        ):
+            yield views
 
     # -- sizes and files ---------------------------------------------------------------------------
 
@@ -170,6 +183,7 @@ class SparkBench:
         return starts and size <= BROADCAST_ROWS
 
     def written(self, rows: Rows, found: DataFrame, size: int) -> Batch:
+        found = within(found, self.meter)
         hashed = add_all(found, rows.columns, hashed=bool(rows.hidden))
         if size <= FEW_ROWS:
             hashed = hashed.repartition(1)  # what it is computed from stays parallel
@@ -282,6 +296,8 @@ class Call:
         if self.bench.stored(rows) <= FEW_ROWS:
             self.given[LINES] = self.views.add(once, LINES)
             return self.run(without(lines, now))
+        # Those that it has may be among them.
+        once = within(once, self.bench.meter, self.bench.stored(rows))
         kept, count = counted(once, self.labels)
         if not count:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.catalog.streams import StreamTable
+from anabranch.catalog.streams import StreamTable, is_unplanned
 from anabranch.delta.maintenance import ByRows
 from anabranch.delta.member import Member
 from anabranch.engine.identity import HASHES, hashable
@@ -15,7 +15,7 @@ from anabranch.names import TableName
 from anabranch.refresh.afresh import unreadable
 from anabranch.refresh.circles import check_member, define_circle, settle_circle
 from anabranch.refresh.columns import exactly, fitted, relaxed, same_columns
-from anabranch.refresh.definition import NOT_PLANNED, Definition, understood
+from anabranch.refresh.definition import Definition, understood
 from anabranch.refresh.look import Look
 from anabranch.refresh.redefined import redefined, views_replaced
 from anabranch.refresh.situation import tampered
@@ -56,14 +56,20 @@ def defined_in_circle(
     world: World, stream: StreamTable, circle: frozenset[TableName], moment: Moment | None = None
 ) -> Definition:
     definition = understood(world, stream.name, stream.query, moment)
-    if stream.refresh_mode is not RefreshMode.AUTO or not is_unplanned(definition):
+    # That a query may be in a circle which cannot be planned now was found out before.
+    if stream.refresh_mode is not RefreshMode.AUTO or not is_unplanned(definition.fingerprint):
         check_member(world, stream.name, stream.refresh_mode, definition, circle)
     return in_circle(definition)
 
 
-def is_unplanned(definition: Definition) -> bool:
-    """Whether our own planning failed.  That such a query may be in a circle was found out before."""
-    return definition.plan is None and {each.code for each in definition.obstacles} == {NOT_PLANNED}
+def looked_at_in_circle(
+    world: World, stream: StreamTable, circle: frozenset[TableName], moment: Moment | None = None
+) -> Definition:
+    """The same for who only looks: there a query that cannot be planned does in any refresh mode."""
+    definition = understood(world, stream.name, stream.query, moment)
+    if is_unplanned(definition.fingerprint):
+        return in_circle(definition)
+    return defined_in_circle(world, stream, circle, moment)
 
 
 def understand(

@@ -42,7 +42,7 @@ from anabranch.refresh.apply import (
     mixed,
     summary,
 )
-from anabranch.refresh.as_written import judged
+from anabranch.refresh.as_written import judged, of_all_rows
 from anabranch.refresh.choose import ASKED, Choice
 from anabranch.refresh.component.as_written import AsWritten
 from anabranch.refresh.component.bench import Rows, SparkBench
@@ -280,7 +280,7 @@ class Work:
             if blame(error) is Blame.WORLD:
                 raise
             if self.strict and self.plan.reason != ASKED and not self.plan.reason.startswith(LOST):
-                raise self.judged(error) from error
+                raise of_all_rows(self.judged(error)) from error
             reason = self.plan.reason
             if reason != ASKED:
                 reason = (
@@ -293,7 +293,7 @@ class Work:
         """By the queries as they were written; `failed`: what our plans of them came to."""
         queries = self.as_written()
         if queries is None and failed is not None:
-            raise self.judged(failed) from failed
+            raise of_all_rows(self.judged(failed)) from failed
         if queries is None:
             raise NotIncremental(f"{next(iter(self.circle))}: Spark cannot run its query: {reason}")
         try:
@@ -302,7 +302,7 @@ class Work:
         except NotSettled:
             raise
         except Exception as error:
-            raise as_written_failed(next(iter(self.circle)), error) from error
+            raise of_all_rows(as_written_failed(next(iter(self.circle)), error)) from error
         self.plan = replace(self.plan, reason=reason, afresh=True, fallback=True)
         return settled
 

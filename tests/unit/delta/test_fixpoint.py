@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from anabranch.delta.fixpoint import (
+    Exploded,
     Meter,
     NotSettled,
     Settled,
@@ -53,6 +54,7 @@ class Counting:
     adds: list[int] = field(default_factory=list)
     takes: list[int] = field(default_factory=list)
     asked: list[tuple[str, str, Node, Spans]] = field(default_factory=list)
+    meter: Meter | None = None
 
     def add(self, member: Member, lines: Node, spans: Spans) -> int:
         self.asked.append(("add", member.name.name, lines, spans))
@@ -225,3 +227,24 @@ def test_what_is_tried_one_after_the_other_shares_the_time() -> None:
                 started=long_ago,
             )
         assert len(caught.value.rounds) == 1
+
+
+@pytest.mark.parametrize("bound", [FixpointBound.ROWS, FixpointBound.TIME])
+def test_a_round_that_explodes_is_told_as_one_that_went_past_its_bound(
+    bound: FixpointBound,
+) -> None:
+    class Exploding(Counting):
+        def add(self, member: Member, lines: Node, spans: Spans) -> int:
+            assert self.meter is not None
+            if self.meter.rows:
+                raise Exploded(member.name, bound)
+            return super().add(member, lines, spans)
+
+    bench = Exploding(adds=[3, 4])
+    bounds = FixpointBounds(9, rows=10, seconds=1_000)
+    with pytest.raises(NotSettled) as caught:
+        from_empty(bench, members(), bounds, lambda _: None)
+    assert caught.value.bound is bound and len(caught.value.rounds) == 2
+    assert caught.value.rounds[0] == {A: 3, B: 4} and list(caught.value.growing) == [A]
+    left = bench.meter
+    assert left is not None and left.rows_left == 3 and (left.seconds_left or 0) <= 1_000
