@@ -17,11 +17,13 @@ import anabranch.backup
 from anabranch import retry, upkeep
 from anabranch import world as worlds
 from anabranch.catalog import (
+    boot,
     clusters,
     cuts,
     definitions,
     deployments,
     events,
+    heartbeat,
     history,
     indexes,
     leases,
@@ -52,6 +54,7 @@ from anabranch.lake import (
 from anabranch.lake import upkeep as lake_upkeep
 from anabranch.refresh import apply, declare, members
 from tests.simulation import light, sql
+from tests.simulation.database import SimulatedThread, Turn
 from tests.simulation.disk import DiskWarehouse, File, local
 from tests.simulation.world import Clock, World
 from tests.standin.engine import swap
@@ -72,6 +75,7 @@ def simulate(world: World) -> Iterator[World]:
     retry.random = random.Random(world.plan.seed)  # type: ignore[assignment]
     _ACTIVE.append(world)
     try:
+        world.start()
         yield world
     finally:
         _ACTIVE.pop()
@@ -188,6 +192,10 @@ def installed() -> None:
     for module in [each for name, each in sys.modules.items() if name.startswith("anabranch.")]:
         if vars(module).get("time") is time:
             module.time = clock  # type: ignore[attr-defined]
+    boot.boot = lambda: active().boot()  # type: ignore[assignment]
+    boot.since_boot = lambda: active().since_boot()
+    vars(boot)["wall"] = lambda: None  # where it is asked: it has nothing to compare with
+    heartbeat.threading = SimpleNamespace(Thread=SimulatedThread, Condition=Turn)  # type: ignore[assignment]
     for module in (tables, worlds):
         module.datetime = CLOCK
     swaps: list[tuple[Any, Any]] = [

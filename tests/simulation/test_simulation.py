@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.plans import QUICK_RUN
+
 ROOT = Path(__file__).parents[2]
-SEEDS = int(os.environ.get("ANABRANCH_SIMULATION_SEEDS", "10000"))
+SEEDS = int(os.environ.get("ANABRANCH_SIMULATION_SEEDS", QUICK_RUN))
 PROCESSES = int(os.environ.get("ANABRANCH_SIMULATION_PROCESSES", "1"))
 SLOW_SEEDS = 20  # with statements made by SQLAlchemy, and compared step by step
 FIRST = int(os.environ.get("ANABRANCH_SIMULATION_FIRST", "0"))
@@ -45,8 +47,9 @@ def test_seeds(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_kept_seeds_and_mutations() -> None:
-    """Every mutation is found by the seed that is noted for it, which goes well without; the same seed
-    gives the same run; and statements of SQLAlchemy and those made without it do the same."""
+    """Every mutation is found by the seed that is noted for it, which is one of the quick run and goes
+    well without; the same seed gives the same run; and statements of SQLAlchemy and those made without
+    it do the same."""
     done = simulate("-m", "tests.simulation.kept", str(SLOW_SEEDS))
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2_000:]
 
@@ -55,7 +58,7 @@ def test_kept_seeds_and_mutations() -> None:
 @pytest.mark.timeout(0)
 def test_mutations_are_found_by_chance(capsys: pytest.CaptureFixture[str]) -> None:
     """No noted seed is needed: the first of the quick run do."""
-    done = simulate("-m", "tests.simulation", "mutations", "10000")
+    done = simulate("-m", "tests.simulation", "mutations", str(QUICK_RUN))
     with capsys.disabled():
         print(f"\n{done.stdout.strip()}")
     assert done.returncode == 0, done.stdout + done.stderr[-2_000:]
