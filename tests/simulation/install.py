@@ -18,6 +18,7 @@ from anabranch import retry, upkeep
 from anabranch import world as worlds
 from anabranch.catalog import (
     boot,
+    clock,
     clusters,
     cuts,
     definitions,
@@ -152,6 +153,7 @@ def read_metadata(io: Any, location: str, what: str = "metadata file") -> Any:
 
 
 SPEAKERS = (
+    clock,
     clusters,
     cuts,
     definitions,
@@ -198,11 +200,11 @@ def installed() -> None:
     if _INSTALLED:
         return
     _INSTALLED.append(True)
-    clock: Any = Clock(active)
+    timer: Any = Clock(active)
     uuid.uuid4 = lambda: active().uuid4()  # type: ignore[assignment]
     for module in [each for name, each in sys.modules.items() if name.startswith("anabranch.")]:
         if vars(module).get("time") is time:
-            module.time = clock  # type: ignore[attr-defined]
+            module.time = timer  # type: ignore[attr-defined]
     boot.boot = lambda: active().boot()  # type: ignore[assignment]
     boot.since_boot = lambda: active().since_boot()
     vars(boot)["wall"] = lambda: None  # where it is asked: it has nothing to compare with

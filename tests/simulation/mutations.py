@@ -267,7 +267,7 @@ MUTATIONS: dict[str, Mutation] = {
     "lost-commit": Mutation(
         "a commit whose answer is lost is taken for done",
         ((publish._find_out, takes_it_for_done),),
-        94,
+        125,
     ),
     "swapped-readers": Mutation(
         "what reads a table that a deployment swaps is not refreshed with it",
