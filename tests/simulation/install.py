@@ -182,12 +182,15 @@ def fast_sql() -> Iterator[None]:
     known = {each.name: each for each in vars(light_tables).values() if hasattr(each, "source")}
     definitions.KINDS = {kind: (known[each.name], by) for kind, (each, by) in kinds.items()}
     definitions.RECORDS = tuple(known[each.name] for each in records)
+    past = clock.PAST
+    clock.PAST = tuple(known[each.table.name].c[each.name] for each in past)
     try:
         yield
     finally:
         for each in undo:
             each()
         definitions.KINDS, definitions.RECORDS = kinds, records
+        clock.PAST = past
         cuts._moved.cache_clear()
 
 
