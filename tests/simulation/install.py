@@ -254,7 +254,7 @@ def installed() -> None:
     lake.unsealed = lambda data, location: Plain(data)
     lake.TableMetadataUtil = SimpleNamespace(parse_raw=lambda metadata: metadata)
     recorded.TableMetadataUtil = light.Metadata
-    for module in (lake, collect):
+    for module in (lake, collect, holdings):
         module.Snapshot = light.Snapshot
     # few, so that what is kept in rows alone comes about in a short run
     recorded.LISTED, recorded.LONG_WAY = 2, 1

@@ -6,6 +6,7 @@ that goes wrong with it; all of them go well without.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,6 +40,7 @@ from anabranch.refresh.look import Look
 from anabranch.scheduler.due import Agenda
 from anabranch.world import World
 from tests.simulation.disk import LocalFiles
+from tests.simulation.plans import directed
 from tests.standin.engine import swap
 
 Change = tuple[
@@ -297,3 +299,11 @@ MUTATIONS: dict[str, Mutation] = {
         "a backup does not sync what it copies", (((archive, "sync_each"), nothing),), 91
     ),
 }
+
+
+def line(name: str, seed: int | None = None) -> str:
+    """A line of the table: in the README with the seed that is noted."""
+    mutation = MUTATIONS[name]
+    at = mutation.seed if seed is None else seed
+    scene = "set" if directed(at, random.Random(at)) is not None else "by chance"
+    return f"| {name} | {mutation.what} | {at + 1} | {scene} |"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.mutations import MUTATIONS, line
 from tests.simulation.plans import QUICK_RUN
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +53,15 @@ def test_kept_seeds_and_mutations() -> None:
     it do the same."""
     done = simulate("-m", "tests.simulation.kept", str(SLOW_SEEDS))
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2_000:]
+
+
+def test_the_table_of_mutations_is_what_is_noted() -> None:
+    """Each bug, what is put back, the seeds until it is found, and whether a scene is set."""
+    text = (Path(__file__).parent / "README.md").read_text()
+    _, table = text.split("|---|---|---|---|\n")
+    shown = table.partition("\n\n")[0].splitlines()
+    assert shown == [line(name) for name in MUTATIONS]
+    assert all(mutation.seed < QUICK_RUN for mutation in MUTATIONS.values())
 
 
 @pytest.mark.slow
