@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import sys
 import time
 
@@ -49,7 +48,7 @@ def seeds(first: int, end: int, *, slow: bool = False) -> int:
             if simulator.seed(seed) is not None:
                 wrong.append(seed)
                 if len(wrong) <= MOST:
-                    print(simulator.explained(seed), "\n")
+                    print(simulator.explained(seed), "\n", flush=True)
         spent = time.process_time() - began
     print(
         f"{end - first} seeds, {simulator.steps} steps, {spent:.0f} s of CPU, "
@@ -61,8 +60,7 @@ def seeds(first: int, end: int, *, slow: bool = False) -> int:
 def table(most: int, only: list[str] | None = None) -> int:
     """The first seed that finds each mutation."""
     from tests.simulation import install
-    from tests.simulation.mutations import MUTATIONS
-    from tests.simulation.plans import directed
+    from tests.simulation.mutations import MUTATIONS, line
     from tests.simulation.run import Simulator
 
     simulator, missed = Simulator(), 0
@@ -77,9 +75,7 @@ def table(most: int, only: list[str] | None = None) -> int:
                         break
             missed += error is None
             said = str(error).partition("\n")[0][:90] if error is not None else "NOT FOUND"
-            count = str(seed + 1) if error is not None else "-"
-            scene = "set" if directed(seed, random.Random(seed)) is not None else "by chance"
-            print(f"| {name} | {mutation.what} | {count} | {scene} | {said} |", flush=True)
+            print(f"{line(name, seed)} {said} |", flush=True)
     return missed
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import datetime
 from typing import Any
 
 from anabranch.errors import AnabranchError
@@ -44,6 +45,12 @@ _REDEFINED = (
     "WHERE populated AND coalesce(computed_from, '') NOT LIKE definition || '/%'"
 )
 
+_LEASES = (
+    "SELECT token, expires_at, NULL FROM ab_leases",
+    "SELECT token, expires_at, NULL FROM ab_read_leases",
+    "SELECT id, expires_at, pid FROM ab_deployments WHERE expires_at IS NOT NULL",
+)
+
 
 class Checks:
     def __init__(self, world: World) -> None:
@@ -53,6 +60,9 @@ class Checks:
         self.bags: dict[str, Bag] = {}  # by metadata file
         self.snapshots: dict[int, Bag] = {}
         self.superseded: dict[int, float] = {}  # when the next cut was published, in true time
+        self.behind = (
+            0  # the newest cut of a host whose machine started with a clock that was behind
+        )
         self.recorded: set[int] = set()
         self.writes: list[tuple[Op, str]] = []
         self.declared: dict[str, set[str]] = {}
@@ -81,6 +91,8 @@ class Checks:
                 name: self.rows(location, each) for name, location in query(_VERSIONS, (each, each))
             }
         self.cut = cut
+        if self.world.ahead() < -0.5:
+            self.behind = cut
         if not first:
             self.check_times(query)
             self.check_leases(query, cut)
@@ -110,14 +122,29 @@ class Checks:
             raise Wrong(f"the time of cut {self.cut} is before that of the cut before it")
 
     def check_forgotten(self, gone: set[int]) -> None:
-        """Nobody forgets what was shown within the retention, if its own clock is right."""
+        """Nobody forgets what was shown within the retention, if the catalog's clock is right on its
+        host: setting the clock on the wall changes it only before the machine starts.  Cuts of a host
+        that is behind look old, and so do those before them: nobody can tell, since hosts that share a
+        file have no clock in common."""
         world = self.world
-        if world.offsets[world.current.host] > 0:
+        if world.ahead() > 0.5:
             return
         for cut in sorted(gone):
             age = world.time - self.superseded.get(cut, 0.0)
-            if age < RETENTION - 1:
+            if age < RETENTION - 1 and cut > self.behind:
                 raise Wrong(f"cut {cut} was shown {age:.1f} s ago and is forgotten")
+
+    def check_beats(self, process: Any, kept: list[str]) -> None:
+        """Who lives and has a lease keeps it: unless somebody has taken it over, it goes on."""
+        now = self.world.clock().now().replace(tzinfo=None)
+        query = process.runtime.store.database.query
+        keys = {key.partition(" ")[0] for key in kept}  # of a deployment also says who stages it
+        for what in _LEASES:
+            for key, until, pid in query(what).fetchall():
+                mine = pid is None or pid == process.pid
+                if key in keys and mine and datetime.fromisoformat(until) < now:
+                    said = f"a process that lives has let its lease {key} end"
+                    self.world.wrong = self.world.wrong or Wrong(said)
 
     def check_leases(self, query: Any, cut: int) -> None:
         """Who publishes a stream table has its lease, and has computed it from what is declared."""

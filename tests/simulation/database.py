@@ -7,7 +7,9 @@ that were not synced.  The answer to a COMMIT may be lost, with the commit done 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import create_engine
@@ -15,6 +17,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.pool import StaticPool
 
 from anabranch.catalog import tables
+from anabranch.catalog.clock import boot_clock
+from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.catalog.store import _BEGIN, Store
 from anabranch.errors import Unreachable
 from tests.simulation.thin import ThinConnection
@@ -85,6 +89,13 @@ class Database:
         self.roll_back()
         self.query("ROLLBACK TO durable")
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """What a process does when it opens the catalog: no step of anybody."""
+        self.query("SAVEPOINT opened")
+        yield
+        self.query("RELEASE opened")
+
     def copy(self, other: Database) -> None:
         """Take over the content of another one, to the end of the run."""
         self.begin_run()
@@ -103,7 +114,9 @@ class SimulatedStore(Store):
         self.engine, self.url, self.fsync = database.engine, _URL, True
         self.world, self.database, self.name = world, database, name
         self.catalog_uuid = catalog_uuid
-        self.heartbeat = SimulatedHeartbeat(world)  # type: ignore[assignment]
+        self.heartbeat = SimulatedHeartbeat(lambda: self.writing(durable=False))
+        with database.alone():
+            self.clock = boot_clock(database.connection)  # type: ignore[arg-type]
 
     @property
     def is_sqlite(self) -> bool:
@@ -172,21 +185,68 @@ class Writing(Reading):
             raise Unreachable("the connection broke after the commit")
 
 
-class SimulatedHeartbeat:
-    """Says that a process lives, as time goes by; a process that sleeps or is dead says nothing."""
+class NotYet(BaseException):
+    """Nothing is due: a thread would wait now."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.kept: dict[str, list[Any]] = {}
 
-    def keep(self, key: str, every: float, beat: Callable[[Any], None]) -> None:
-        self.kept[key] = [beat, every, self.world.time + every]
+class Turn:
+    """In place of a condition: who would wait for time to pass stops instead."""
 
-    def drop(self, key: str) -> None:
-        self.kept.pop(key, None)
+    def __enter__(self) -> Turn:
+        return self
 
-    def due(self, time: float) -> list[Callable[[Any], None]]:
-        found = [each for each in self.kept.values() if each[2] <= time]
-        for each in found:
-            each[2] = time + each[1]
-        return [each[0] for each in found]
+    def __exit__(self, *_: object) -> None: ...
+
+    def notify(self) -> None: ...
+
+    def wait(self, seconds: float) -> None:
+        raise NotYet
+
+
+class SimulatedThread:
+    """Runs when time goes by, for as long as nothing ends it."""
+
+    def __init__(self, target: Callable[[], None], **_: object) -> None:
+        self.target, self.lives = target, True
+
+    def start(self) -> None: ...
+
+    def is_alive(self) -> bool:
+        return self.lives
+
+    def run(self) -> None:
+        """Until it would wait again, or dies."""
+        if not self.lives:
+            return
+        try:
+            self.target()
+        except NotYet:
+            return
+        except Exception:  # of a thread: nobody is told
+            pass
+        self.lives = False
+
+
+class SimulatedHeartbeat(Heartbeat):
+    """The product's own, but for its thread; a process that sleeps or is dead says nothing."""
+
+    def __init__(self, writing: Callable[[], Any]) -> None:
+        super().__init__(writing)
+        self.mute = False  # the next beat fails in a way that nobody thought of
+
+    def leases(self) -> list[str]:
+        return list(self._kept)
+
+    def _beat(self, due: Any) -> bool:
+        if self.mute:
+            self.mute = False
+            due = [replace(each, beat=_fail) for each in due]
+        return super()._beat(due)
+
+    def go_on(self) -> None:
+        if self._thread is not None and self._kept:
+            self._thread.run()
+
+
+def _fail(c: Any) -> None:
+    raise RuntimeError("nobody thought of this")

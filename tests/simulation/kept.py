@@ -9,7 +9,7 @@ import sys
 
 from tests.simulation import install
 from tests.simulation.mutations import MUTATIONS
-from tests.simulation.plans import Event, Plan, plan_of
+from tests.simulation.plans import QUICK_RUN, Event, Plan, plan_of
 from tests.simulation.run import Simulator
 
 # Plans that went wrong once.
@@ -67,6 +67,7 @@ def kept(simulator: Simulator) -> None:
 def mutations_are_found(simulator: Simulator) -> None:
     for name, mutation in MUTATIONS.items():
         plan = plan_of(mutation.seed)
+        assert mutation.seed < QUICK_RUN, f"{name}: the quick run would not find it"
         assert simulator.quick(plan) is None, f"seed {mutation.seed} goes wrong without {name}"
         with mutation.applied():
             error = simulator.quick(plan)

@@ -26,6 +26,7 @@ from anabranch.lake.version import TableVersion
 from anabranch.model import Action, Written
 from anabranch.names import TableName
 from anabranch.refresh import apply
+from anabranch.refresh.afresh import inputs_of
 from anabranch.refresh.choose import Choice
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.sources import Sources
@@ -355,13 +356,18 @@ def refresh_table(
     choice = Choice(Action.FULL if wanted is None else Action.DIFFERENTIAL, "simulated")
     wanted = now if wanted is None else wanted
     sources = Counted(versions, before, {})
-    outcome = apply.planned(tx, seen, stream, definition, sources, choice, done)
+    read = inputs_of(tx, name, sources, definition.views)
+    outcome = apply.planned(tx, seen, stream, definition, sources, choice, done, read)
     after = stored
     if stored.snapshot_id is None or wanted != rows_of(stored):
         after = tx.stage.commit_rows(
             name, write_rows(tx, name, wanted), replace_all=True, hidden=()
         )
-    return apply.staged(tx, seen, outcome, stored, after)
+    return apply.staged(tx, seen, outcome, stored, after, uncounted)
+
+
+def uncounted(before: TableVersion, after: TableVersion) -> tuple[int, int]:
+    return 0, 0
 
 
 def _changed(

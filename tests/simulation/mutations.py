@@ -6,6 +6,7 @@ that goes wrong with it; all of them go well without.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,20 +14,33 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from anabranch.catalog import cuts, groups, leases, read_leases, read_set, stages, streams, tables
+from anabranch.catalog import (
+    cuts,
+    deployments,
+    groups,
+    leases,
+    read_leases,
+    read_set,
+    stages,
+    streams,
+    tables,
+)
 from anabranch.catalog.groups import Group
+from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.catalog.read_set import ReadSet
 from anabranch.catalog.retention import Retention
 from anabranch.catalog.store import Store
 from anabranch.deploy import along
 from anabranch.errors import PublishConflict
-from anabranch.lake import collect, publish
+from anabranch.lake import archive, collect, publish
 from anabranch.lake import upkeep as lake_upkeep
 from anabranch.lake.fence import Fence
 from anabranch.lake.stage import Stage
 from anabranch.refresh.look import Look
 from anabranch.scheduler.due import Agenda
 from anabranch.world import World
+from tests.simulation.disk import LocalFiles
+from tests.simulation.plans import directed
 from tests.standin.engine import swap
 
 Change = tuple[
@@ -146,6 +160,14 @@ def pointers_as_they_are(c: Any) -> Any:
     return cuts.pointers(c, "anabranch")
 
 
+def dies_of_an_error(self: Heartbeat, due: Any) -> bool:
+    """An error that nobody thought of ends the thread, and with it every lease."""
+    with self._writing() as c:
+        for each in due:
+            each.beat(c)
+    return True
+
+
 _STAGES_OF = SimpleNamespace(**{**vars(stages), "all_stages": nobody})
 _NO_GRACE = {**(lake_upkeep.maintain.__kwdefaults__ or {}), "foreign_grace": timedelta(0)}
 
@@ -156,7 +178,7 @@ MUTATIONS: dict[str, Mutation] = {
         431,
     ),
     "lease-check": Mutation(
-        "a publish does not look whether it still has its lease", ((leases.check, nothing),), 73
+        "a publish does not look whether it still has its lease", ((leases.check, nothing),), 781
     ),
     "lease-taken": Mutation(
         "a lease keeps nobody out, nor does a publish look whether it has one",
@@ -169,7 +191,7 @@ MUTATIONS: dict[str, Mutation] = {
     "cuts-of-stages": Mutation(
         "upkeep forgets the cut that a refresh reads",
         ((lake_upkeep._stages, cuts_of_nobody),),
-        92,
+        90,
     ),
     "one-cut": Mutation(
         "a reader looks each table up when it reads it",
@@ -182,7 +204,7 @@ MUTATIONS: dict[str, Mutation] = {
     "observed": Mutation(
         "commits of others are read before they are part of a cut",
         ((cuts.newest, pointers_as_they_are), (cuts.moved_by_others, nobody)),
-        731,
+        55,
     ),
     "half-a-group": Mutation(
         "tables of a diamond are published one by one", ((groups.grouped, everyone_alone),), 3
@@ -207,7 +229,7 @@ MUTATIONS: dict[str, Mutation] = {
         "a copy of the catalog may write and delete", (((Fence, "_refuse"), nothing),), 6
     ),
     "stages": Mutation(
-        "upkeep deletes files of work under way", (((collect, "stages"), _STAGES_OF),), 76
+        "upkeep deletes files of work under way", (((collect, "stages"), _STAGES_OF),), 5
     ),
     "dead-stages": Mutation(
         "work that was given up for dead, and collected, is published",
@@ -232,7 +254,7 @@ MUTATIONS: dict[str, Mutation] = {
     "clocks": Mutation(
         "the time of a cut is the host's, also if it is before the last one's",
         ((cuts._next_moment, tables.now),),
-        4,
+        27,
     ),
     "retention": Mutation(
         "upkeep forgets the cut that was shown when the retention begins",
@@ -247,12 +269,41 @@ MUTATIONS: dict[str, Mutation] = {
     "lost-commit": Mutation(
         "a commit whose answer is lost is taken for done",
         ((publish._find_out, takes_it_for_done),),
-        94,
+        125,
     ),
     "swapped-readers": Mutation(
         "what reads a table that a deployment swaps is not refreshed with it",
         ((along.needing, lambda *_, **__: frozenset()),),
         236,
     ),
-    "names": Mutation("a name is given away twice", ((read_set._check_names, nothing),), 40),
+    "names": Mutation("a name is given away twice", ((read_set._check_names, nothing),), 53),
+    "boot-clock": Mutation(
+        "ages go by the clock on the wall, which somebody sets",
+        ((tables._clock, nothing),),
+        44,
+    ),
+    "heartbeat": Mutation(
+        "a thread that says that the process lives dies of an error",
+        (((Heartbeat, "_beat"), dies_of_an_error),),
+        90,
+    ),
+    "deployment-leases": Mutation(
+        "the lease of a deployment is not renewed", ((deployments.renew, nothing),), 190
+    ),
+    "two-backups": Mutation(
+        "a backup copies a file straight into its place",
+        (((LocalFiles, "type_name"), "remote"),),
+        91,
+    ),
+    "backups-unsynced": Mutation(
+        "a backup does not sync what it copies", (((archive, "sync_each"), nothing),), 91
+    ),
 }
+
+
+def line(name: str, seed: int | None = None) -> str:
+    """A line of the table: in the README with the seed that is noted."""
+    mutation = MUTATIONS[name]
+    at = mutation.seed if seed is None else seed
+    scene = "set" if directed(at, random.Random(at)) is not None else "by chance"
+    return f"| {name} | {mutation.what} | {at + 1} | {scene} |"

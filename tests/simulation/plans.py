@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 Op = tuple[Any, ...]
+QUICK_RUN = 10_000  # seeds of `make test`
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ WEIGHTS = {
 ABOUT_STREAMS = {"refreshes": 1, "definitions": 3}
 # Ways in which things meet: see `events`.
 PATTERNS = {"between": 8, "silence": 4, "crash": 3, "power": 3, "lost": 2, "jump": 2, "mixed": 4}
-EVENTS = {"crash": 4, "lost": 3, "jump": 3, "pause": 4, "power": 3}
+EVENTS = {"crash": 4, "lost": 3, "jump": 3, "pause": 4, "power": 3, "mute": 1}
 
 
 def directed(seed: int, chance: random.Random) -> Plan | None:
@@ -197,6 +198,18 @@ def directed(seed: int, chance: random.Random) -> Plan | None:
     elif scene == 48:  # a writer on another host is given up for dead
         elsewhere = "s.b" if table == "s.a" else "s.a"
         first, other, kind = ("insert", elsewhere, row), churn, "pause"
+    elif scene in (41, 43):  # two backups into one folder, one of which dies
+        return two_backups(seed, chance)
+    elif scene in (
+        40,
+        44,
+    ):  # something goes wrong, or a clock is set, before one says that it lives
+        first = ("stage", STAGED + 1) if chance.random() < 0.3 else ("refresh", "")
+        family = "promoted" if first[0] == "stage" else "diamond"
+        step = 1 + chance.randrange(STEPS[first[0]])
+        before = Event(0, 1, "mute") if scene == 40 else Event(0, 1, "jump", -3600)
+        spoiled = (before, Event(0, step, "switch", 1))
+        return Plan(seed, family, ((first,), (churn,)), (1, 0), spoiled)
     elif scene == 49:  # tables that are read together are due at different times
         ops: tuple[Op, ...] = (
             ("refresh", chance.choice(("s.x", "s.y"))),
@@ -212,6 +225,17 @@ def directed(seed: int, chance: random.Random) -> Plan | None:
     event = Event(0, step, kind, 1 if kind == "switch" else 4000)
     family = chance.choice(("diamond", "chain", "boundary"))
     return Plan(seed, family, ((first,), (other,)), (1, 0), (event,))
+
+
+def two_backups(seed: int, chance: random.Random) -> Plan:
+    """The second begins to copy, the first is done, the second dies over a file that both need."""
+    end = chance.choice(("crash", "crash", "power"))
+    found = (
+        Event(0, 10 + chance.randrange(50), "switch", 1),
+        Event(1, 4 + chance.randrange(8), "switch", 0),
+        Event(1, 10 + chance.randrange(30), end),
+    )
+    return Plan(seed, "diamond", ((("backup",),), (("backup",),)), (1, 0), found)
 
 
 def deployments(seed: int, chance: random.Random) -> Plan:

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.elements import TextClause
 
+from anabranch.catalog.tables import CLOCK
 from tests.simulation import sql
 from tests.simulation.sql import Result
 
@@ -55,9 +56,12 @@ class ThinConnection:
         self.driver, self.usual = driver, usual
         self.dialect = usual.dialect
         self.engine = usual.engine
-        self.get_execution_options = usual.get_execution_options  # no clock of a machine among them
+        self.clock: Callable[[], Any] = lambda: None  # of the host that asks
         self._compiled: dict[Any, Any] = {}
         self._prepared: dict[int, _Prepared] = {}
+
+    def get_execution_options(self) -> dict[str, Any]:
+        return {CLOCK: self.clock()}
 
     def exec_driver_sql(self, text: str) -> Any:
         return self.usual.exec_driver_sql(text)

@@ -12,13 +12,11 @@ import random
 import threading
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
 
-from anabranch.errors import AnabranchError
 from anabranch.lake.fence import Fence
 from anabranch.lake.lake import Lake
 from anabranch.lake.manifests import Cache
@@ -36,6 +34,8 @@ HANGS = 300.0  # seconds of real time without an end
 RETENTION = 60.0
 LATER = 1000.0  # seconds after the template was made
 LEASE = 30.0
+APART = 5.0  # clocks of hosts that share a file, when they start: less than a lease has to spare
+MOMENTS = 10  # in which processes say that they live, however long the time that goes by
 
 
 class Wrong(AssertionError):
@@ -127,10 +127,13 @@ class World:
         self.second = second  # for a copy of the catalog
         self.time, self.total = 0.0, 0
         self.offsets = [0.0, 0.0, 0.0, 0.0]
-        self.jumped = False
+        self.boots = [0, 0, 0, 0]  # how often each host was started
+        self.booted = [0.0, 0.0, 0.0, 0.0]  # and when
         self.disk = Disk(self.step, self.now)
         self.powerless = any(event.kind == "power" for event in plan.events)
         self.database = template.database
+        for each in (self.database, second):
+            each.connection.clock = self.clock
         self.database.begin_run(powerless=self.powerless)
         self.disk.files = {path: light_copy(file) for path, file in template.files.items()}
         self.catalog_uuid = template.catalog_uuid
@@ -150,7 +153,21 @@ class World:
         self.ended = threading.Lock()
         self.ended.acquire()
         self.on_commit: Callable[[Database], None] = lambda database: None
+        self.on_beat: Callable[[Process, list[str]], None] = lambda process, tokens: None
         self.perform: Callable[[Process, Op], str] = lambda process, op: "done"
+
+    def start(self) -> None:
+        """Somebody looks on.  Hosts were started with the template, one of them perhaps again since
+        then, with a clock on the wall that is a little wrong."""
+        luck = random.Random(f"{self.plan.seed} clocks")
+        if self.plan.seed < 0:
+            for host in range(1, len(self.boots)):
+                self.outsider.host = host
+                self.begin(self.outsider)
+            self.outsider.host = 0
+        elif 1 in self.plan.hosts and luck.random() < 0.25:
+            self.boots[1] = 1
+            self.offsets[1] = float(luck.choice((-APART, APART)))
         self.begin(self.outsider)
 
     # -- time and identity -----------------------------------------------------------------------
@@ -159,6 +176,25 @@ class World:
         """The clock of the host that asks; no two moments are one."""
         self.time += 1e-6
         return EPOCH + timedelta(seconds=self.time + self.offsets[self.current.host])
+
+    def boot(self) -> str:
+        return f"boot {self.boots[self.current.host]} of {self.host()}"
+
+    def since_boot(self) -> timedelta:
+        """No two moments are one here either."""
+        self.time += 1e-6
+        return timedelta(seconds=self.time - self.booted[self.current.host])
+
+    def clock(self) -> Any:
+        """The catalog's, as the process that asks has it open; none while it opens it."""
+        runtime = self.current.runtime
+        return runtime.store.clock if runtime is not None else None
+
+    def ahead(self) -> float:
+        """By how much the catalog's clock is ahead on the host that asks."""
+        clock = self.clock()
+        now = clock.now() if clock is not None else self.now()
+        return float((now - EPOCH).total_seconds()) - self.time
 
     def uuid4(self) -> uuid.UUID:
         return uuid.UUID(int=self.names.getrandbits(128))
@@ -177,7 +213,9 @@ class World:
         self.pids += 1
         process.pid, process.dead, process.depth, process.lose = self.pids, False, 0, None
         self.living[f"host{process.host}", process.pid] = f"start {process.pid}"
+        before, self.current = self.current, process
         process.runtime = self.opened(database or self.database)
+        self.current = before
 
     def opened(self, database: Database) -> Runtime:
         store = SimulatedStore(
@@ -308,22 +346,32 @@ class World:
 
     def pass_time(self, seconds: float) -> None:
         """Time goes by, and processes that are awake say that they live."""
-        self.time += max(seconds, 0.0)
+        left = max(seconds, 0.0)
+        for _ in range(MOMENTS):
+            passed = min(left, LEASE / 3)
+            self.time += passed
+            left -= passed
+            self._say_that_they_live()
+            if not left:
+                return
+        self.time += left
+        self._say_that_they_live()
+
+    def _say_that_they_live(self) -> None:
         before = self.current
         for each in self.processes:
             if each.done or each.dead or each.asleep or each.depth:
                 continue
+            heartbeat: Any = each.runtime.store.heartbeat
+            if not heartbeat.leases():
+                continue
             self.current = each
-            store: Any = each.runtime.store
-            if beats := store.heartbeat.due(self.time):
-                each.depth += 1  # no step of its own
-                store.database.begin()
-                with suppress(AnabranchError):
-                    for beat in beats:
-                        beat(store.database.connection)
-                    store.database.commit()
-                store.database.roll_back()
-                each.depth -= 1
+            each.depth += 1  # no step of its own
+            lose, each.lose = each.lose, None
+            heartbeat.go_on()
+            each.depth -= 1
+            each.lose = lose
+            self.on_beat(each, heartbeat.leases())
         self.current = before
 
     def on_switch(self, process: Process, other: Any) -> None:
@@ -342,7 +390,11 @@ class World:
     def on_jump(self, process: Process, seconds: Any) -> None:
         """The clock of a host is set."""
         self.offsets[process.host] += float(seconds)
-        self.jumped = True
+
+    def on_mute(self, process: Process, _: Any) -> None:
+        """The next time that the process says that it lives something goes wrong."""
+        heartbeat: Any = process.runtime.store.heartbeat
+        heartbeat.mute = True
 
     def on_pause(self, process: Process, seconds: Any) -> None:
         """The process does nothing for so long that others may give it up for dead."""
@@ -363,6 +415,9 @@ class World:
         for each in self.processes:
             if not each.done:
                 self._die(each)
+        self.boots = [each + 1 for each in self.boots]
+        self.offsets = [min(max(each, -APART), APART) for each in self.offsets]
+        self.booted = [self.time for _ in self.booted]
         self.disk.lose_power(self.chance)
         self.database.lose_power()
         raise Killed

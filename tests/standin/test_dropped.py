@@ -11,6 +11,8 @@ from anabranch import Anabranch
 from anabranch.errors import AnabranchError, Refused, SchemaError, UnknownName
 from tests.standin.engine import connect, installed
 
+EXTENDED = pytest.mark.extended  # one more of a kind
+
 
 @pytest.fixture
 def ab(tmp_path: Path) -> Iterator[Anabranch]:
@@ -51,7 +53,7 @@ def nothing_happened(ab: Anabranch, statement: str) -> AnabranchError:
 # -- DROP ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("restrict", ["", " RESTRICT"])
+@pytest.mark.parametrize("restrict", ["", pytest.param(" RESTRICT", marks=EXTENDED)])
 @pytest.mark.parametrize(
     ("statement", "says"),
     [
@@ -202,7 +204,10 @@ def test_a_table_made_again_keeps_what_views_use(ab: Anabranch) -> None:
     assert ab.table("s.alone").collect() == []
 
 
-@pytest.mark.parametrize("type_", ["INT", "STRING", "DOUBLE", "DECIMAL(9,2)"])
+@pytest.mark.parametrize(
+    "type_",
+    ["INT", *(pytest.param(each, marks=EXTENDED) for each in ("STRING", "DOUBLE", "DECIMAL(9,2)"))],
+)
 def test_a_column_only_becomes_wider(ab: Anabranch, type_: str) -> None:
     nothing_happened(ab, f"ALTER TABLE s.t ALTER COLUMN v TYPE {type_}")
 
@@ -219,9 +224,13 @@ def test_readers_follow_a_wider_column(ab: Anabranch) -> None:
 # -- ALTER STREAM TABLE … AS, CREATE OR REPLACE STREAM TABLE ------------------------------------
 
 ANOTHER = ["ALTER STREAM TABLE s.sums AS {}", "CREATE OR REPLACE STREAM TABLE s.sums AS {}"]
+BOTH = pytest.mark.parametrize("verb", ANOTHER, ids=["alter", "replace"])
+BY_VERB = pytest.mark.parametrize(
+    "verb", [ANOTHER[0], pytest.param(ANOTHER[1], marks=EXTENDED)], ids=["alter", "replace"]
+)
 
 
-@pytest.mark.parametrize("verb", ANOTHER, ids=["alter", "replace"])
+@BOTH
 def test_another_query_is_refused_if_a_stream_table_could_not_follow(
     ab: Anabranch, verb: str
 ) -> None:
@@ -229,13 +238,13 @@ def test_another_query_is_refused_if_a_stream_table_could_not_follow(
     assert type(error) is SchemaError and "s.below" in error.message
 
 
-@pytest.mark.parametrize("verb", ANOTHER, ids=["alter", "replace"])
+@BY_VERB
 def test_another_query_is_refused_if_a_view_could_not_follow(ab: Anabranch, verb: str) -> None:
     error = nothing_happened(ab, verb.format("SELECT k, COUNT(*) AS n FROM s.w GROUP BY k"))
     assert "s.sums would lose v, and is read by view s.last" in error.message
 
 
-@pytest.mark.parametrize("verb", ANOTHER, ids=["alter", "replace"])
+@BY_VERB
 def test_views_below_readers_count_too(ab: Anabranch, verb: str) -> None:
     ab.sql("DROP VIEW s.last")
     ab.create_stream_table("s.star", "SELECT * FROM s.sums")
@@ -244,7 +253,7 @@ def test_views_below_readers_count_too(ab: Anabranch, verb: str) -> None:
     assert "s.star would lose v, and is read by view s.far" in error.message
 
 
-@pytest.mark.parametrize("verb", ANOTHER, ids=["alter", "replace"])
+@BOTH
 def test_readers_follow_another_query(ab: Anabranch, verb: str) -> None:
     ab.sql("DROP VIEW s.last")
     ab.create_stream_table("s.star", "SELECT * FROM s.sums")
@@ -255,7 +264,7 @@ def test_readers_follow_another_query(ab: Anabranch, verb: str) -> None:
     assert {row["status"] for row in ab.status()} == {"ACTIVE"}
 
 
-@pytest.mark.parametrize("verb", ANOTHER, ids=["alter", "replace"])
+@BY_VERB
 def test_a_column_that_would_mean_another_table(ab: Anabranch, verb: str) -> None:
     ab.sql("DROP VIEW s.last; DROP STREAM TABLE s.below")
     ab.create_stream_table(

@@ -72,10 +72,15 @@ def expect(ab: Anabranch, mode: str, name: str) -> None:
     assert status(ab, name)["status"] == "ACTIVE" and ab.verify(name)["equal"]
 
 
-STEPS = ("gather", "remember", "situation", "choose", "redefine", "inputs_now", "net_rows")
+def steps(quick: str, others: str) -> list[Any]:
+    """The others too, if extended."""
+    more = [pytest.param(each, marks=pytest.mark.extended) for each in others.split()]
+    return [*quick.split(), *more]
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", steps("gather choose net_rows", "remember situation redefine inputs_now")
+)
 def test_a_step_of_a_table(
     ab: Anabranch, mode: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -83,7 +88,7 @@ def test_a_step_of_a_table(
     expect(ab, mode, "s.x")
 
 
-@pytest.mark.parametrize("step", ["outside", "facts", "decide", "inputs_now", "net_rows"])
+@pytest.mark.parametrize("step", steps("facts net_rows", "outside decide inputs_now"))
 def test_a_step_of_a_component(
     ab: Anabranch, mode: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -112,6 +112,7 @@ UNIT = Path(__file__).parent
 WIDE = {  # of no one module
     *("test_architecture.py", "test_locks.py", "delta/test_fixtures.py"),
     "sql/analyze/test_corpus.py",
+    "plan/test_new_operator.py",
 }
 
 
