@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from anabranch.engine.errors import DATA, whole_text
+from anabranch.engine.session import is_remote
 
 TOO_MANY_ROWS = "more rows than a round may find"
 AGAIN = 0.5  # seconds after which whatever was started meanwhile is cancelled too
@@ -36,20 +37,28 @@ def deadline(session: SparkSession, seconds: float | None) -> Iterator[Callable[
         return
     tag, done, over = f"anabranch-{uuid.uuid4().hex}", threading.Event(), threading.Event()
 
+    # A session of this process knows the tags of its own thread only: its context knows all.
+    if is_remote(session):
+        add, cancel, remove = session.addTag, session.interruptTag, session.removeTag
+    else:
+        context = session.sparkContext
+        add, remove = context.addJobTag, context.removeJobTag
+        cancel = context.cancelJobsWithTag  # type: ignore[assignment]
+
     def watch() -> None:
         left = max(seconds, 0.0)
         while not done.wait(left):
             over.set()
             with suppress(Exception):  # the thread that waits for the job sees what is wrong
-                session.interruptTag(tag)
+                cancel(tag)
             left = AGAIN
 
     watcher = threading.Thread(target=watch, name="anabranch-deadline", daemon=True)
-    session.addTag(tag)
+    add(tag)
     watcher.start()
     try:
         yield over.is_set
     finally:
         done.set()
         watcher.join()
-        session.removeTag(tag)
+        remove(tag)

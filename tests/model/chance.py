@@ -433,6 +433,8 @@ def preferences(draw: Callable[[st.SearchStrategy[Any]], Any]) -> dict[str, int]
 class Programs(RuleBasedStateMachine):
     """The machine of the model in the hands of hypothesis."""
 
+    failed: str | None = None  # the last program that did
+
     def __init__(self) -> None:
         super().__init__()
         self.stack = ExitStack()
@@ -461,7 +463,8 @@ class Programs(RuleBasedStateMachine):
         try:
             self.system.run(step)
         except Exception:
-            note(f"a program that fails:\n{shown(self.done)}")
+            Programs.failed = shown(self.done)
+            note(f"a program that fails:\n{Programs.failed}")
             raise
 
     def teardown(self) -> None:

@@ -2,7 +2,8 @@
 
 Every relation has two columns of small numbers, so that rows meet often.  A program only gains rows
 when its members do; what it reads from outside it may aggregate and negate.  A member that is a bag
-reads only members that are sets: every way round keeps a row once, and the rounds end.
+reads only members that are sets: every way round keeps a row once, and the rounds end.  In programs
+that ascend all members are bags: each row is x < y, and whatever it comes from is below it.
 """
 
 from __future__ import annotations
@@ -71,6 +72,30 @@ def generate(seed: int) -> Case:
     return Case(members, start, tuple(changes(dice, start)))
 
 
+def ascend(seed: int) -> Case:
+    """Bags over bags.  A row comes from rows with a smaller y, or with the same y and a larger x; only
+    copies keep a row as it is, and those go from one member to the next."""
+    dice = random.Random(f"ascending {seed}")
+    names = MEMBERS[: dice.choice((1, 1, 2, 2, 3))]
+    members = {}
+    for at, name in enumerate(names):
+        writer = Writer(dice, names)
+        branches = [writer.from_source()] if at == 0 or dice.random() < 0.4 else []
+        branches += [writer.copied(names[:at])] if at and dice.random() < 0.6 else []
+        branches += [writer.higher() for _ in range(dice.choice((1, 1, 2)))]
+        members[name] = "UNION ALL", tuple(branches)
+    start = {name: tuple(upwards(dice, dice.randint(0, 4))) for name in SOURCES}
+    return Case(members, start, tuple(changes(dice, start, upwards)))
+
+
+def upwards(dice: random.Random, count: int) -> list[Row]:
+    pairs = [(x, y) for y in range(2, 5) for x in range(1, y)]
+    return [dice.choice(pairs) for _ in range(count)]
+
+
+Rows = Callable[[random.Random, int], list[Row]]
+
+
 def rows(dice: random.Random, count: int) -> list[Row]:
     return [(value(dice), value(dice)) for _ in range(count)]
 
@@ -79,7 +104,9 @@ def value(dice: random.Random) -> int | None:
     return None if dice.random() < 0.04 else dice.randint(1, 4)
 
 
-def changes(dice: random.Random, start: dict[str, tuple[Row, ...]]) -> list[tuple[Step, ...]]:
+def changes(
+    dice: random.Random, start: dict[str, tuple[Row, ...]], some: Rows = rows
+) -> list[tuple[Step, ...]]:
     """Two changes; every second step of one empties a relation, or takes the row that is left."""
     there = {name: list(found) for name, found in start.items()}
     made = []
@@ -91,10 +118,10 @@ def changes(dice: random.Random, start: dict[str, tuple[Row, ...]]) -> list[tupl
                 steps.append(Step(name, None))
             elif found and kind < 0.75:
                 gone = tuple(dice.sample(found, dice.randint(1, len(found))))
-                new = tuple(rows(dice, dice.choice((0, 0, 1))))
+                new = tuple(some(dice, dice.choice((0, 0, 1))))
                 steps.append(Step(name, gone, new))
             else:
-                steps.append(Step(name, (), tuple(rows(dice, dice.randint(1, 3)))))
+                steps.append(Step(name, (), tuple(some(dice, dice.randint(1, 3)))))
             there[name] = after(found, steps[-1])
         made.append(tuple(steps))
     return made
@@ -149,6 +176,32 @@ class Writer:
                 f"SELECT {a}.x, {a}.y FROM {s} {a} WHERE NOT EXISTS "
                 f"(SELECT 1 FROM {t} {b} WHERE {b}.x = {a}.y)",
                 f"SELECT {a}.x, {b}.y FROM {s} {a} LEFT JOIN {t} {b} ON {b}.x = {a}.y",
+            )
+        )
+
+    # -- what ascends ----------------------------------------------------------------------------
+
+    def from_source(self) -> str:
+        s, where = self.source(), self.dice.random() < 0.4
+        return f"SELECT x, y FROM {s}" + (f" WHERE {self.plain(s)}" if where else "")
+
+    def copied(self, names: Sequence[str]) -> str:
+        a, where = self.alias(), self.dice.random() < 0.3
+        text = f"SELECT {a}.x, {a}.y FROM {self.dice.choice(names)} {a}"
+        return text + (f" WHERE {self.plain(a)}" if where else "")
+
+    def higher(self) -> str:
+        m, s, a, b = self.member(), self.source(), self.alias(), self.alias()
+        more = f" AND {self.plain(a, b)}" if self.dice.random() < 0.3 else ""
+        return self.dice.choice(
+            (
+                f"SELECT {a}.x, {b}.y FROM {m} {a} JOIN {s} {b} ON {a}.y = {b}.x{more}",
+                f"SELECT {b}.x, {a}.y FROM {s} {b} JOIN {m} {a} ON {b}.y = {a}.x{more}",
+                f"SELECT {a}.x, {b}.y FROM {m} {a} JOIN {self.member()} {b} ON {a}.y = {b}.x{more}",
+                f"SELECT {b}.x, {b}.y FROM {s} {b} WHERE "
+                f"EXISTS (SELECT 1 FROM {m} {a} WHERE {a}.y = {b}.x{more})",
+                f"SELECT {b}.x, {b}.y FROM {s} {b} WHERE "
+                f"{b}.x IN (SELECT {a}.y FROM {m} {a} WHERE {a}.x > 0{more})",
             )
         )
 

@@ -4,7 +4,9 @@ wrong on purpose, which must be found out."""
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from sqlglot import exp
@@ -27,7 +29,8 @@ from anabranch.plan.nodes import (
 )
 from anabranch.plan.walk import reads_now
 from tests.oracle.cycle_cases import difference
-from tests.oracle.programs import Case, Step, generate, shrunk
+from tests.oracle.kept_programs import CYCLES, as_text, from_text, keep
+from tests.oracle.programs import Case, Step, ascend, generate, shrunk
 
 PROGRAMS = int(os.environ.get("ANABRANCH_CYCLE_PROGRAMS", "500"))
 SHARE = 25  # programs of one test, so that a failure does not hide those that follow
@@ -40,10 +43,46 @@ def wrong(case: Case, *, careful: bool = False) -> bool:
 @pytest.mark.parametrize("first", range(0, PROGRAMS, SHARE))
 def test_random_cycles_follow_their_sources(first: int) -> None:
     for seed in range(first, first + SHARE):
-        case, careful = generate(seed), seed % 5 == 0
-        if (why := difference(case, careful=careful)) is not None:
-            least = shrunk(case, lambda case, careful=careful: wrong(case, careful=careful))
-            pytest.fail(f"program {seed}: {why}\n{least}\n{difference(least, careful=careful)}")
+        follows(generate(seed), careful=seed % 5 == 0)
+
+
+@pytest.mark.parametrize("first", range(0, PROGRAMS // 5, SHARE))
+def test_random_bags_over_bags_follow_their_sources(first: int) -> None:
+    for seed in range(first, first + SHARE):
+        follows(ascend(seed), careful=seed % 5 == 0)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in CYCLES.glob("*.json")))
+def test_programs_that_once_failed(name: str) -> None:
+    case, careful = from_text((CYCLES / f"{name}.json").read_text(encoding="utf-8"))
+    assert difference(case, careful=careful) is None
+
+
+def follows(case: Case, *, careful: bool, folder: Path = CYCLES) -> None:
+    """One that does not is kept, as small as it can be made."""
+    if (why := difference(case, careful=careful)) is None:
+        return
+    path = keep(folder, as_text(case, careful=careful))  # the small one may take long
+    least = shrunk(case, lambda less: wrong(less, careful=careful))
+    path.unlink()
+    path = keep(folder, as_text(least, careful=careful))
+    pytest.fail(f"{why}\nkept as {path}\n{least}\n{difference(least, careful=careful)}")
+
+
+def test_a_program_that_fails_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(case for case in map(generate, range(50)) if len(case.members) > 1)
+
+    def fails(case: Case, *, careful: bool = False) -> str | None:
+        return "wrong" if "m0" in case.members and case.changes else None
+
+    monkeypatch.setattr(sys.modules[__name__], "difference", fails)
+    with pytest.raises(pytest.fail.Exception, match="kept as"):
+        follows(case, careful=True, folder=tmp_path)
+    (path,) = tmp_path.iterdir()
+    least, careful = from_text(path.read_text(encoding="utf-8"))
+    assert careful and not any(least.start.values()) and len(least.changes) == 1
+    for each in (case, ascend(3)):
+        assert from_text(as_text(each, careful=False)) == (each, False)
 
 
 # -- cases that once failed ----------------------------------------------------------------------------
