@@ -57,9 +57,11 @@ class Sources:
     def statistics(self, node: Node, limits: Limits = NONE) -> Statistics:
         """What the optimizer is told.  Footers of changed files are read only if the plan reads more
         than changes, and manifests only of large tables that it may read a part of."""
-        node = optimize(node, KEY_RULES)
         again = any(scan.version is not Version.DELTA for scan in _scans(node))
         found = self._statistics(node, limits, footers=again)
+        if all(table.rows < LARGE_ROWS for table in found.tables.values()):
+            return found
+        node = optimize(node, KEY_RULES)
         boxes = {
             table: wanted
             for table, wanted in ranges_wanted(node, found).items()
