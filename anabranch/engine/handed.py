@@ -52,7 +52,7 @@ def _guarded(made: Any, check: Check | None) -> Any:
     kind: Any = type(made)
     if _is_guarded(kind) or not _is_spark(kind):
         return made
-    made.__class__ = _guarded_class(kind)  # type: ignore[arg-type]  # mypy: a type has a hash
+    made.__class__ = _guarded_class(kind)
     setattr(made, CHECK, check)
     return made
 
