@@ -30,6 +30,7 @@ def backup(runtime: Runtime, place: str, *, verify: bool = False) -> dict[str, A
     if f"{archive.location}/".startswith(f"{lake.warehouse.location}/"):
         raise Refused("a backup cannot lie in the warehouse", hint="choose another folder")
     lake.fence.refuse_copies()
+    runtime.store.refuse_damaged()
     with runtime.store.reading() as c:
         newest = cuts.current(c)
     with runtime.leases.hold_cut(newest, runtime.settings.lease_time, all_files=True) as lease:

@@ -25,8 +25,9 @@ _functions: list[_lru_cache_wrapper[Any]] = []
 class Cache(Generic[V]):
     """The values used last, by what they were computed from, such as the path of a file."""
 
-    def __init__(self, size: int, name: str = "") -> None:
+    def __init__(self, size: int, name: str = "", *, of_files: bool = False) -> None:
         self.name = name
+        self.of_files = of_files
         self._size = size
         self._values: OrderedDict[Hashable, V] = OrderedDict()
         self._lock = threading.Lock()
@@ -77,6 +78,13 @@ def clear() -> None:
         each.clear()
     for function in _functions:
         function.cache_clear()
+
+
+def forget_files() -> None:
+    """Forget what metadata files said: a check must see those that are gone by now."""
+    for each in list(_caches):
+        if each.of_files:
+            each.clear()
 
 
 def sizes() -> dict[str, int]:

@@ -23,6 +23,8 @@ AnabranchError
 │   ├── RowsLost              files do not hold the rows that Spark produced: nothing was published
 │   └── Unreachable           catalog or warehouse cannot be reached, or is not ours
 │       ├── Fenced            a copy: another catalog, or a newer one, owns the warehouse: exit code 2
+│       ├── CatalogDamaged    the catalog's file is damaged: nothing was written (carries its path)
+│       ├── FileUnreadable    this user may not read a file (carries its path)
 │       ├── FileMissing       a file of a table is gone, or Spark cannot reach it (carries its path)
 │       │   └── FileDamaged   a file is not what was written: its checksum is wrong
 │       └── OutcomeUnknown    the catalog was lost during a commit: look before you repeat
@@ -216,6 +218,22 @@ class Fenced(Unreachable):
 
     kind = Kind.REFUSED
     retry = Retry.ON_CHANGE
+
+
+class CatalogDamaged(Unreachable):
+    """`path` is the catalog's file."""
+
+    def __init__(self, message: str, *, hint: str | None = None, path: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+
+
+class FileUnreadable(Unreachable):
+    """A file that is there and may be whole; `path` is the file."""
+
+    def __init__(self, message: str, *, hint: str | None = None, path: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
 
 
 class FileMissing(Unreachable):

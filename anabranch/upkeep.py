@@ -31,6 +31,7 @@ BYTES_PER_FILE = 128 << 20
 
 def maintain(runtime: Runtime) -> dict[str, Any]:
     """Tidy everything now; tables stay readable all the time, and no row changes."""
+    runtime.store.refuse_damaged()
     runtime.lake.fence.claim()
     compacted, failed = compact_tables(runtime, sorted(runtime.lake.pointers()))
     forgotten = forget_records(runtime)

@@ -13,6 +13,7 @@ from anabranch.catalog.grants import grants as statements
 from anabranch.cli.output import Output, listed
 from anabranch.cli.session import CliSession
 from anabranch.cli.values import shown
+from anabranch.errors import CatalogDamaged
 
 STATUS_COLUMNS = (
     "name", "status", "refresh_mode", "schedule", "last_refresh_at", "last_error",
@@ -262,13 +263,18 @@ def check(
 
     Exit code 2 if something is wrong and was not repaired.
     """
-    with session.progress.task("checking …"):
-        found = session.ab.check(
-            repair,
-            deep,
-            roll_back_sources=roll_back_sources,
-            previous_metadata=previous_metadata,
-        )
+    try:
+        with session.progress.task("checking …"):
+            found = session.ab.check(
+                repair,
+                deep,
+                roll_back_sources=roll_back_sources,
+                previous_metadata=previous_metadata,
+            )
+    except CatalogDamaged as error:  # it could not even be opened
+        from anabranch.refresh.check import damaged_catalog
+
+        found = [damaged_catalog(error, repair=repair).row()]
     out.rows(found, CHECK_COLUMNS, "nothing is wrong")
     return 0 if all(row["repaired"] for row in found) else REFUSED
 

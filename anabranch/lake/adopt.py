@@ -48,6 +48,7 @@ def adopt(lake: Lake, *, recovering: bool = False) -> Adopted:
     A catalog without tables refers to no file: upkeep would delete all that it took over.  So that is
     only for a recovery, which registers them.
     """
+    lake.store.refuse_damaged()
     if not recovering and not lake.pointers() and table_folders(lake.warehouse):
         raise Refused(
             f"the catalog has no tables, and warehouse {lake.warehouse.location} is full: its files "

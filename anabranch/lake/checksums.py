@@ -10,19 +10,22 @@ Files of other programs carry none and are read as they are.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import re
 import zlib
+from pathlib import Path
 
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.table.metadata import TableMetadata
 
-from anabranch.errors import FileDamaged, FileMissing, Unreachable
+from anabranch.errors import FileDamaged, FileMissing, FileUnreadable, Unreachable
 
 SEAL = "anabranch.checksum"  # table property: the name of the metadata file and its checksum
 _UNSEALED = "00000000"
 _NAMED = re.compile(r"/(?:snap-\d+-[0-9a-f]{32}|[0-9a-f]{32}-\d+-m\d+)-([0-9a-f]{8})\.avro$")
+_ROTTEN = (errno.EIO, errno.EISDIR)  # the file is at fault, not the way to it
 _CURE = "anabranch check finds out what else is damaged, and what mends it"
 
 
@@ -37,7 +40,13 @@ def read_bytes(files: FileIO, path: str, what: str = "file") -> bytes:
             data = bytes(stream.read())
     except FileNotFoundError as error:
         raise missing(path, what) from error
+    except PermissionError as error:
+        raise FileUnreadable(
+            f"{path} cannot be read: {error}", hint="let this user read it", path=path
+        ) from error
     except OSError as error:
+        if error.errno in _ROTTEN or Path(path.removeprefix("file://")).is_dir():
+            raise damaged(path, what) from error
         raise Unreachable(
             f"{path} cannot be read: {error}", hint="check that the warehouse is mounted"
         ) from error

@@ -17,7 +17,7 @@ from pyarrow.fs import FileType
 from pyiceberg.manifest import DataFileContent, ManifestEntry
 
 from anabranch.engine.tails import summed
-from anabranch.errors import FileDamaged, FileMissing
+from anabranch.errors import FileDamaged, FileMissing, FileUnreadable
 from anabranch.lake.changes import own_delta
 from anabranch.lake.footers import tail_of
 from anabranch.lake.lake import Lake
@@ -29,6 +29,7 @@ SIZE = "SIZE"  # a file is longer or shorter than its manifest says
 DAMAGED = "DAMAGED"  # a checksum is wrong, or a file cannot be read at all
 ROWS = "ROWS"  # a file has other rows than its manifest says
 POSITIONS = "POSITIONS"  # a position delete names a row that is not there
+UNREADABLE = "UNREADABLE"  # this user may not read a file
 EXPIRED = "EXPIRED"  # a snapshot that a stream table stands on is gone
 THREADS = 4
 BATCH = 1 << 16
@@ -50,7 +51,7 @@ def damages(
         version = lake.version(name, location)
         if deep:
             lake.reread(name, location)
-    except FileMissing as error:
+    except (FileMissing, FileUnreadable) as error:
         return [_of(error, location)]
     return damages_of(lake, version, needed, deep=deep)
 
@@ -81,7 +82,7 @@ def damages_of(
         current = snapshot_id == version.snapshot_id
         try:
             state = version.state(snapshot_id)
-        except FileMissing as error:
+        except (FileMissing, FileUnreadable) as error:
             each = _of(error, location)
             if each not in found:
                 found.append(replace(each, current=current))
@@ -106,8 +107,10 @@ def damaged_files(version: TableVersion, paths: Collection[str]) -> list[Damage]
     return _read_all(version, found, set())
 
 
-def _of(error: FileMissing, location: str) -> Damage:
+def _of(error: FileMissing | FileUnreadable, location: str) -> Damage:
     problem = DAMAGED if isinstance(error, FileDamaged) else MISSING
+    if isinstance(error, FileUnreadable):
+        problem = UNREADABLE
     return Damage(error.path or location, problem, error.message)
 
 

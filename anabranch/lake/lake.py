@@ -35,7 +35,7 @@ class Lake:
         self.catalog_name = catalog_name
         self.warehouse = Warehouse(warehouse, store.catalog_uuid, fsync=store.fsync)
         self.fence = Fence(store, self.warehouse, catalog_name)
-        self._versions: Cache[TableVersion] = Cache(VERSIONS, "table versions")
+        self._versions: Cache[TableVersion] = Cache(VERSIONS, "table versions", of_files=True)
         self._snapshots: Cache[Snapshot | None] = Cache(SNAPSHOTS, "snapshots")
 
     def pointers(self, c: Connection | None = None) -> dict[TableName, str]:
@@ -99,7 +99,7 @@ class Lake:
     def take_identity(self, catalog_uuid: str) -> None:
         """The catalog is known by another identity from now on, and its files may have changed."""
         self.store.catalog_uuid = self.warehouse.catalog_uuid = catalog_uuid
-        self._versions = Cache(VERSIONS, "table versions")
+        self._versions = Cache(VERSIONS, "table versions", of_files=True)
         self._snapshots = Cache(SNAPSHOTS, "snapshots")
 
     def _read(self, name: TableName, location: str) -> TableVersion:

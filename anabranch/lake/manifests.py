@@ -34,8 +34,8 @@ from anabranch.lake import checksums
 LIST, MANIFEST = "manifest list", "manifest"
 
 
-_lists: Cache[tuple[ManifestFile, ...]] = Cache(512, "manifest lists")
-_entries: Cache[tuple[ManifestEntry, ...]] = Cache(1024, "manifests")
+_lists: Cache[tuple[ManifestFile, ...]] = Cache(512, "manifest lists", of_files=True)
+_entries: Cache[tuple[ManifestEntry, ...]] = Cache(1024, "manifests", of_files=True)
 
 
 def manifests(io: FileIO, snapshot: Snapshot | None) -> tuple[ManifestFile, ...]:

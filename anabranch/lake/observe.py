@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from anabranch.catalog import cuts, events, snapshots, streams
 from anabranch.catalog.cuts import Version
 from anabranch.catalog.streams import StreamTable
-from anabranch.errors import AnabranchError, MissingRight, Unreachable
+from anabranch.errors import AnabranchError, CatalogDamaged, MissingRight
 from anabranch.lake.lake import Lake
 from anabranch.lake.recorded import LONG_WAY, facts
 from anabranch.lake.version import TableVersion
@@ -61,17 +61,20 @@ def _refuse_if_emptied(c: Connection, lake: Lake, moved: Sequence[Version]) -> N
     """Nobody drops every table at once: the rows of Iceberg are lost, and no cut may say otherwise."""
     gone = [each for each in moved if each.metadata_location is None]
     if len(gone) > 1 and len(gone) == len(cuts.newest(c)) == len(moved):
-        raise Unreachable(
+        raise CatalogDamaged(
             f"catalog {lake.store.shown} is damaged: its table iceberg_tables is empty, though "
             f"{len(gone)} tables were there",
             hint="anabranch recover --from-warehouse registers them again as they were; or restore "
             "the catalog from a backup",
+            path=lake.store.shown,
         )
 
 
 def record(c: Connection, lake: Lake, cut_id: int, moved: Sequence[Version]) -> None:
     """Make commits of others a cut, and say so where they wrote to a stream table."""
     before = cuts.newest(c)
+    if any(each.metadata_location is None or each.name not in before for each in moved):
+        lake.store.refuse_damaged(c)  # a rotten index hides rows, and no cut may call them dropped
     found = [_with_snapshot(c, lake, each, before.get(each.name)) for each in moved]
     cuts.add(c, cut_id, OBSERVED, found)
     known = streams.all_streams(c)

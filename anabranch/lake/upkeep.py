@@ -80,6 +80,7 @@ def maintain(
     metadata is to change are held meanwhile (`hold`).  No file younger than `grace` is deleted.
     """
     kept = Retention(total=retention) if isinstance(retention, timedelta) else retention
+    lake.store.refuse_damaged()  # a file of a table that it hides would seem to be garbage
     lake.fence.claim()
     lake.fence.check()
     fill_in(lake)

@@ -279,7 +279,7 @@ class TableVersion:
         return FileState(tuple(data), Marks(marks))
 
 
-_states: Cache[FileState] = Cache(256, "file states")
+_states: Cache[FileState] = Cache(256, "file states", of_files=True)
 
 
 def check_readable(version: TableVersion, entries: Sequence[ManifestEntry]) -> None:

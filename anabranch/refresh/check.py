@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from anabranch import cache
 from anabranch.catalog.groups import Reads
 from anabranch.catalog.indexes import Index, all_indexes
 from anabranch.catalog.streams import needed_snapshots
-from anabranch.errors import AnabranchError, FileMissing, Kind, Refused
+from anabranch.errors import AnabranchError, CatalogDamaged, FileMissing, Kind, Refused
 from anabranch.graph.order import closure
-from anabranch.lake.damage import Damage, damages
+from anabranch.lake.damage import DAMAGED, UNREADABLE, Damage, damages
 from anabranch.lake.ground import weaknesses
 from anabranch.lake.repair import older_metadata, older_snapshot, table_folders, with_main_at
 from anabranch.names import TableName, shown
@@ -30,6 +31,7 @@ EMPTY = "EMPTY"  # the catalog knows no table of a warehouse that has some
 NOT_DURABLE = "NOT_DURABLE"  # what catalog or warehouse stand on may lose what was acknowledged
 NO_TABLE = "NO_TABLE"  # a stream table or index without its table
 LEFT_ALONE = "left alone without {}: the rows of a source table are nowhere else"
+ONLY_TABLES = "--repair mends tables, not the catalog"
 NOT_MENDED = "the repair ended, and the problem is still there"
 DIFFERS = "DIFFERS"  # a stream table, or its hidden state, that is not what its query gives
 CANNOT_COMPARE = "CANNOT_COMPARE"  # a stream table whose query cannot be run
@@ -67,6 +69,7 @@ class Check:
         self.look()
 
     def look(self) -> None:
+        cache.forget_files()
         self.seen = look_now(self.runtime)
         with self.runtime.store.reading() as c:
             found = [index for each in all_indexes(c).values() for index in each]
@@ -177,6 +180,8 @@ class Check:
         return STREAM if name in self.seen.streams else SOURCE
 
     def _cure(self, name: TableName, kind: str, each: Damage) -> str:
+        if each.problem == UNREADABLE:
+            return "let this user read the file"
         if kind == STREAM:
             waits = self.waits_for(name, each.problem)
             if gone := ", ".join(str(each) for each in waits if self._is_gone(each)):
@@ -213,6 +218,23 @@ def check(
         raise Refused("nothing is changed without repair", hint="give repair as well")
     if runtime.transaction is not None:
         raise Refused("a check cannot run inside a transaction", hint="check after it")
+    try:
+        runtime.store.refuse_damaged()
+        return _checked(runtime, repair, deep, roll_back_sources, previous_metadata)
+    except CatalogDamaged as error:
+        return [damaged_catalog(error, repair=repair).row()]
+
+
+def damaged_catalog(error: CatalogDamaged, *, repair: bool = False) -> Finding:
+    """Nothing else is said: what a damaged catalog tells about tables may be wrong."""
+    why = ONLY_TABLES if repair else None
+    cure = error.hint or "restore the catalog from a backup"
+    return Finding(None, CATALOG, DAMAGED, error.path, error.message, cure, error=why)
+
+
+def _checked(
+    runtime: Runtime, repair: bool, deep: bool, roll_back_sources: bool, previous_metadata: bool
+) -> list[dict[str, Any]]:
     walk = Check(runtime, deep)
     found = walk.findings()
     if not repair or not found:
@@ -242,7 +264,7 @@ class Repair:
 
     def run(self, found: Sequence[Finding]) -> dict[TableName | None, str]:
         if any(each.kind == CATALOG for each in found):
-            self.errors[None] = "--repair mends tables, not the catalog"
+            self.errors[None] = ONLY_TABLES
         for name in self._named([each for each in found if each.current], SOURCE):
             self._try(name, lambda name=name: self._source(name))  # type: ignore[misc]
         rebuilt = self._named([each for each in found if not self._waits(each)], STREAM)
