@@ -91,7 +91,7 @@ def restore(
 
     loaded = target if isinstance(target, Settings) else Settings.load(target, **settings)
     archive = Archive(os.fspath(source))
-    archive.check()
+    archive.chosen(cut)  # refused before anything is made
     loaded.create_home()
     store = Store.open(loaded.catalog, fsync=loaded.fsync)
     try:

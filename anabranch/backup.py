@@ -13,6 +13,7 @@ from anabranch.errors import Refused
 from anabranch.lake.archive import Archive, Sums
 from anabranch.lake.holdings import Needs
 from anabranch.lake.observe import observe
+from anabranch.redaction import redacted_address
 from anabranch.runtime import Runtime
 
 log = logging.getLogger("anabranch")
@@ -39,7 +40,10 @@ def backup(runtime: Runtime, place: str, *, verify: bool = False) -> dict[str, A
         observe(lake)
         archive.claim(lake.warehouse.catalog_uuid)
         known: Sums = {}
-        for record in archive.records():
+        records, broken = archive.records()
+        if verify:
+            broken += archive.broken_rows(records)
+        for record in records:
             known.update(record.files)
         with runtime.store.reading() as c:
             cut_id, rows, catalog = cuts.current(c), dump(c), lake.warehouse.catalog_uuid
@@ -59,6 +63,8 @@ def backup(runtime: Runtime, place: str, *, verify: bool = False) -> dict[str, A
         archive.add_record(cut_id, catalog, lake.warehouse.location, rows, sums, missing, left_out)
     if left_out:
         log.warning("%s", _said(left_out))
+    for path in broken:
+        log.warning("an older backup cannot be restored, because it is damaged: %s", path)
     # files never change: one that is not what was copied before is damaged
     damaged |= {top + path for path in added.copied if known.get(path, sums[path]) != sums[path]}
     if damaged:
@@ -68,7 +74,7 @@ def backup(runtime: Runtime, place: str, *, verify: bool = False) -> dict[str, A
             f" and {len(damaged) - 1} other files" if len(damaged) > 1 else "",
         )
     return {
-        "destination": archive.location,
+        "destination": redacted_address(archive.location),
         "cut_id": cut_id,
         "files": len(sums),
         "bytes": sum(size for size, _ in sums.values()),
@@ -78,6 +84,7 @@ def backup(runtime: Runtime, place: str, *, verify: bool = False) -> dict[str, A
         "cuts_left_out": sorted(left_out),
         "missing": missing,
         "damaged": sorted(damaged),
+        "damaged_backups": sorted(broken),
     }
 
 

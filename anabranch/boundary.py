@@ -28,6 +28,7 @@ from anabranch.errors import (
     shortened,
 )
 from anabranch.names import TableName
+from anabranch.redaction import remember_address
 
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -112,6 +113,8 @@ def _check_call(
         parameter = signature.parameters[name]
         if value is parameter.default:
             continue
+        if isinstance(value, (str, os.PathLike)):  # whoever fails may tell a part of it
+            remember_address(str(value))
         if parameter.kind is parameter.VAR_KEYWORD:
             for key, each in value.items():
                 checks[name](f"{verb}(): {key}", each)

@@ -24,7 +24,19 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 # Whole words of a name, `keyPass` has two; an abbreviation may also be a part of another word.
-_SECRET_WORDS = {"pass", "pwd", "pw", "sas", "pin", "otp", "jwt", "bearer", "cookie", "apikey"}
+_SECRET_WORDS = {
+    "pass",
+    "pwd",
+    "pw",
+    "sas",
+    "pin",
+    "otp",
+    "jwt",
+    "bearer",
+    "cookie",
+    "apikey",
+    "sig",
+}
 _SECRET_LAST = {"key", "auth", "keypass"}
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 # Names that only speak of secrets end so; a key of an account has the account's name at its end.
@@ -64,7 +76,12 @@ _PLAIN = {
     "channel_binding", "require_auth", "krbsrvname", "target_session_attrs", "load_balance_hosts",
     "service", "passfile", "requiressl", "gsslib", "gssdelegation", "min_protocol_version",
 }  # fmt: skip
+_CONNECT = re.compile(r"sc://", re.IGNORECASE)
+# What Spark Connect's parameters may be shown: any other is sent as a header, and those in x-… are what
+# gateways log in by.
+_PLAIN_HEADERS = {"x-databricks-cluster-id"}
 _REFERENCE = re.compile(r"(ENV|FILE)\(\s*'([^']+)'\s*\)", re.IGNORECASE)
+_PORT = re.compile(r"\d{1,5}")
 _SHORTEST = 4  # blanking shorter texts would blank words of any message
 
 _known: set[str] = set()
@@ -145,7 +162,7 @@ def _pieces(address: str, *, strict: bool = False) -> Iterator[tuple[str, bool]]
         yield address, False
         return
     scheme, rest = whole.groups()
-    hides = _is_unknown if strict and _LIBPQ.match(scheme) else is_secret
+    hides = _is_secret_in(scheme, strict=strict)
     before, at, behind = rest.rpartition("@")
     user, colon, password = before.partition(":")
     if not (at and colon and password):
@@ -156,7 +173,9 @@ def _pieces(address: str, *, strict: bool = False) -> Iterator[tuple[str, bool]]
     yield password, not is_reference(password)
     yield at, False
     if any(hides(name) for name in _PARAMETER.findall(before)):
-        part, and_, behind = behind.partition("&")  # the @ was one of a parameter's value
+        found = re.search(r"[?;&]", before)  # the @ was one of a parameter's value
+        separator = ";" if found and found[0] == ";" else "&"
+        part, and_, behind = behind.partition(separator)
         yield part, True
         behind = and_ + behind
     yield from _parameters(behind, hides)
@@ -168,9 +187,17 @@ def _possible(address: str) -> Iterator[str]:
         if secret:
             yield piece
             yield from (piece[: at.start()] for at in islice(re.finditer("@", piece), 20))
+            yield from _parts(piece)
     if whole := _WHOLE.match(address):
-        hides = _is_unknown if _LIBPQ.match(whole[1]) else is_secret
+        hides = _is_secret_in(whole[1], strict=True)
         yield from (piece for piece, secret in _parameters(whole[2], hides) if secret)
+
+
+def _parts(secret: str) -> Iterator[str]:
+    """Whatever reads the address in another way may show a part of a password as host or path."""
+    ends = islice(re.finditer("[@:/?#]", secret), 20)
+    parts = [secret[at.end() :] for at in ends] + re.split("[@:/?#]", secret, maxsplit=20)[:20]
+    yield from (part for part in parts if not _PORT.fullmatch(part))
 
 
 def _parameters(rest: str, hides: Callable[[str], bool]) -> Iterator[tuple[str, bool]]:
@@ -189,6 +216,17 @@ def _parameters(rest: str, hides: Callable[[str], bool]) -> Iterator[tuple[str, 
             hidden = hides(name)
             yield name + equals, False
         yield (value if equals else part), hidden and _may_be_secret(value if equals else part)
+
+
+def _is_secret_in(scheme: str, *, strict: bool) -> Callable[[str], bool]:
+    if _CONNECT.match(scheme):
+        return _is_secret_header
+    return _is_unknown if strict and _LIBPQ.match(scheme) else is_secret
+
+
+def _is_secret_header(name: str) -> bool:
+    plain = unquote(name).strip().lower()
+    return is_secret(name) or (plain.startswith("x-") and plain not in _PLAIN_HEADERS)
 
 
 def _is_unknown(name: str) -> bool:
@@ -255,6 +293,12 @@ def remember_all(text: str) -> None:
         for found in pattern.finditer(text):
             if is_secret(found["name"]):
                 remember(found["value"].strip("\"'"))
+
+
+def remember_address(text: str) -> None:
+    """The same for a text that may be an address; other texts are left alone."""
+    if _WHOLE.match(text):
+        remember_all(text)
 
 
 def hide(text: str) -> str:

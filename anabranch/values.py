@@ -119,6 +119,24 @@ def host_of(address: str) -> tuple[str, int]:
         return "", 0
 
 
+def connect_problem(address: str) -> str | None:
+    """Why this cannot be the address of a Spark Connect server, which starts with sc://."""
+    if any(ord(letter) < 32 or ord(letter) == 127 for letter in address):
+        return "it holds control characters"
+    try:
+        parts = urlsplit("http" + address[2:])
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return "its host or port cannot be read; a port is a number up to 65535"
+    if not host or set("@;,\\") & set(parts.netloc):
+        return "it names no host, or more than one"
+    if port == 0:
+        return "port 0 is none"
+    if parts.path not in ("", "/") and not parts.path.startswith("/;"):
+        return "it has a path; parameters follow /;"
+    return None
+
+
 def spark_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 

@@ -47,11 +47,7 @@ class Rewound:
 
 def rewind(rows: Rows, cut_id: int, told: Callable[[Mapping[str, Row]], Told]) -> Rewound:
     """The rows as of a cut; `told` is given the versions at the cut, to look into their snapshots."""
-    recorded = {row["cut_id"] for row in rows["ab_cuts"]}
-    if cut_id not in recorded:
-        raise InvalidValue(
-            f"cut {cut_id} is not in the backup", hint=f"it knows {_shown(recorded)}"
-        )
+    check_recorded(rows, cut_id)
     (meta,) = rows["ab_meta"]
     if cut_id == meta["cut"]:
         return Rewound(rows)
@@ -70,6 +66,14 @@ def rewind(rows: Rows, cut_id: int, told: Callable[[Mapping[str, Row]], Told]) -
     _rewind_views(found.rows, rows)
     _rewind_streams(found, rows, shown, told(shown), taken.returned)
     return found
+
+
+def check_recorded(rows: Rows, cut_id: int) -> None:
+    recorded = {row["cut_id"] for row in rows["ab_cuts"]}
+    if cut_id not in recorded:
+        raise InvalidValue(
+            f"cut {cut_id} is not in the backup", hint=f"it knows {_shown(recorded)}"
+        )
 
 
 def cuts_with(rows: Rows, lost: Mapping[Key, str]) -> dict[int, str]:

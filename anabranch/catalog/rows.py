@@ -14,6 +14,7 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
+    delete,
     func,
     insert,
     null,
@@ -52,6 +53,14 @@ def load(c: Connection, dumped: Mapping[str, Sequence[Row]]) -> None:
         elif rows:
             c.execute(insert(table), rows)
             _count_on(c, table)
+
+
+def put_back(c: Connection, dumped: Mapping[str, Sequence[Row]]) -> None:
+    """Dumped rows in place of those that a catalog has."""
+    for table in reversed(tables.metadata.sorted_tables):
+        if table is not tables.meta and table.name not in _OF_PROCESSES:
+            c.execute(delete(table))
+    load(c, dumped)
 
 
 def unknown_parts(dumped: Mapping[str, Sequence[Row]]) -> list[str]:

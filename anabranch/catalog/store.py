@@ -38,6 +38,10 @@ T = TypeVar("T")
 
 
 RECOVER = "restore it from a backup, or move it away and run anabranch recover --from-warehouse"
+ESCAPED = (
+    "write postgresql://user:password@host:5432/database, an IPv6 address in [brackets], and @ : / ? # "
+    "in a password as %40 %3A %2F %3F %23; or refer to it: ENV('PG_PASSWORD')"
+)
 BAD_VALUE = "22"  # how SQLSTATE of PostgreSQL begins then
 _DENIED_TABLE = re.compile(r"(?:table|sequence|relation) \"?(\w+)")
 # What libpq says about TLS and passwords, and what helps.
@@ -281,6 +285,12 @@ def parse_url(url: str | os.PathLike[str]) -> URL:
         parsed = make_url(given)
     except ArgumentError as error:
         raise InvalidValue(f"{redacted_address(given)!r} is not a database URL") from error
+    except ValueError:  # of the port, which may be a part of a password: not shown
+        raise InvalidValue(
+            "host and port of the catalog's address cannot be told apart", hint=ESCAPED
+        ) from None
+    if parsed.host and "@" in parsed.host:
+        raise InvalidValue("the catalog's address has more than one @", hint=ESCAPED)
     backend = parsed.drivername.split("+")[0]
     if backend in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")

@@ -86,8 +86,13 @@ def adopt(lake: Lake, *, recovering: bool = False) -> Adopted:
     )
 
 
-def relocate(lake: Lake, move: Move, records: Iterable[Record] = ()) -> Relocation:
-    """Let the files of this warehouse name their own place; `records` are snapshots in rows."""
+def relocate(
+    lake: Lake, move: Move, records: Iterable[Record] = (), noted: set[str] | None = None
+) -> Relocation:
+    """Let the files of this warehouse name their own place; `records` are snapshots in rows.
+
+    What is written is `noted` before.
+    """
     warehouse = lake.warehouse
     written: list[str] = []
 
@@ -96,6 +101,8 @@ def relocate(lake: Lake, move: Move, records: Iterable[Record] = ()) -> Relocati
             return stream.read()
 
     def write(path: str, data: bytes) -> None:
+        if noted is not None:
+            noted.add(f"{move.new}/{path}")
         replace_file(lake, f"{move.new}/{path}", data)
         written.append(f"{move.new}/{path}")
 

@@ -3,7 +3,8 @@
     anabranch-backup.json       whose backups these are
     files/<path in the warehouse>
     rows/<id>.json.gz           the rows of the catalog
-    backups/<cut>-<id>.json     written last, durably: a backup without it was interrupted
+    backups/<cut>-<id>-<sum>.json   the record, written last, durably: a backup without it was
+                                interrupted; <sum> is its SHA-256 (an older Anabranch wrote none)
 
 A record names every file that the backup needs, with size and checksum.  Files of a warehouse never
 change, so a file that an older record names is not copied again.
@@ -15,6 +16,8 @@ import errno
 import gzip
 import hashlib
 import json
+import logging
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,16 +29,20 @@ from pyarrow import NativeFile
 from pyarrow.fs import FileSystem
 
 from anabranch.catalog.migrations import FORMAT_VERSION
+from anabranch.catalog.rewind import check_recorded
 from anabranch.catalog.tables import now
 from anabranch.errors import InvalidValue, Refused, Unreachable
 from anabranch.lake.durable import sync_each
 from anabranch.lake.places import Warehouse, location_of
+
+log = logging.getLogger("anabranch")
 
 OWNER = "anabranch-backup.json"
 CHUNK = 1 << 20
 SIDE_BY_SIDE = 8
 _RARE = {"missing", "left_out"}  # not written when empty: an older Anabranch does not know them
 Sums = dict[str, tuple[int, str]]  # by path in the warehouse: size and SHA-256
+_NAME = re.compile(r"(\d+)-[0-9a-f]+(?:-([0-9a-f]{64}))?\.json")
 
 
 @dataclass(frozen=True)
@@ -69,26 +76,52 @@ class Archive:
     def __init__(self, place: str, *, fsync: bool = True) -> None:
         self.place = Warehouse(location_of(place), "", fsync=fsync)
         self.location = self.place.location
+        self.place.filesystem(self.location)  # refused if nothing here can reach it
 
-    def records(self) -> list[Record]:
-        """All whole backups, the newest last."""
+    def records(self) -> tuple[list[Record], list[str]]:
+        """All whole backups, the newest last, and the places of records that are damaged."""
         try:
             found = self.place.listing(f"{self.location}/backups")
         except OSError as error:
             raise self.place.unreachable(error) from error
-        records = []
+        records, broken = [], []
         for path in sorted(each for each in found if each.endswith(".json")):
             try:
-                told = json.loads(self._read(path))
-                told["files"] = {name: tuple(each) for name, each in told["files"].items()}
-                records.append(Record(**told))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise damaged(path) from error
-        return sorted(records, key=lambda each: (each.cut, each.made_at))
+                records.append(_record(path, self._read(path)))
+            except (ValueError, KeyError, TypeError, AttributeError, Unreadable):
+                broken.append(path)
+                log.warning("left out, because it is damaged: the record of a backup %s", path)
+        return sorted(records, key=lambda each: (each.cut, each.made_at)), broken
 
-    def check(self) -> None:
-        """Refuse a folder that holds no whole backup."""
-        chosen(self.records(), None, self.location)
+    def chosen(self, cut: int | None) -> tuple[Record, dict[str, list[dict[str, Any]]]]:
+        """The backup to restore and its rows, which record the cut."""
+        records, broken = self.records()
+        if broken and not records:
+            raise _damaged_record(broken[-1], records)
+        if cut is None:
+            record = chosen(records, None, self.location)
+            if newer := [path for path in broken if _cut_of(path) > record.cut]:
+                raise _damaged_record(newer[-1], records)  # nobody asked for an older one
+            return record, self.rows(record)
+        try:
+            record = chosen(records, cut, self.location)
+            rows = self.rows(record)
+            check_recorded(rows, cut)
+        except InvalidValue as error:
+            if may_know := [path for path in broken if _cut_of(path) >= cut > 0]:
+                raise _damaged_record(may_know[0], records) from error
+            raise
+        return record, rows
+
+    def broken_rows(self, records: Iterable[Record]) -> list[str]:
+        """Files with rows that are not what was written."""
+        found = []
+        for record in records:
+            try:
+                self.rows(record)
+            except Damaged:
+                found.append(f"{self.location}/{record.rows}")
+        return found
 
     def claim(self, catalog: str) -> None:
         """Refuse a folder with other things in it."""
@@ -182,13 +215,18 @@ class Archive:
         )
         told = {key: value for key, value in asdict(record).items() if key not in _RARE or value}
         text = json.dumps(told).encode()
-        self.place.put(f"backups/{cut:012d}-{token}.json", text, replace=True)
+        own = hashlib.sha256(text).hexdigest()
+        self.place.put(f"backups/{cut:012d}-{token}-{own}.json", text, replace=True)
         return record
 
     def rows(self, record: Record) -> dict[str, list[dict[str, Any]]]:
-        data = self._read(f"{self.location}/{record.rows}")
+        place = f"{self.location}/{record.rows}"
+        try:
+            data = self._read(place)
+        except Unreadable as error:
+            raise damaged(place) from error
         if hashlib.sha256(data).hexdigest() != record.rows_sum:
-            raise damaged(f"{self.location}/{record.rows}")
+            raise damaged(place)
         found: dict[str, list[dict[str, Any]]] = json.loads(gzip.decompress(data))
         return found
 
@@ -218,17 +256,49 @@ class Archive:
 
     def _read(self, location: str) -> bytes:
         try:
-            with self.place.io.new_input(location).open() as stream:
+            with _reading(location), self.place.io.new_input(location).open() as stream:
                 return stream.read()
         except OSError as error:
             raise self.place.unreachable(error) from error
 
 
-def damaged(location: str) -> Unreachable:
-    return Unreachable(
+def _record(path: str, data: bytes) -> Record:
+    """What a record says; raises whatever its damage leads to."""
+    named = _NAME.fullmatch(path.rpartition("/")[2])
+    if named and named[2] not in (None, hashlib.sha256(data).hexdigest()):
+        raise ValueError(path)
+    told = json.loads(data)
+    told["files"] = {
+        str(name): (int(size), str(sum_)) for name, (size, sum_) in told["files"].items()
+    }
+    record = Record(**told)
+    if not isinstance(record.cut, int) or not isinstance(record.made_at, str):
+        raise TypeError(path)
+    return record
+
+
+def _cut_of(path: str) -> int:
+    named = _NAME.fullmatch(path.rpartition("/")[2])
+    return int(named[1]) if named else 0
+
+
+class Damaged(Unreachable):
+    """A part of a backup that is not what was written."""
+
+
+def damaged(location: str) -> Damaged:
+    return Damaged(
         f"the backup is damaged: {location} is not what was written there",
         hint="`anabranch backup --verify` copies it again, if the warehouse still has it; "
         "or restore another cut with --cut, or from another folder",
+    )
+
+
+def _damaged_record(location: str, records: list[Record]) -> Damaged:
+    other = f"`--cut {records[-1].cut}` restores the newest that is whole" if records else ""
+    return Damaged(
+        f"the backup is damaged: {location} is not what was written there",
+        hint=other or "make another backup with `anabranch backup`, or restore from another folder",
     )
 
 

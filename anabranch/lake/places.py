@@ -93,7 +93,9 @@ class Warehouse:
         self.fsync = fsync
         self.io = PyArrowFileIO()
         if len(self.location) > LONGEST - 300:
-            raise InvalidValue(f"the path of the warehouse is too long: {self.location}")
+            raise InvalidValue(
+                f"the path of the warehouse is too long: {redacted_address(self.location)}"
+            )
 
     def create_top(self) -> None:
         """The folder of the warehouse itself; what is below it nobody reaches who may not enter."""
@@ -102,7 +104,17 @@ class Warehouse:
 
     def filesystem(self, location: str) -> tuple[FileSystem, str]:
         scheme, netloc, path = self.io.parse_location(location)
-        return self.io.fs_by_scheme(scheme, netloc), path
+        try:
+            return self.io.fs_by_scheme(scheme, netloc), path
+        except OSError as error:
+            raise self.unreachable(error) from error
+        except (ImportError, TypeError, ValueError) as error:  # as PyArrow's drivers have it
+            raise InvalidValue(
+                f"{redacted_address(location)!r} cannot be used as a place for files: "
+                f"{str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__}",
+                hint="write the address without user and password, such as s3://bucket/folder; "
+                "credentials come from the environment, as the driver of such a store reads them",
+            ) from None
 
     def put(self, name: str, data: bytes, *, replace: bool) -> None:
         """Write a small file at the top, whole or not at all; without `replace` the first one stays."""
@@ -214,7 +226,7 @@ class Warehouse:
 
     def unreachable(self, error: Exception) -> Unreachable:
         return Unreachable(
-            f"warehouse {self.location} cannot be reached: {error}",
+            f"warehouse {redacted_address(self.location)} cannot be reached: {error}",
             hint="check that the directory exists and can be read and written",
         )
 

@@ -30,16 +30,19 @@ from anabranch.catalog.tables import TABLE_TYPE
 from anabranch.catalog.taken_back import unowned
 from anabranch.errors import FileMissing, Refused, Unsupported
 from anabranch.lake.adopt import broken_snapshots, relocate, replace_file
-from anabranch.lake.archive import Archive, Record, chosen, damaged
+from anabranch.lake.archive import Archive, Record, damaged
 from anabranch.lake.checksums import sealed
 from anabranch.lake.holdings import Holdings, folder, older
 from anabranch.lake.lake import Lake
+from anabranch.lake.places import MARKER
 from anabranch.lake.publish import publish
 from anabranch.lake.recorded import metadata_of, without
 from anabranch.lake.relocate import Move
 from anabranch.lake.stage import Stage
+from anabranch.lake.undo import KIND, Undo, undone_if_it_fails
 from anabranch.lake.version import summary_of
 from anabranch.names import TableName
+from anabranch.redaction import redacted_address
 
 log = logging.getLogger("anabranch")
 
@@ -47,10 +50,10 @@ log = logging.getLogger("anabranch")
 def restore(archive: Archive, store: Store, warehouse: str, cut: int | None) -> dict[str, Any]:
     """Fill an empty catalog and an empty warehouse; every file is compared with its checksum.
 
-    Older cuts that need a file which the backup has not, or no longer as it was, are left out.
+    Older cuts that need a file which the backup has not, or no longer as it was, are left out.  If it
+    fails, what it wrote is removed.
     """
-    record = chosen(archive.records(), cut, archive.location)
-    rows = archive.rows(record)
+    record, rows = archive.chosen(cut)
     if unknown := catalog_rows.unknown_parts(rows):
         raise Unsupported(
             f"the backup was made by a newer Anabranch: {unknown[0]} is not known",
@@ -58,13 +61,20 @@ def restore(archive: Archive, store: Store, warehouse: str, cut: int | None) -> 
         )
     lake = Lake(store, warehouse)
     _check_empty(lake)
+    with undone_if_it_fails(lake, record.files) as undo:
+        return _fill(archive, record, rows, lake, cut, undo)
+
+
+def _fill(
+    archive: Archive, record: Record, rows: Rows, lake: Lake, cut: int | None, undo: Undo
+) -> dict[str, Any]:
     bad = archive.copy_out(record, lake.warehouse)
     move = Move(record.warehouse, lake.warehouse.location)
     rows = unowned(rows)
     moved: Rows = rows
     if move.old != move.new:
         kept = (row["record"] for row in rows.get("ab_snapshots", ()))
-        moved = relocate(lake, move, kept).value(rows)
+        moved = relocate(lake, move, kept, undo.files).value(rows)
     lost: dict[Key, str] = {}
     if bad or record.missing:
         lost = _lost(lake, moved)
@@ -77,17 +87,22 @@ def restore(archive: Archive, store: Store, warehouse: str, cut: int | None) -> 
     left_out = cuts_with(moved, lost)
     _check_shown(archive, lake, moved, {*bad}, left_out)
     moved = without_bases(moved, lost)
+    undo.files |= {*_pointers(lake, moved).values()}
     _write_missing(lake, moved)
-    with store.writing() as c:
+    with lake.store.writing() as c:
         if not catalog_rows.is_empty(c):
-            raise _not_empty(store.shown)
+            raise _not_empty(lake.store.shown)
+        before = catalog_rows.dump(c)
         catalog_rows.load(c, moved)
         if lost:
             cuts.forget_some(c, left_out)
             snapshots.forget(c, {(key, at) for key, at in lost if at is not None})
             snapshots.forget_shapes(c)
             deployments.forget_undos(c)
+        undo.files.add(f"{lake.warehouse.location}/{MARKER}")
         lake.fence.write(cuts.current(c), replace=True)
+        restored = cuts.current(c)
+    undo.before, undo.cut = before, restored
     _show(lake, moved)
     broken_snapshots(lake, lake.pointers())  # refused if a file of the newest rows is missing
     if left_out:
@@ -289,14 +304,14 @@ def _show(lake: Lake, rows: Rows) -> None:
             }
             stage.replace_metadata(name, metadata.model_copy(update=changed))
         if stage.changes:
-            publish(stage, "restore")
+            publish(stage, KIND)
 
 
 def _report(archive: Archive, record: Record, lake: Lake) -> dict[str, Any]:
     with lake.store.reading() as c:
         cut_id = cuts.current(c)
     return {
-        "source": archive.location,
+        "source": redacted_address(archive.location),
         "cut_id": cut_id,
         "made_at": record.made_at,
         "catalog": lake.store.shown,

@@ -25,10 +25,13 @@ from anabranch.sql.statement_records import (
     Statement,
 )
 from anabranch.sql.table_ddl import no_repeats
+from anabranch.values import connect_problem
 
 CLUSTER = "a cluster's name"
 INDEX = "an index's name"
-POOL_SETTINGS = ("weight", "min_share")
+LEAST = {"weight": 1, "min_share": 0}
+MOST = 10**6  # Spark counts cores and multiplies weights in 32 bits
+POOL_SETTINGS = tuple(LEAST)
 SPARK = "spark."
 CONNECT = "sc://"
 
@@ -57,16 +60,27 @@ def _check(name: str, address: str | None, settings: Mapping[str, str]) -> None:
             if key not in POOL_SETTINGS:
                 hint = did_you_mean(key, POOL_SETTINGS) or f"known: {', '.join(POOL_SETTINGS)}"
                 raise InvalidValue(f'cluster {name}: a pool has no setting "{key}"', hint=hint)
-            if not value.isdecimal():
+            if not (value.isascii() and value.isdecimal()):
                 raise InvalidValue(f'cluster {name}: "{value}" is not a whole number')
+            least = LEAST[key]
+            if len(value) > 10 or not least <= int(value) <= MOST:
+                raise InvalidValue(
+                    f'cluster {name}: "{key}" is not between {least} and {MOST}',
+                    hint="a weight is relative to those of other pools, 1 for most",
+                )
         return
     if not address.startswith(CONNECT):
         raise InvalidValue(
-            f"cluster {name}: {address!r} is no address of a Spark Connect server",
+            f"cluster {name}: {redacted_address(address)!r} is no address of a Spark Connect server",
             hint="write ADDRESS 'sc://host:15002'",
         )
     if redacted_address(address) != address:
         raise _secret(name, "its address")
+    if problem := connect_problem(address):
+        raise InvalidValue(
+            f"cluster {name}: {address!r} is no address of a Spark Connect server: {problem}",
+            hint="write ADDRESS 'sc://host:15002'",
+        )
     for key, value in settings.items():
         if holds_secret(key, value):
             raise _secret(name, key)

@@ -397,6 +397,99 @@ def test_places_that_are_taken(ab: Anabranch, tmp_path: Path) -> None:
     assert not (tmp_path / "again").exists()
 
 
+def by_name(folder: Path) -> list[Path]:
+    return sorted((folder / "backups").iterdir())
+
+
+@pytest.mark.parametrize("summed", [True, False])
+@pytest.mark.parametrize("kind", ["cut off", "flipped"])
+def test_a_damaged_record_of_an_older_backup_is_left_out(
+    ab: Anabranch, tmp_path: Path, kind: str, summed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "backup"
+    first = ab.backup(folder)
+    (old,) = by_name(folder)
+    if not summed:  # as an older Anabranch wrote it
+        old = old.rename(old.with_name("-".join(old.stem.split("-")[:2]) + ".json"))
+    assert anabranch.restore(folder, tmp_path / "whole")["cut_id"] == first["cut_id"]
+    ab.sql("INSERT INTO s.t VALUES (4, 4)")
+    newest = ab.backup(folder)
+    data = bytearray(old.read_bytes())
+    flip = data.index(b'"cut"') + 1 if not summed else data.index(b'"made_at": "') + 14
+    data[flip] ^= 1
+    old.write_bytes(data if kind == "flipped" else data[: len(data) // 2])
+    caplog.clear()
+    assert anabranch.restore(folder, tmp_path / "newest")["cut_id"] == newest["cut_id"]
+    assert old.name in caplog.text
+    anabranch.restore(folder, tmp_path / "older", cut=first["cut_id"])  # the newer one has it too
+    again, checked = ab.backup(folder), ab.backup(folder, verify=True)
+    assert again["damaged_backups"] == checked["damaged_backups"] == [f"file://{old}"]
+    assert anabranch.restore(folder, tmp_path / "again")["cut_id"] == again["cut_id"]
+
+
+def test_a_cut_that_only_a_damaged_record_has(ab: Anabranch, tmp_path: Path) -> None:
+    folder = tmp_path / "backup"
+    first = ab.backup(folder)
+    (old,) = by_name(folder)
+    ab.set("snapshot_retention", "0s")
+    ab.sql("INSERT INTO s.t VALUES (4, 4)")
+    ab.refresh()
+    ab.maintain()
+    newest = ab.backup(folder)
+    rot(old)
+    with pytest.raises(Unreachable, match=f"damaged: .*{old.name}") as error:
+        anabranch.restore(folder, tmp_path / "again", cut=first["cut_id"])
+    assert f"--cut {newest['cut_id']}" in str(error.value) and not (tmp_path / "again").exists()
+    rot(old)
+    rot(by_name(folder)[-1])  # an older one takes the place of the newest only when it is asked for
+    with pytest.raises(Unreachable, match=f"damaged: .*{by_name(folder)[-1].name}"):
+        anabranch.restore(folder, tmp_path / "again")
+    answer = anabranch.restore(folder, tmp_path / "again", cut=first["cut_id"])
+    assert answer["cut_id"] == first["cut_id"]
+
+
+def test_verify_reads_the_rows_of_older_backups(ab: Anabranch, tmp_path: Path) -> None:
+    ab.backup(tmp_path / "backup")
+    (path,) = (tmp_path / "backup" / "rows").iterdir()
+    rot(path)
+    assert ab.backup(tmp_path / "backup")["damaged_backups"] == []
+    found = ab.backup(tmp_path / "backup", verify=True)["damaged_backups"]
+    assert found == [f"file://{path}"]
+
+
+@pytest.mark.parametrize("cut", [0, 10**6])
+def test_a_cut_that_is_not_there_leaves_nothing_behind(
+    ab: Anabranch, tmp_path: Path, cut: int
+) -> None:
+    ab.backup(tmp_path / "backup")
+    with pytest.raises(InvalidValue, match=f"cut {cut}"):
+        anabranch.restore(tmp_path / "backup", tmp_path / "again", cut=cut)
+    assert not (tmp_path / "again").exists()
+    anabranch.restore(tmp_path / "backup", tmp_path / "again")
+
+
+@pytest.mark.parametrize("step", ["relocate", "_write_missing", "_show", "broken_snapshots"])
+def test_a_restore_that_fails_can_be_repeated(
+    ab: Anabranch, tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*given: Any) -> None:
+        (warehouse / "s").mkdir(exist_ok=True)
+        (warehouse / "s" / "mine").write_text("x")
+        raise KeyboardInterrupt
+
+    warehouse, before = tmp_path / "again" / "warehouse", rows(ab)
+    ab.backup(tmp_path / "backup")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(f"anabranch.lake.restore.{step}", dies)
+        anabranch.restore(tmp_path / "backup", tmp_path / "again")
+    assert [each for each in warehouse.rglob("*") if each.is_file()] == [warehouse / "s" / "mine"]
+    (warehouse / "s" / "mine").unlink()
+    anabranch.restore(tmp_path / "backup", tmp_path / "again")
+    with connect(tmp_path / "again") as again:
+        assert rows(again) == before
+        goes_on(again)
+
+
 def database(server: str) -> str:
     name = f"t{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server, autocommit=True) as connection:

@@ -9,7 +9,10 @@ import pytest
 from sqlalchemy import make_url
 
 from anabranch import redaction
-from anabranch.errors import InvalidValue, Refused, UserError
+from anabranch.boundary import public
+from anabranch.catalog.store import parse_url
+from anabranch.errors import InvalidValue, Refused, Unreachable, UserError
+from anabranch.lake.archive import Archive
 from anabranch.redaction import holds_secret, redacted, redacted_value
 from anabranch.settings import Settings
 from anabranch.sql.statements import parse_statement
@@ -192,3 +195,126 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(Refused, match="belongs to another user"):
         Settings.load()
     assert Settings.load(tmp_path / "anabranch.toml").parallelism == 3
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    ["x-auth-hdr", "x-pat", "sig", "signature", "X-Key-Id", "x%2Dpat", " X-Pat", "x-amz-security"],
+)
+def test_headers_of_a_connect_server_are_secrets(parameter: str) -> None:
+    for address in (
+        f"sc://host/;{parameter}=hidden",
+        f"sc://host/;use_ssl=true;{parameter}=hidden",
+    ):
+        with pytest.raises(InvalidValue, match="the catalog keeps none") as error:
+            parse_statement(f"CREATE CLUSTER c ADDRESS '{address}'")
+        assert "hidden" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "use_ssl",
+        "user_id",
+        "user_agent",
+        "session_id",
+        "grpc_max_message_size",
+        "grpc_keepalive_time_ms",
+        "x-databricks-cluster-id",
+    ],
+)
+def test_plain_parameters_of_a_connect_server(parameter: str) -> None:
+    address = f"sc://host:15002/;{parameter}=shown"
+    made = parse_statement(f"CREATE CLUSTER c ADDRESS '{address}'")
+    assert made.address == address == redaction.redacted_address(address)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "sc://",
+        "sc:///",
+        "sc://:15002",
+        "sc://h:99999",
+        "sc://h:-1",
+        "sc://h:0",
+        "sc://h:x",
+        "sc://h:1\n",
+        "sc://h\x7f",
+        "sc://me@h",
+        "sc://a,b:1",
+        "sc://h/path",
+        "sc://[::1",
+        "sc://h;a=b",
+    ],
+)
+def test_addresses_that_no_server_has(address: str) -> None:
+    with pytest.raises(InvalidValue, match="no address of a Spark Connect server"):
+        parse_statement(f"CREATE CLUSTER c ADDRESS '{address}'")
+
+
+@pytest.mark.parametrize("address", ["sc://h", "sc://h:1/", "sc://[::1]:15002/;use_ssl=true"])
+def test_addresses_of_servers(address: str) -> None:
+    made = parse_statement(f"CREATE CLUSTER c ADDRESS '{address}'")
+    assert made.address == address  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("setting", ["weight = 99999999999999999999", "weight = 0", "weight = '٣'"])
+def test_weights_that_spark_cannot_use(setting: str) -> None:
+    with pytest.raises(InvalidValue):
+        parse_statement(f"CREATE CLUSTER c POOL 'p' WITH ({setting})")
+
+
+def test_a_part_of_a_password_is_blanked_too() -> None:
+    redaction.remember_all("postgresql://u:hun:ter1@hunter2@127.0.0.1:1/d")
+    said = str(UserError("failed to resolve host 'hunter2@127.0.0.1', hun:ter1, ter1"))
+    assert "hunter2" not in said and "ter1" not in said and "127.0.0.1" in said
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://AK:hunter2@bucket/x",
+        "s3://AK:hun/hunter2@bucket/x",
+        "gs://u:hunter2@b/x",
+        "hdfs://u:hunter2@h:1/x",
+        "oss://k:hunter2@b/x",
+        "s3://bucket/x?secret=hunter2",
+    ],
+)
+def test_arguments_are_secrets_to_whatever_fails(address: str) -> None:
+    @public
+    def verb(place: str) -> None:
+        raise OSError(f"bucket {place[5:]} is not found, nor hunter2")
+
+    with pytest.raises(Unreachable) as error:
+        verb(address)
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "place", ["abfs://c@acc.dfs.core.windows.net/x", "s3://AK:hunter2@bucket/x", "~nouser-x/y"]
+)
+def test_a_place_that_cannot_be_used(place: str) -> None:
+    @public
+    def verb(place: str) -> None:
+        Archive(place)
+
+    with pytest.raises(InvalidValue) as error:
+        verb(place)
+    assert error.value.hint and "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://u:x@127.0.0.1:hunter2/d",
+        "postgresql://u:hunter2@[::1/d",
+        "postgresql://u:hun:ter2@hunter2@127.0.0.1:1/d",
+    ],
+)
+def test_an_address_of_a_catalog_that_cannot_be_read(address: str) -> None:
+    with pytest.raises(InvalidValue) as error:
+        parse_url(address)
+    assert "%40" in (error.value.hint or "") and "hunter2" not in str(error.value)
+    assert error.value.__cause__ is None
