@@ -9,7 +9,6 @@ from dataclasses import replace
 from anabranch.catalog.events import UNBOUNDED, Event
 from anabranch.catalog.groups import Reads
 from anabranch.catalog.streams import StreamTable
-from anabranch.engine.types import result_columns
 from anabranch.errors import InvalidValue, NotIncremental, Refused, UserError, caret
 from anabranch.graph.components import components
 from anabranch.graph.order import Cycle, topological
@@ -19,7 +18,14 @@ from anabranch.plan.monotone import Broken, not_monotone, unbounded
 from anabranch.plan.nodes import Node
 from anabranch.refresh.afresh import readable_columns
 from anabranch.refresh.columns import same_columns
-from anabranch.refresh.definition import Definition, define, fitting, output_columns, reach
+from anabranch.refresh.definition import (
+    Definition,
+    define,
+    fitting,
+    given_columns,
+    output_columns,
+    reach,
+)
 from anabranch.refresh.look import Look
 from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
@@ -247,7 +253,7 @@ def _start(
             found = branches_without(query, lambda each, known=unknown: _fold(each) in known)  # type: ignore[misc]
             if found is not None:
                 with fitting(tx.world, name, query) if name in kept else nullcontext():
-                    columns = result_columns(tx.world.schema(found.text))
+                    columns = given_columns(tx.world, found.text)
                 names = found.names if len(found.names) == len(columns) else ()
                 columns = tuple(
                     replace(column, name=names[at] if names else column.name)
