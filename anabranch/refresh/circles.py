@@ -95,7 +95,8 @@ def check_member(
             )
     _refuse_recursion(name, definition.query, circle)
     for broken in not_monotone(definition.plan, circle):
-        raise _not_monotone(world, name, definition, broken)
+        views = {view: world.views[view] for view in definition.views}
+        raise not_monotone_in(name, definition.query, views, definition.sources, broken)
 
 
 def _refuse_recursion(name: TableName, query: str, circle: Circle) -> None:
@@ -107,13 +108,15 @@ def _refuse_recursion(name: TableName, query: str, circle: Circle) -> None:
         )
 
 
-def _not_monotone(world: World, name: TableName, definition: Definition, broken: Broken) -> Refused:
+def not_monotone_in(
+    name: TableName,
+    query: str,
+    views: Mapping[TableName, str],
+    sources: Iterable[TableName],
+    broken: Broken,
+) -> Refused:
     nothing: Columns = ()
-    reach = Reach.of(
-        SourceText(definition.query),
-        dict.fromkeys(definition.sources, nothing),
-        {view: world.views[view] for view in definition.views},
-    )
+    reach = Reach.of(SourceText(query), dict.fromkeys(sources, nothing), views)
     below = place_below(reach, broken.table, broken.operator)
     source = below.source
     line, column = source.position(below.start)
