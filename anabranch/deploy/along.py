@@ -20,6 +20,7 @@ from anabranch.catalog.events import Event
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.catalog.views import all_views
+from anabranch.deploy.circles import Queries, with_path
 from anabranch.deploy.outside import is_staged
 from anabranch.deploy.readers import Reader
 from anabranch.deploy.refresh_groups import leave
@@ -39,6 +40,7 @@ from anabranch.graph.order import closure, dependants
 from anabranch.graph.policies import DiamondConsistency
 from anabranch.model import Status
 from anabranch.names import TableName
+from anabranch.refresh.circles import check_member, settle_circle
 from anabranch.refresh.definition import check_mode, understood
 from anabranch.refresh.fit import fit_columns, understood_together
 from anabranch.refresh.lines import Occasion, note_cuts, write_lines
@@ -222,6 +224,7 @@ class Along:
         while True:
             after = self.tx.rehearse(self.kind, lambda c: look_after(c, self.runtime, self.project))
             self._check_world(after.seen)
+            self._check_circles(after)
             needed = needing(after, self.moved)
             failing = self._fit(after, needed | unfilled(after, self.moved))
             failing |= self._unfit(after, needed)
@@ -275,6 +278,24 @@ class Along:
             if known.get(name) != after.pointers.get(name):
                 raise PublishConflict(f"{name} moved meanwhile", hint="run it again")
         self.tx.world.views = after.views
+
+    def _check_circles(self, after: After) -> None:
+        """With the tables of others a circle may close that the project alone does not have."""
+        before, then = (Queries.of(seen, after.staged) for seen in (self.before, after.seen))
+        found = then.closed(before, self.moved)
+        then.check_allowed(self.runtime.settings, before, found)
+        for circle in found:
+            queries = {name: then.streams[name] for name in sorted(circle & then.streams.keys())}
+            try:
+                definitions = settle_circle(self.tx, queries)
+            except (UserError, SchemaError):  # a reader does not fit: that is told with its cure
+                continue
+            for name, definition in definitions.items():
+                mode = after.seen.streams[name].refresh_mode
+                try:
+                    check_member(self.tx.world, name, mode, definition, circle)
+                except Refused as error:
+                    raise with_path(error, then.reads, circle) from None
 
     def _take_out(self, failing: Mapping[TableName, str]) -> None:
         """Readers that cannot follow are suspended, if somebody agreed to it."""

@@ -51,7 +51,19 @@ def outside_readers(
 
     `inside` are the objects of the project.
     """
-    columns = Columns(
+    columns = columns_after(runtime, seen, new, moved, altered)
+    return readers(seen, columns, inside, staged)
+
+
+def columns_after(
+    runtime: Runtime,
+    seen: Look,
+    new: Snapshot,
+    moved: Collection[ObjectKey],
+    altered: Collection[ObjectKey],
+) -> Columns:
+    """The columns of everything once a deployment is promoted."""
+    return Columns(
         runtime,
         seen,
         {key.table for key in (*moved, *altered)},
@@ -59,7 +71,6 @@ def outside_readers(
         lambda name, columns: declared(new.objects[ObjectKey.of(name)], columns),
         {key.table for key in altered},
     )
-    return readers(seen, columns, inside, staged)
 
 
 def readers_after_rollback(

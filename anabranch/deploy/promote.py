@@ -14,6 +14,7 @@ from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.leases import Lease
 from anabranch.deploy.along import OF_THE_TABLE, Broken, Consent, Cures, Flip, whose
 from anabranch.deploy.by_hand import made_by_hand
+from anabranch.deploy.circles import Moving, deployed_circles
 from anabranch.deploy.conflicts import check_base, refuse_staged_readers
 from anabranch.deploy.outside import outside_readers
 from anabranch.deploy.production import Fingerprints, fingerprints, renaming
@@ -194,9 +195,16 @@ def moved_by(deployment: Deployment) -> list[TableName]:
 def check_now(runtime: Runtime, deployment: Deployment) -> None:
     """Refuse at once what the publish would refuse at its end."""
     with observed(runtime.lake) as c:
-        check_base(c, runtime.lake, look(c, runtime.lake), deployment)
+        seen = look(c, runtime.lake)
+        check_base(c, runtime.lake, seen, deployment)
         staging = staging_of(deployment)
         refuse_staged_readers(c, [*staging.names, *staging.stand_ins])
+        staged = whose(c, seen, deployment.project).staged
+    actions = (Action.SWAP, Action.DROP, Action.ALTER)
+    moving = Moving(*(keys_of(deployment, each) for each in actions))
+    snapshot = snapshot_of(deployment.wanted)
+    for error in deployed_circles(runtime, seen, snapshot, moving, staged):
+        raise error
 
 
 def check_one_world(seen: Look, staged: Iterable[TableName]) -> None:

@@ -14,9 +14,10 @@ from anabranch.catalog.store import Connection
 from anabranch.deploy.build import view_query
 from anabranch.deploy.by_hand import Production, set_by_hand
 from anabranch.deploy.canonical import canonical_query, object_hash
+from anabranch.deploy.circles import Moving, deployed_circles
 from anabranch.deploy.outside import outside_readers
 from anabranch.deploy.owners import owned, without_others
-from anabranch.deploy.plan import Plan, make_plan, what_if_plan
+from anabranch.deploy.plan import Plan, Refusal, make_plan, what_if_plan
 from anabranch.deploy.refusals import dropping_most, refusals
 from anabranch.deploy.select import chosen
 from anabranch.deploy.snapshot import (
@@ -105,12 +106,14 @@ def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Fo
     rows = row_counts(runtime, seen, tables_read(found))
     plan = make_plan(old, found.new, rows=rows)
     moved, altered = plan.keys(Action.SWAP, Action.DROP), plan.keys(Action.ALTER)
+    moving = Moving(plan.keys(Action.SWAP), plan.keys(Action.DROP), altered)
     inside = {key.table for key in (*old.objects, *new.objects)}
     readers = outside_readers(runtime, seen, plan.new, moved, altered, inside, staged)
     plan = replace(plan, readers=readers)
     refused = (
         *dropping_most(wanted.name, deployed, plan),
         *refusals(runtime, seen, plan),
+        *map(Refusal, deployed_circles(runtime, seen, plan.new, moving, staged)),
     )
     by_hand = tuple(set_by_hand(Production(seen, indexed, runtime.settings), plan))
     return Found(replace(plan, refused=refused, by_hand=by_hand), seen, versions)

@@ -11,6 +11,7 @@ from anabranch.deploy import owners
 from anabranch.deploy import promote as promoting
 from anabranch.deploy import rollback as rolling_back
 from anabranch.deploy.along import look_after
+from anabranch.deploy.circles import check_rollback
 from anabranch.deploy.conflicts import refuse_staged_readers
 from anabranch.deploy.listing import summary
 from anabranch.deploy.outside import readers_after_rollback
@@ -112,6 +113,7 @@ def rollback_dry(
     steps += [{"action": "metadata", "object": name} for name in sorted(undo["metadata"])]
     with runtime.store.reading() as c:
         after = look_after(c, runtime, deployment.project)
+    check_rollback(runtime.settings, after.seen, undo, after.staged)
     found = readers_after_rollback(runtime, after.seen, undo, after.own, after.staged)
     return {**summary(deployment), "steps": steps, "readers": [each.as_dict() for each in found]}
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from anabranch.catalog.events import UNBOUNDED, Event
 from anabranch.catalog.groups import Reads
 from anabranch.catalog.streams import StreamTable
-from anabranch.engine.types import result_columns
 from anabranch.errors import InvalidValue, NotIncremental, Refused, UserError, caret
 from anabranch.graph.components import components
 from anabranch.graph.order import Cycle, topological
@@ -19,7 +18,14 @@ from anabranch.plan.monotone import Broken, not_monotone, unbounded
 from anabranch.plan.nodes import Node
 from anabranch.refresh.afresh import readable_columns
 from anabranch.refresh.columns import same_columns
-from anabranch.refresh.definition import Definition, define, fitting, output_columns, reach
+from anabranch.refresh.definition import (
+    Definition,
+    define,
+    fitting,
+    given_columns,
+    output_columns,
+    reach,
+)
 from anabranch.refresh.look import Look
 from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
@@ -89,7 +95,8 @@ def check_member(
             )
     _refuse_recursion(name, definition.query, circle)
     for broken in not_monotone(definition.plan, circle):
-        raise _not_monotone(world, name, definition, broken)
+        views = {view: world.views[view] for view in definition.views}
+        raise not_monotone_in(name, definition.query, views, definition.sources, broken)
 
 
 def _refuse_recursion(name: TableName, query: str, circle: Circle) -> None:
@@ -101,13 +108,15 @@ def _refuse_recursion(name: TableName, query: str, circle: Circle) -> None:
         )
 
 
-def _not_monotone(world: World, name: TableName, definition: Definition, broken: Broken) -> Refused:
+def not_monotone_in(
+    name: TableName,
+    query: str,
+    views: Mapping[TableName, str],
+    sources: Iterable[TableName],
+    broken: Broken,
+) -> Refused:
     nothing: Columns = ()
-    reach = Reach.of(
-        SourceText(definition.query),
-        dict.fromkeys(definition.sources, nothing),
-        {view: world.views[view] for view in definition.views},
-    )
+    reach = Reach.of(SourceText(query), dict.fromkeys(sources, nothing), views)
     below = place_below(reach, broken.table, broken.operator)
     source = below.source
     line, column = source.position(below.start)
@@ -247,7 +256,7 @@ def _start(
             found = branches_without(query, lambda each, known=unknown: _fold(each) in known)  # type: ignore[misc]
             if found is not None:
                 with fitting(tx.world, name, query) if name in kept else nullcontext():
-                    columns = result_columns(tx.world.schema(found.text))
+                    columns = given_columns(tx.world, found.text)
                 names = found.names if len(found.names) == len(columns) else ()
                 columns = tuple(
                     replace(column, name=names[at] if names else column.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.cache import Cache
 from anabranch.catalog.events import COLLATION, RECURSION, Event
@@ -33,6 +33,9 @@ from anabranch.sql.render import to_sql
 from anabranch.sql.support import Obstacle, obstacle
 from anabranch.sql.tables import tables_of
 from anabranch.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 NOT_PLANNED = "NOT_PLANNED"  # our own planning failed
 ALWAYS_STALE = frozenset({"TIME_DEPENDENT_FUNCTION", "NONDETERMINISTIC_FUNCTION"})
@@ -161,15 +164,25 @@ def reach(world: World, query: str) -> tuple[frozenset[TableName], frozenset[Tab
     return frozenset(sources), frozenset(views)
 
 
+def spark_schema(world: World, query: str) -> StructType | None:
+    """What Spark says of a query; None for x > ALL (SELECT …) and WITH RECURSIVE … UNION, which it
+    cannot read: there the plan says what the columns are."""
+    return None if is_beyond_spark(query) else world.schema(query)
+
+
+def given_columns(world: World, query: str) -> Columns:
+    """The columns of any query that we can run; those of views may be ones that no table could have."""
+    schema = spark_schema(world, query)
+    return define(world, query).columns if schema is None else result_columns(schema)
+
+
 def _define(
     world: World,
     query: str,
     columns: dict[TableName, Columns],
     views: dict[TableName, str],
 ) -> Definition:
-    # Spark itself cannot read x > ALL (SELECT …) and WITH RECURSIVE … UNION: there the plan says
-    # what the columns are.
-    schema = None if is_beyond_spark(query) else world.schema(query)
+    schema = spark_schema(world, query)
     output = None if schema is None else output_columns(result_columns(schema))
 
     def types(node: Node, exprs: Sequence[Expr]) -> Sequence[str]:

@@ -25,7 +25,7 @@ from anabranch.graph.order import closure, dependants
 from anabranch.lake.schemas import DropColumn, RenameColumn, SchemaChange
 from anabranch.names import TableName, fold, shown
 from anabranch.refresh.columns import carried
-from anabranch.refresh.definition import check_mode, define, reach
+from anabranch.refresh.definition import check_mode, define, given_columns, reach
 from anabranch.sql.column_names import only_columns
 from anabranch.sql.tables import tables_of
 from anabranch.world import World
@@ -298,5 +298,5 @@ def standing(
 def _columns(world: World, name: TableName) -> tuple[str, ...]:
     name = world.resolve(name)  # made again, it may be written with other letters
     if name in world.views:
-        return tuple(world.schema(world.views[name]).names)
+        return tuple(each.name for each in given_columns(world, world.views[name]))
     return tuple(each.name for each in world.version(name).columns)

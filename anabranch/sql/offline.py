@@ -11,7 +11,7 @@ from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Node
 from anabranch.sql.key_types import may_have_other_types
 from anabranch.sql.known_types import offline_type
-from anabranch.sql.lower import lower
+from anabranch.sql.lower import Lowered, lower
 from anabranch.sql.obstacles import find_obstacles
 from anabranch.sql.source_text import SourceText
 from anabranch.sql.support import Obstacle
@@ -27,17 +27,30 @@ def offline_obstacles(
     tables: Mapping[TableName, Columns | None],
     views: Mapping[TableName, str],
 ) -> tuple[Obstacle, ...]:
-    """Why the query is surely not incremental; nothing where only Spark can say.
+    """Why the query is surely not incremental; nothing where only Spark can say."""
+    found = offline_lowered(query, width, tables, views)
+    return found.obstacles if found is not None else ()
+
+
+def offline_lowered(
+    query: str,
+    width: int | None,
+    tables: Mapping[TableName, Columns | None],
+    views: Mapping[TableName, str],
+) -> Lowered | None:
+    """The plan of a query, or why it surely has none; None where only Spark can say.
 
     `width` is how many columns it gives, and `tables` and `views` are all that it reads, also through
     views, by every name that they have there.
     """
     texts = [SourceText(query), *(SourceText(text, name) for name, text in views.items())]
     found = tuple(chain.from_iterable(map(find_obstacles, texts)))
+    if found:
+        return Lowered(None, (), frozenset(tables), found)
     columns = {name: each for name, each in tables.items() if each is not None}
     unclear = len(columns) < len(tables) or width is None
-    if found or unclear or may_have_other_types(text.tree for text in texts):
-        return found
+    if unclear or may_have_other_types(text.tree for text in texts):
+        return None
 
     def types(node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
         told = [offline_type(node, expr, columns) for expr in exprs]
@@ -47,8 +60,8 @@ def offline_obstacles(
 
     output = tuple(Column(f"c{at}", "", True) for at in range(width or 0))
     try:
-        return lower(query, columns, views, types, output=output).obstacles
+        return lower(query, columns, views, types, output=output)
     except NeedsSpark:
-        return ()
+        return None
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
-        return ()  # creation looks again, and says that it cannot plan the query
+        return None  # creation looks again, and says that it cannot plan the query

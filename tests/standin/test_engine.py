@@ -6,11 +6,14 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StructType
 
 from anabranch.catalog import tables
 from anabranch.engine import write
 from anabranch.errors import AnabranchError
 from anabranch.refresh import apply, jobs
+from anabranch.sql.recursion import is_beyond_spark
+from anabranch.world import World
 from tests.standin.engine import connect, installed
 
 
@@ -72,6 +75,35 @@ def test_tables_that_read_each_other(tmp_path: Path) -> None:
         ab.refresh()
         assert ab.table("s.d").collect() == []
         assert ab.verify("s.c")["equal"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT c.k FROM s.c WHERE c.k >= ANY (SELECT t.k FROM s.t)",
+        "SELECT c.k FROM s.c JOIN s.t ON t.k = c.k AND c.k >= ANY (SELECT o.k FROM s.c AS o)",
+        "SELECT k FROM s.t WHERE k >= ANY (SELECT t.k FROM s.t) UNION SELECT c.k FROM s.c",
+    ],
+)
+def test_a_circle_with_what_spark_cannot_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    real = World.schema
+
+    def schema(world: World, text: str) -> StructType:
+        assert not is_beyond_spark(text), f"Spark cannot read {text}"
+        return real(world, text)
+
+    monkeypatch.setattr(World, "schema", schema)
+    with installed(), connect(tmp_path / "home", allow_circular=True) as ab:
+        ab.sql("CREATE TABLE s.t (k BIGINT)")
+        ab.sql("INSERT INTO s.t VALUES (1), (2)")
+        ab.create_stream_tables({"s.c": "SELECT k FROM s.t UNION SELECT k FROM s.d", "s.d": query})
+        ab.sql("INSERT INTO s.t VALUES (3)")
+        ab.refresh()
+        assert sorted(ab.table("s.d").collect()) == [(1,), (2,), (3,)]
+        ab.alter_stream_table("s.d", query=f"{query} UNION SELECT k FROM s.t")
+        assert ab.verify("s.d")["equal"]
 
 
 def test_what_is_real_comes_back() -> None:
