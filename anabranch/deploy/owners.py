@@ -80,6 +80,26 @@ def without_others(
     )
 
 
+def without_made_by_hand(runtime: Runtime, seen: Look, wanted: Snapshot, mine: Owned) -> Snapshot:
+    """Likewise without stream tables that nobody deployed: no empty source table may replace one."""
+    objects = dict(wanted.objects)
+    for key, each in sorted(wanted.objects.items()):
+        there = key.table in seen.streams or key.table in seen.views
+        if not there or each.kind != "table" or key in {**mine.snapshot.objects, **mine.others}:
+            continue
+        kind = "stream table" if key.table in seen.streams else "view"
+        if kind == "view" or not only_read(runtime, seen, each):
+            declared = "with exactly its columns" if kind == "stream table" else "as a view"
+            raise Refused(
+                f"{key} is a {kind} that was made by hand, and would be replaced by an empty "
+                "source table",
+                hint=f"to read it, declare it {declared}; to replace it, DROP {kind.upper()} {key} "
+                "first",
+            )
+        del objects[key]
+    return replace(wanted, objects=objects)
+
+
 def only_read(runtime: Runtime, seen: Look, each: SnapshotObject) -> bool:
     """Does the file declare a table just as it is?"""
     location = seen.pointers.get(each.key.table)

@@ -16,7 +16,7 @@ from anabranch.deploy.by_hand import Production, set_by_hand
 from anabranch.deploy.canonical import canonical_query, object_hash
 from anabranch.deploy.circles import Moving, deployed_circles
 from anabranch.deploy.outside import outside_readers
-from anabranch.deploy.owners import owned, without_others
+from anabranch.deploy.owners import owned, without_made_by_hand, without_others
 from anabranch.deploy.plan import Plan, Refusal, make_plan, what_if_plan
 from anabranch.deploy.refusals import dropping_most, refusals
 from anabranch.deploy.select import chosen
@@ -99,6 +99,7 @@ def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Fo
         versions = {SchemaKey(*p): v.version for p, v in deployments.schema_versions(c).items()}
         staged = tuple(f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN)
     new = without_others(runtime, seen, wanted.snapshot, mine.others)
+    new = without_made_by_hand(runtime, seen, new, mine)
     deployed = as_found(runtime, seen, mine.snapshot)
     old = with_existing(runtime, seen, deployed, new)
     found = make_plan(old, new, select=select)

@@ -44,6 +44,40 @@ def one(shop: Shop, name: str) -> dict[str, Any]:
     return next(row for row in shop.ab.status() if row["name"] == name)
 
 
+# -- what nobody has deployed ------------------------------------------------------------------------
+
+
+def test_a_stream_table_made_by_hand_is_read_as_it_is(shop: Shop) -> None:
+    shop.ab.create_stream_table("db.x.x", "SELECT k FROM db.raw.s")
+    shop.write(X, TABLE_X)
+    shop.write("models/db/x/n.sql", "CREATE STREAM TABLE n AS SELECT COUNT(*) AS n FROM x")
+    shop.deploy()
+    assert shop.rows("db.x.x") == [(1,)] and shop.rows("db.x.n") == [(1,)]
+    assert states(shop.ab)["db.x.x"] == "ACTIVE"
+    assert shop.plan().empty
+    drop_from_project(shop, X)
+    drop_from_project(shop, "models/db/x/n.sql")
+    shop.deploy()
+    assert shop.rows("db.x.x") == [(1,)], "it is not the project's"
+
+
+@pytest.mark.parametrize("query", ["SELECT v AS k, k AS l FROM db.raw.s", None])
+def test_an_empty_source_replaces_nothing_made_by_hand(shop: Shop, query: str | None) -> None:
+    if query is not None:
+        shop.ab.create_stream_table("db.x.x", query)
+    else:
+        shop.ab.sql("CREATE VIEW db.x.x AS SELECT k FROM db.raw.s")
+    shop.write(X, TABLE_X)
+    for verb in (shop.plan, shop.stage):
+        with pytest.raises(Refused, match=r"db\.x\.x is a .* that was made by hand") as refused:
+            verb()
+        kind = "VIEW" if query is None else "STREAM TABLE"
+        assert f"DROP {kind} db.x.x" in (refused.value.hint or "")
+    shop.ab.sql(f"DROP {kind} db.x.x")
+    shop.deploy()
+    assert shop.rows("db.x.x") == []
+
+
 # -- a name is no identity ---------------------------------------------------------------------------
 
 
