@@ -100,7 +100,10 @@ class Warehouse:
     def create_top(self) -> None:
         """The folder of the warehouse itself; what is below it nobody reaches who may not enter."""
         if (top := local_path(self.location)) is not None:
-            create_folder(Path(top))
+            try:
+                create_folder(Path(top))
+            except Unreachable as error:
+                raise self.unreachable(error) from None
 
     def filesystem(self, location: str) -> tuple[FileSystem, str]:
         scheme, netloc, path = self.io.parse_location(location)

@@ -48,7 +48,7 @@ def listings(ab: Anabranch) -> None:
     ab.status(), ab.history(), ab.cuts(), ab.groups(), ab.deployments(), ab.graph(), ab.events()
     ab.tables(), ab.columns(), ab.settings(), ab.refresh_groups(), ab.diamond_groups()
     ab.scc_status(), ab.clusters(), ab.indexes(), ab.dependency_tree("s.d"), ab.explain("s.d")
-    ab.grants(), ab.set("parallelism", 2)
+    ab.lineage("s.d"), ab.grants(), ab.set("parallelism", 2)
 
 
 def asked(ab: Anabranch) -> None:
@@ -134,7 +134,7 @@ ACTS = [
     Rule(
         "reader", "list", listings,
         "status history cuts groups deployments graph events tables columns settings refresh_groups "
-        "diamond_groups scc_status clusters indexes dependency_tree explain grants set",
+        "diamond_groups scc_status clusters indexes dependency_tree explain lineage grants set",
     ),
     Rule("reader", "ask", asked, "ShowTables Describe Set ExplainStreamTable"),
     Rule("reader", "read", lambda ab: ab.table("s.d").collect(), "table"),
