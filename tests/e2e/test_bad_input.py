@@ -43,7 +43,7 @@ STATEMENTS: list[tuple[str, type[AnabranchError], tuple[str, ...]]] = [
     # unknown names
     ("SELECT * FROM shop.sale", UnknownName, ("no table shop.sale", 'mean "shop.sales"')),
     ("SELECT amout FROM shop.sales", UnknownName, ("amout", 'mean "amount"')),
-    ("SELECT s.amout FROM shop.sales s", UnknownName, ("amout", 'mean "amount"')),
+    ("SELECT s.amout FROM shop.sales s", UnknownName, ("amout", 'amount"')),
     ("SELECT nofunc(id) FROM shop.sales", UnknownName, ("nofunc",)),
     ("INSERT INTO shop.sale VALUES (1)", UnknownName, ('mean "shop.sales"',)),
     ("INSERT INTO shop.sales (id, regio) VALUES (1, 'x')", UnknownName, ('mean "region"',)),
