@@ -102,7 +102,8 @@ def test_a_frame_that_was_made_before_its_lease_expired(ab: Anabranch, tmp_path:
 
 
 def test_frames_of_spark_connect_are_guarded_too() -> None:
-    connect = pytest.importorskip("pyspark.sql.connect.dataframe", exc_type=ImportError)
+    pytest.importorskip("grpc")  # without it PySpark ends the process
+    connect = pytest.importorskip("pyspark.sql.connect.dataframe")
     from anabranch.engine import handed
 
     kind = handed._guarded_class(connect.DataFrame)
