@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from anabranch.deploy.plan import Plan
     from anabranch.graph.picture import Picture
     from anabranch.model import Columns
-    from anabranch.refresh.declare import Declaration
     from anabranch.runtime import Runtime
     from anabranch.scheduler.tick import Scheduler
+    from anabranch.tables.stream_tables import Declaration
     from anabranch.world import World
 
 UNSET: Any = object()
@@ -177,7 +177,7 @@ class Anabranch:
 
         `where` is a condition in SQL; an index can answer it.
         """
-        from anabranch.engine.handed import handed_out
+        from anabranch.spark.handed import handed_out
 
         return handed_out(self._world().table(name, where))
 
@@ -232,7 +232,7 @@ class Anabranch:
 
         Columns are matched by name; those left out become NULL.
         """
-        from anabranch.sources import write
+        from anabranch.tables import dml as write
 
         changed = write.append(self._runtime, TableName.parse(name), data)
         return {"table": str(changed.table), "rows_inserted": changed.inserted}
@@ -278,7 +278,7 @@ class Anabranch:
         - `cluster`: where Spark refreshes it.
         - `if_not_exists`, `or_replace`: what to do with a table of this name.
         """
-        from anabranch.refresh import declare
+        from anabranch.tables import stream_tables as declare
 
         options = {
             "schedule": schedule,
@@ -300,7 +300,7 @@ class Anabranch:
         `queries` maps names to queries.  The options are those of `create_stream_table` and hold for
         each of them.
         """
-        from anabranch.refresh import declare
+        from anabranch.tables import stream_tables as declare
 
         check_options(Anabranch.create_stream_table, options)
         declared = [self._declared(name, query, options) for name, query in queries.items()]
@@ -308,7 +308,7 @@ class Anabranch:
 
     def _create_together(self, declarations: Sequence[dict[str, Any]]) -> None:
         """The stream tables of a script that read each other."""
-        from anabranch.refresh import declare
+        from anabranch.tables import stream_tables as declare
 
         declared = [
             self._declared(each["name"], each["query"], each["options"]) for each in declarations
@@ -317,8 +317,8 @@ class Anabranch:
 
     def _declared(self, name: str, query: str, options: Mapping[str, Any]) -> Declaration:
         from anabranch.clusters import known
-        from anabranch.refresh.declare import Declaration
-        from anabranch.refresh.options import with_defaults
+        from anabranch.tables.options import with_defaults
+        from anabranch.tables.stream_tables import Declaration
 
         said = with_defaults(options, self._settings)
         known(self._store, said.get("cluster"))
@@ -367,8 +367,8 @@ class Anabranch:
         status: str = UNSET,
     ) -> None:
         from anabranch.clusters import known
-        from anabranch.refresh import declare
-        from anabranch.refresh.options import read_options
+        from anabranch.tables import stream_tables as declare
+        from anabranch.tables.options import read_options
 
         table = TableName.parse(name)
         changes = read_options(options, self._settings, altering=True)
@@ -384,7 +384,7 @@ class Anabranch:
         self, name: str, cascade: bool = False, *, if_exists: bool = False
     ) -> None:
         """Drop a stream table; `cascade` also drops everything that reads it."""
-        from anabranch.sources.drop import Kind, drop
+        from anabranch.tables.drop import Kind, drop
 
         drop(
             self._runtime,
@@ -447,7 +447,7 @@ class Anabranch:
         `isolation` is `"repeatable_read"` (all members read one cut) or `"read_committed"`.
         `snapshot_timeout_ms` bounds how long a refresh holds on to its cut; 0 means for ever.
         """
-        from anabranch.refresh import declared_groups
+        from anabranch.tables import refresh_groups as declared_groups
 
         listed = [members] if isinstance(members, str) else members
         parsed = [TableName.parse(each) for each in listed]
@@ -465,7 +465,7 @@ class Anabranch:
         snapshot_timeout_ms: int | None = None,
     ) -> None:
         """Change members, isolation and timeout of a refresh group in one transaction."""
-        from anabranch.refresh import declared_groups
+        from anabranch.tables import refresh_groups as declared_groups
 
         coming, going = (
             [TableName.parse(each) for each in ([given] if isinstance(given, str) else given)]
@@ -482,7 +482,7 @@ class Anabranch:
 
     def drop_refresh_group(self, name: str, *, if_exists: bool = False) -> None:
         """Dissolve a refresh group; its members stay."""
-        from anabranch.refresh import declared_groups
+        from anabranch.tables import refresh_groups as declared_groups
 
         declared_groups.drop_refresh_group(self._runtime, name, if_exists=if_exists)
 

@@ -276,7 +276,7 @@ def translate(error: Exception) -> AnabranchError:
         return InvalidValue("a path holds a NUL character")
     if isinstance(error, OverflowError):
         return InvalidValue(f"a number is out of range: {error}")
-    from anabranch.engine.errors import translate as of_spark
+    from anabranch.spark.errors import translate as of_spark
 
     if (found := of_spark(error, {})) is not None:
         return found

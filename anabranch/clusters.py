@@ -10,10 +10,10 @@ from anabranch.catalog import clusters, cuts
 from anabranch.catalog.clusters import Cluster
 from anabranch.catalog.store import Store
 from anabranch.catalog.streams import StreamTable
-from anabranch.engine.clusters import allocation_conf, at_home
 from anabranch.errors import AlreadyExists, Refused, UnknownName
 from anabranch.names import shown
 from anabranch.runtime import Runtime, Transaction
+from anabranch.spark.clusters import allocation_conf, at_home
 
 
 def create(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import anabranch.listing as listing
 from anabranch.catalog.store import Store
 from anabranch.clusters import pools_at_start
-from anabranch.engine.rows import rows_frame
-from anabranch.engine.session import Spark
 from anabranch.errors import UnknownName, Unreachable
 from anabranch.lake.ground import weaknesses
 from anabranch.lake.lake import Lake
 from anabranch.runtime import Runtime
 from anabranch.settings import Settings
+from anabranch.spark.rows import rows_frame
+from anabranch.spark.session import Spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

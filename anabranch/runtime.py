@@ -36,7 +36,7 @@ from anabranch.world import World
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from anabranch.engine.session import Spark
+    from anabranch.spark.session import Spark
 
 T = TypeVar("T")
 Rows = Callable[[Connection, int | None], None]  # writes our rows in the transaction of a publish

@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch import clusters
 from anabranch.catalog.clusters import Cluster
-from anabranch.engine.handed import handed_out
-from anabranch.engine.rows import rows_frame
 from anabranch.errors import AnabranchError, InvalidValue, Refused, Unsupported
 from anabranch.lake import schemas
 from anabranch.lake.comments import TABLE
 from anabranch.model import Column
 from anabranch.names import TableName
-from anabranch.refresh.options import written_options
-from anabranch.sources import indexes, tables, write
-from anabranch.sources.comments import comment_on
-from anabranch.sources.drop import Kind, drop
-from anabranch.sources.write import Changed
-from anabranch.sql import statement_records as s
-from anabranch.sql.batches import batches
+from anabranch.spark.handed import handed_out
+from anabranch.spark.rows import rows_frame
+from anabranch.sql.statements import records as s
+from anabranch.sql.text.batches import batches
+from anabranch.tables import dml as write
+from anabranch.tables import indexes
+from anabranch.tables import source_tables as tables
+from anabranch.tables.comments import comment_on
+from anabranch.tables.dml import Changed
+from anabranch.tables.drop import Kind, drop
+from anabranch.tables.options import written_options
 
 if TYPE_CHECKING:
     from anabranch.api import Anabranch

@@ -3,7 +3,7 @@
 `Type.parse` reads every spelling that Spark reads, and `str` writes the one that Spark writes, so that
 two types are equal when their texts are.  Whether a table can hold a type is a question of its own
 (`Type.unstorable`): a query may well compute an interval.  The types of PyIceberg and PySpark are made
-from it in `lake/types.py` and `engine/types.py`.
+from it in `lake/types.py` and `spark/types.py`.
 """
 
 from __future__ import annotations

@@ -11,9 +11,6 @@ from typing import Any
 from anabranch.catalog import deployments, events, history, leases, streams, tables
 from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.retention import Retention
-from anabranch.engine.scan import frame
-from anabranch.engine.sorting import in_ranges
-from anabranch.engine.write import write
 from anabranch.errors import AnabranchError, FileMissing, Unsupported
 from anabranch.lake.places import is_our_root
 from anabranch.lake.publish import Rows
@@ -24,7 +21,10 @@ from anabranch.names import TableName
 from anabranch.refresh.lineage import fill_in
 from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
-from anabranch.sources.indexes import catch_up
+from anabranch.spark.scan import frame
+from anabranch.spark.sorting import in_ranges
+from anabranch.spark.write import write
+from anabranch.tables.indexes import catch_up
 
 BYTES_PER_FILE = 128 << 20
 

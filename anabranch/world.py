@@ -12,9 +12,6 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from anabranch.boundary import public_class
-from anabranch.engine.handed import handed_out
-from anabranch.engine.query import Inputs, run_sql
-from anabranch.engine.scan import empty, frame
 from anabranch.errors import (
     AnabranchError,
     Refused,
@@ -30,14 +27,17 @@ from anabranch.lake.version import TableVersion
 from anabranch.listing import COLUMNS
 from anabranch.model import Columns, Reading
 from anabranch.names import TableName
+from anabranch.spark.handed import handed_out
+from anabranch.spark.query import Inputs, run_sql
+from anabranch.spark.scan import empty, frame
 from anabranch.sql.analyze.columns import Column, Relation, table
+from anabranch.sql.analyze.external import refuse_external_code
 from anabranch.sql.analyze.mistakes import mistake, relation_of, type_or_none
-from anabranch.sql.external import refuse_external_code
-from anabranch.sql.lookups import filtered, looked_up, lookup_bounds
-from anabranch.sql.moments import Moment
-from anabranch.sql.parse import Passage, check_query, parse_expression
-from anabranch.sql.recursion import keeps_rows_once
-from anabranch.sql.tables import rebind, tables_of
+from anabranch.sql.analyze.tables import rebind, tables_of
+from anabranch.sql.lower.lookups import filtered, looked_up, lookup_bounds
+from anabranch.sql.lower.moments import Moment
+from anabranch.sql.lower.recursion import keeps_rows_once
+from anabranch.sql.text.parse import Passage, check_query, parse_expression
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from anabranch.catalog.indexes import Index
-    from anabranch.engine.session import Spark
+    from anabranch.spark.session import Spark
 
     SystemRows = Callable[[str], "DataFrame"]
     # The rows of a table, or those that a query looks up.

@@ -24,8 +24,8 @@ from pathlib import Path
 
 import anabranch
 from anabranch.api import Anabranch
-from anabranch.engine import scan, write
 from anabranch.names import TableName
+from anabranch.spark import scan, write
 
 VERIFY = "parquet.page.verify-checksum.enabled"
 WRITE = "parquet.page.write-checksum.enabled"

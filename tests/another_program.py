@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from anabranch import Anabranch
-from anabranch.sql.parse import split
-from anabranch.sql.statement_records import AlterTable
-from anabranch.sql.statements import parse_statement
+from anabranch.sql.statements.read import parse_statement
+from anabranch.sql.statements.records import AlterTable
+from anabranch.sql.text.parse import split
 from anabranch.statements import _schema_change
 
 

@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 import pytest
 from hypothesis import settings
 
-from anabranch.engine.session import Spark, expect_little
+from anabranch.spark.session import Spark, expect_little
 from tests.quick import GIVEN, QUICK
 
 expect_little()  # subprocesses inherit it

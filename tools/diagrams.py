@@ -102,7 +102,7 @@ def layers() -> str:
         ("main", "cli · demo", "the command line"),
         ("main", "api · statements", "Python and SQL: two ways to say the same"),
         ("plain", "deploy · project", "folders of SQL, unit tests, change sets, stage and promote"),
-        ("plain", "scheduler · sources · upkeep · backup", "what is due; writes; tidying; copies"),
+        ("plain", "scheduler · tables · upkeep · backup", "what is due; writes; tidying; copies"),
         ("good", "refresh", "observe, decide, execute, publish whole groups, record"),
         (
             "plain",
@@ -110,8 +110,8 @@ def layers() -> str:
             "transactions, one cut to read from, listings",
         ),
         ("plain", "lake", "Iceberg: versions, changes, stage and publish"),
-        ("plain", "engine  |  catalog", "Spark jobs  |  SQLite or PostgreSQL"),
-        ("source", "sql · delta · drawing", "pure: text to plan, plan to the plan of its change"),
+        ("plain", "spark  |  catalog", "Spark jobs  |  SQLite or PostgreSQL"),
+        ("source", "sql · delta", "pure: text to plan, plan to the plan of its change"),
         ("source", "plan · graph · datalog · settings", "pure: nodes and rewrites, groups, rules"),
         ("source", "errors · names · types · model", "the words everything else is written in"),
     )

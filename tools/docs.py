@@ -22,8 +22,8 @@ from anabranch.api import UNSET
 from anabranch.cli.main import cli
 from anabranch.retry import described
 from anabranch.settings import FILE, TABLE, Settings
-from anabranch.sql.support import CODES
-from anabranch.sql.supported import SUPPORTED
+from anabranch.sql.lower.support import CODES
+from anabranch.sql.lower.supported import SUPPORTED
 from anabranch.world import World
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))

@@ -9,11 +9,11 @@ from typing import Any
 
 from anabranch.cli.output import coloured
 from anabranch.cli.session import CliSession
-from anabranch.drawing.dot import dot
-from anabranch.drawing.mermaid import mermaid
-from anabranch.drawing.svg import svg
-from anabranch.drawing.tree import ASCII, UNICODE, Line, Signs, tree
 from anabranch.errors import UserError
+from anabranch.graph.drawing.dot import dot
+from anabranch.graph.drawing.mermaid import mermaid
+from anabranch.graph.drawing.svg import svg
+from anabranch.graph.drawing.tree import ASCII, UNICODE, Line, Signs, tree
 from anabranch.graph.picture import Picture
 
 STYLES: dict[str, dict[str, Any]] = {

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from anabranch.engine.archive import make, place
 from anabranch.errors import AnabranchError, Unreachable
+from anabranch.spark.archive import make, place
 
 # What most sessions do, so that the classes it takes are in the archive.
 SCRIPT = """

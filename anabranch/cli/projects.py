@@ -159,7 +159,7 @@ def explain(out: Output, failed: Sequence[Result]) -> None:
 @contextmanager
 def spark_of(session: CliSession, project: Project) -> Iterator[SparkSession]:
     """A Spark session of the project's own settings; no catalog is opened."""
-    from anabranch.engine.session import Spark, expect_little
+    from anabranch.spark.session import Spark, expect_little
 
     expect_little()
     settings: Any = project.settings

@@ -48,7 +48,7 @@ LEAVE = (r"\q", "exit", "quit", "exit;", "quit;")
 
 def complete(text: str) -> bool:
     """Whether Enter should run the text instead of starting another line."""
-    from anabranch.sql.tokens import Sort, tokenize
+    from anabranch.sql.text.tokens import Sort, tokenize
 
     if not text.strip() or text.lstrip().startswith("\\") or text.strip() in LEAVE:
         return True

@@ -50,7 +50,7 @@ class Runner:
 
     def run(self, text: str) -> None:
         """All statements are parsed before the first runs; the first error ends it."""
-        from anabranch.sql.batches import batches
+        from anabranch.sql.text.batches import batches
 
         for batch in batches(text):
             with self.session.progress.task("running …"):
@@ -70,7 +70,7 @@ class Runner:
         fields = result.schema.fields
         names = [field.name for field in fields]
         types = [field.dataType.simpleString() for field in fields]
-        from anabranch.engine.errors import translated
+        from anabranch.spark.errors import translated
 
         with translated():
             rows = in_session_time(result, types).limit(self.limit + 1).collect()

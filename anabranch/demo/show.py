@@ -17,7 +17,7 @@ from rich.text import Text
 from anabranch.cli.session import CliSession
 from anabranch.demo.home import FOLDER, fresh, program, shown
 from anabranch.demo.story import FIRST_ROWS, PICTURE, QUERIES, ROUNDS, SUMMARY, Round, set_up
-from anabranch.engine.session import expect_little
+from anabranch.spark.session import expect_little
 
 WIDTH = 88
 STYLES = {"DIFFERENTIAL": "green", "NO_DATA": "dim", "FULL": "yellow", "REINITIALIZE": "yellow"}

@@ -13,8 +13,8 @@ from anabranch.deploy.staging import Staging
 from anabranch.deploy.state import find, refuse_in_transaction, wrong_status
 from anabranch.names import TableName
 from anabranch.refresh.look import Look
-from anabranch.refresh.writing import write_tables
 from anabranch.runtime import Runtime, Transaction
+from anabranch.tables.writing import write_tables
 from anabranch.world import World
 
 CAN_END = (DeploymentStatus.STAGING, DeploymentStatus.STAGED, DeploymentStatus.ABORTED)

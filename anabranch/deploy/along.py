@@ -42,13 +42,13 @@ from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh.circles import check_member, settle_circle
 from anabranch.refresh.definition import check_mode, understood
-from anabranch.refresh.fit import fit_columns, understood_together
 from anabranch.refresh.lines import Occasion, note_cuts, write_lines
 from anabranch.refresh.look import Look, look
 from anabranch.refresh.members import Staging
 from anabranch.refresh.unit import asked_for
 from anabranch.retry import attempts
 from anabranch.runtime import Runtime, Transaction
+from anabranch.tables.column_migration import fit_columns, understood_together
 
 VIEW_BROKEN = (
     "a deployment broke this view, with --suspend-readers: {why}; "

@@ -10,17 +10,17 @@ from anabranch.deploy.snapshot import ObjectKey, Snapshot, SnapshotObject
 from anabranch.deploy.source_tables import declared_columns
 from anabranch.deploy.staging import Staging
 from anabranch.graph.components import components
-from anabranch.refresh import declare
-from anabranch.refresh.declare import Declaration
-from anabranch.refresh.options import with_defaults
 from anabranch.runtime import Runtime
 from anabranch.settings import Settings
-from anabranch.sources.comments import comment_on
-from anabranch.sources.indexes import create_index
-from anabranch.sources.tables import create_table, create_view
-from anabranch.sql.column_names import with_column_names
-from anabranch.sql.statement_records import CreateIndex, CreateView
-from anabranch.sql.statements import parse_statement
+from anabranch.sql.statements.read import parse_statement
+from anabranch.sql.statements.records import CreateIndex, CreateView
+from anabranch.sql.text.column_names import with_column_names
+from anabranch.tables import stream_tables as declare
+from anabranch.tables.comments import comment_on
+from anabranch.tables.indexes import create_index
+from anabranch.tables.options import with_defaults
+from anabranch.tables.source_tables import create_table, create_view
+from anabranch.tables.stream_tables import Declaration
 
 NO_GROUP = "none"  # a staged table must never hold a group of production back
 

@@ -24,7 +24,7 @@ from anabranch.refresh.circles import Circle, check_allowed, circles, not_monoto
 from anabranch.refresh.look import Look
 from anabranch.runtime import Runtime
 from anabranch.settings import Settings
-from anabranch.sql.offline import offline_lowered
+from anabranch.sql.analyze.offline import offline_lowered
 
 
 @dataclass(frozen=True)

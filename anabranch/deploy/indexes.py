@@ -12,7 +12,7 @@ from anabranch.model import Columns
 from anabranch.names import TableName
 from anabranch.refresh.look import Look
 from anabranch.runtime import Transaction
-from anabranch.sources.indexes import sortable
+from anabranch.tables.indexes import sortable
 
 Indexes = Mapping[TableName, tuple[Index, ...]]
 

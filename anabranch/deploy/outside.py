@@ -32,9 +32,9 @@ from anabranch.refresh.look import Look
 from anabranch.runtime import Runtime
 from anabranch.sql.analyze.analysis import Column, analyze
 from anabranch.sql.analyze.analysis import Columns as KnownColumns
-from anabranch.sql.statement_records import CreateView
-from anabranch.sql.statements import parse_statement
-from anabranch.sql.tables import tables_of
+from anabranch.sql.analyze.tables import tables_of
+from anabranch.sql.statements.read import parse_statement
+from anabranch.sql.statements.records import CreateView
 from anabranch.types import Type
 
 

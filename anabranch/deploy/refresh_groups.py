@@ -11,7 +11,7 @@ from anabranch.catalog import refresh_groups, streams
 from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.catalog.store import Connection
 from anabranch.names import TableName
-from anabranch.refresh.declared_groups import leave_groups
+from anabranch.tables.refresh_groups import leave_groups
 
 
 def leave(c: Connection, names: Collection[TableName]) -> list[dict[str, Any]]:

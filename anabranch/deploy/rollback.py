@@ -41,8 +41,8 @@ from anabranch.names import TableName
 from anabranch.refresh.look import look, look_now
 from anabranch.refresh.unit import world_of
 from anabranch.runtime import Runtime, Transaction
-from anabranch.sources.comments import say
-from anabranch.sources.indexes import set_indexes
+from anabranch.tables.comments import say
+from anabranch.tables.indexes import set_indexes
 
 KIND = "rollback"
 KEPT = (

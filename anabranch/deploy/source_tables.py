@@ -8,8 +8,8 @@ from anabranch.lake.schemas import AddColumn, AllowNull, SchemaChange, WidenColu
 from anabranch.lake.types import to_iceberg, to_text
 from anabranch.model import Column, Columns
 from anabranch.names import shown
-from anabranch.sql.statement_records import CreateTable
-from anabranch.sql.statements import parse_statement
+from anabranch.sql.statements.read import parse_statement
+from anabranch.sql.statements.records import CreateTable
 
 
 def declared_columns(each: SnapshotObject) -> Columns:

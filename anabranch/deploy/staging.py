@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from anabranch.deploy.snapshot import ObjectKey, SchemaKey
 from anabranch.names import TableName, quote
-from anabranch.sql.tables import rebind, tables_of
+from anabranch.sql.analyze.tables import rebind, tables_of
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from anabranch.model import Column
 from anabranch.names import TableName, quote
 from anabranch.refresh.look import Look
 from anabranch.runtime import Runtime
-from anabranch.sources.tables import create_view
+from anabranch.tables.source_tables import create_view
 
 
 def altered_versions(

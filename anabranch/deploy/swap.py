@@ -29,8 +29,8 @@ from anabranch.names import TableName
 from anabranch.refresh.look import Look
 from anabranch.runtime import Transaction
 from anabranch.settings import Settings
-from anabranch.sources.comments import say
-from anabranch.sources.indexes import set_indexes
+from anabranch.tables.comments import say
+from anabranch.tables.indexes import set_indexes
 
 
 @dataclass

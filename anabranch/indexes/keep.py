@@ -16,18 +16,18 @@ from dataclasses import replace
 
 from anabranch.catalog.clusters import Cluster, all_clusters
 from anabranch.catalog.indexes import COPY_OF, Index, all_indexes
-from anabranch.engine.clusters import at_home
-from anabranch.engine.identity import HASHES, hashable
-from anabranch.engine.merge import add_all, apply_rows, stored_rows
-from anabranch.engine.scan import delta_frame, frame
-from anabranch.engine.session import Spark
-from anabranch.engine.sorting import in_ranges
-from anabranch.engine.write import write
 from anabranch.errors import BaseExpired, FileMissing, Refused
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import TableVersion
 from anabranch.model import FIRST_HIDDEN_ID, Columns, Delta
 from anabranch.names import TableName, shown
+from anabranch.spark.clusters import at_home
+from anabranch.spark.identity import HASHES, hashable
+from anabranch.spark.merge import add_all, apply_rows, stored_rows
+from anabranch.spark.scan import delta_frame, frame
+from anabranch.spark.session import Spark
+from anabranch.spark.sorting import in_ranges
+from anabranch.spark.write import write
 
 UUID = COPY_OF  # properties of the copy: which table, and which version of it
 SNAPSHOT = "anabranch.index.snapshot"

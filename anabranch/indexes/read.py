@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from anabranch.catalog.indexes import Index
-from anabranch.engine.tails import check_tails
 from anabranch.errors import FileMissing
 from anabranch.indexes.keep import current
 from anabranch.lake.version import TableVersion
 from anabranch.model import Bound, Columns, Reading
 from anabranch.names import TableName
+from anabranch.spark.tails import check_tails
 
 VersionOf = Callable[[TableName], TableVersion | None]
 

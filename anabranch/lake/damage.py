@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileType
 from pyiceberg.manifest import DataFileContent, ManifestEntry
 
-from anabranch.engine.tails import summed
 from anabranch.errors import FileDamaged, FileMissing, FileUnreadable
 from anabranch.lake.changes import own_delta
 from anabranch.lake.footers import tail_of
 from anabranch.lake.lake import Lake
 from anabranch.lake.version import TableVersion
 from anabranch.names import TableName
+from anabranch.spark.tails import summed
 
 MISSING = "MISSING"  # a file is gone
 SIZE = "SIZE"  # a file is longer or shorter than its manifest says

@@ -24,9 +24,9 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.decimal import unscaled_to_decimal
 
-from anabranch.engine.tails import summed
 from anabranch.errors import InternalError
 from anabranch.model import FILE_PATH_ID, FIRST_HIDDEN_ID, POSITION_ID
+from anabranch.spark.tails import summed
 
 THREADS = 8
 BOUND_LENGTH = 16  # Iceberg's default: longer texts are cut in bounds

@@ -259,9 +259,9 @@ def _told(
         if row is None or snapshot_id is None:
             return None
         said = summary(row, name, snapshot_id)
-        if "anabranch.sources" not in said:
+        if "anabranch.tables" not in said:
             return None
-        return json.loads(said["anabranch.sources"]), said.get("anabranch.fingerprint", "")
+        return json.loads(said["anabranch.tables"]), said.get("anabranch.fingerprint", "")
 
     return told
 

@@ -11,7 +11,7 @@ from anabranch.errors import UserError
 from anabranch.model import Columns
 from anabranch.names import TableName
 from anabranch.project.records import fold
-from anabranch.sql.branches import branches_without
+from anabranch.sql.lower.branches import branches_without
 
 SETTLING = 10  # times that types may pass round a circle until they are settled
 Known = Mapping[ObjectKey, Columns]

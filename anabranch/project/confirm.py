@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.deploy.snapshot import ObjectKey
-from anabranch.engine.query import Inputs, run_sql, types_of, view_names
-from anabranch.engine.scan import empty
-from anabranch.engine.types import result_columns
 from anabranch.errors import AnabranchError, UserError
 from anabranch.graph.components import components
 from anabranch.graph.order import closure
@@ -21,12 +18,15 @@ from anabranch.plan.nodes import Item, Node, Parameter, Project, Scan
 from anabranch.project.circles import circle_columns
 from anabranch.project.compile import Compiled, CompiledObject, refusal, whole_query
 from anabranch.project.problems import Problem
-from anabranch.sql.lower import lower
-from anabranch.sql.recursion import is_beyond_spark
+from anabranch.spark.query import Inputs, run_sql, types_of, view_names
+from anabranch.spark.scan import empty
+from anabranch.spark.types import result_columns
+from anabranch.sql.analyze.tables import rebind, tables_of
+from anabranch.sql.lower.query import lower
+from anabranch.sql.lower.recursion import is_beyond_spark
+from anabranch.sql.lower.support import Obstacle
 from anabranch.sql.render import to_sql
-from anabranch.sql.statement_records import CreateStreamTable, CreateTable
-from anabranch.sql.support import Obstacle
-from anabranch.sql.tables import rebind, tables_of
+from anabranch.sql.statements.records import CreateStreamTable, CreateTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

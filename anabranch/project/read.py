@@ -28,8 +28,8 @@ from anabranch.project.records import (
     fold,
 )
 from anabranch.project.variables import expand
-from anabranch.sql.parse import split
-from anabranch.sql.statement_records import (
+from anabranch.sql.statements.read import parse_statement
+from anabranch.sql.statements.records import (
     Comment,
     CreateCluster,
     CreateIndex,
@@ -40,8 +40,8 @@ from anabranch.sql.statement_records import (
     CreateView,
     Statement,
 )
-from anabranch.sql.statements import parse_statement
-from anabranch.sql.tokens import place
+from anabranch.sql.text.parse import split
+from anabranch.sql.text.tokens import place
 
 MODELS = "models"
 CLUSTERS = "clusters"

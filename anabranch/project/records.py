@@ -12,8 +12,8 @@ from anabranch.deploy.snapshot import ObjectKey, ObjectKind
 from anabranch.errors import AnabranchError, SqlSyntaxError
 from anabranch.project.problems import Problem
 from anabranch.project.variables import Expanded
-from anabranch.sql.parse import Passage
-from anabranch.sql.statement_records import (
+from anabranch.sql.analyze.tables import Reference, references
+from anabranch.sql.statements.records import (
     Comment,
     CreateCluster,
     CreateIndex,
@@ -22,8 +22,8 @@ from anabranch.sql.statement_records import (
     CreateTest,
     CreateView,
 )
-from anabranch.sql.tables import Reference, references
-from anabranch.sql.tokens import Place, place
+from anabranch.sql.text.parse import Passage
+from anabranch.sql.text.tokens import Place, place
 
 Created = CreateTable | CreateView | CreateStreamTable
 START = Place(1, 1)

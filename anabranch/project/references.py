@@ -10,8 +10,8 @@ from anabranch.errors import SqlSyntaxError, did_you_mean
 from anabranch.names import SYSTEM_SCHEMA, TableName, shown
 from anabranch.project.problems import Problem
 from anabranch.project.records import Files, Model, fold
-from anabranch.sql.cursor import Cursor
-from anabranch.sql.parse import Passage
+from anabranch.sql.text.cursor import Cursor
+from anabranch.sql.text.parse import Passage
 
 
 @dataclass(frozen=True)

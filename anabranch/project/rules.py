@@ -9,13 +9,13 @@ from anabranch.errors import AnabranchError, Unsupported, did_you_mean
 from anabranch.names import shown
 from anabranch.project.problems import Problem
 from anabranch.project.records import Index, Placed, UnitTest, fold
-from anabranch.refresh.options import read_options, written_options
 from anabranch.schedules import Schedule
 from anabranch.settings import Settings
 from anabranch.sql.analyze.analysis import Columns, analyze
 from anabranch.sql.analyze.mistakes import is_list_of_values
-from anabranch.sql.statement_records import CreateStreamTable, Rows
-from anabranch.sql.tokens import place
+from anabranch.sql.statements.records import CreateStreamTable, Rows
+from anabranch.sql.text.tokens import place
+from anabranch.tables.options import read_options, written_options
 
 if TYPE_CHECKING:
     from anabranch.project.compile import Compiled, CompiledObject

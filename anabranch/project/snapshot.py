@@ -9,7 +9,7 @@ from anabranch.deploy.snapshot import ClusterFact, IndexFact, Snapshot, Snapshot
 from anabranch.names import quote
 from anabranch.project.compile import Compiled, CompiledObject
 from anabranch.project.records import Cluster, Index, Model
-from anabranch.sql.statement_records import CreateStreamTable, CreateTable, CreateView
+from anabranch.sql.statements.records import CreateStreamTable, CreateTable, CreateView
 
 
 def snapshot(compiled: Compiled) -> Snapshot:

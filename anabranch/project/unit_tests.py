@@ -10,17 +10,17 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from anabranch.deploy.snapshot import ObjectKey
-from anabranch.engine.compare import bag_difference
-from anabranch.engine.mock import chosen, mocked, named, unknown_names
-from anabranch.engine.query import Inputs, run_sql
-from anabranch.engine.scan import empty
 from anabranch.errors import AnabranchError, UnknownName, UserError
 from anabranch.model import Columns
 from anabranch.project.compile import Compiled, CompiledObject, whole_query
 from anabranch.project.records import UnitTest, fold
-from anabranch.sql.moments import Moment, is_timely, pinned
-from anabranch.sql.statement_records import Rows
-from anabranch.sql.tables import rebind
+from anabranch.spark.compare import bag_difference
+from anabranch.spark.mock import chosen, mocked, named, unknown_names
+from anabranch.spark.query import Inputs, run_sql
+from anabranch.spark.scan import empty
+from anabranch.sql.analyze.tables import rebind
+from anabranch.sql.lower.moments import Moment, is_timely, pinned
+from anabranch.sql.statements.records import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ from datetime import date, datetime
 from functools import cached_property
 
 from anabranch.errors import InvalidValue, SqlSyntaxError
-from anabranch.sql.tokens import Place, Sort, Token, place, tokenize
+from anabranch.sql.text.tokens import Place, Sort, Token, place, tokenize
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping
 
 from anabranch.catalog.events import REINITIALIZED, Event
 from anabranch.catalog.streams import Input
-from anabranch.engine.errors import Blame, blame, said
 from anabranch.errors import FileMissing
 from anabranch.graph.order import closure, dependants
 from anabranch.lake.changes import net_rows
@@ -26,6 +25,7 @@ from anabranch.refresh.definition import understood
 from anabranch.refresh.look import Look, view_mark
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Transaction
+from anabranch.spark.errors import Blame, blame, said
 
 LOST = "a file that it needs is gone or damaged"
 BROKEN = "the changes cannot be computed"

@@ -11,7 +11,6 @@ from anabranch.catalog.events import FALLBACK, Event
 from anabranch.catalog.history import COMPLETED, Refresh, began
 from anabranch.catalog.streams import MIXED_CUTS, Input, StreamTable
 from anabranch.delta.maintenance import ByRows
-from anabranch.engine.errors import Blame, as_written_failed, blame, said
 from anabranch.errors import FileMissing, PlanFailed
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
@@ -42,8 +41,9 @@ from anabranch.refresh.situation import gather, remember, situation
 from anabranch.refresh.sources import Sources
 from anabranch.refresh.work import in_full
 from anabranch.runtime import Runtime, Transaction
+from anabranch.spark.errors import Blame, as_written_failed, blame, said
 from anabranch.sql.analyze.lineage import UNKNOWN, Lineage
-from anabranch.sql.recursion import is_beyond_spark
+from anabranch.sql.lower.recursion import is_beyond_spark
 
 
 @dataclass(frozen=True)
@@ -483,7 +483,7 @@ def summary(
     return {
         "anabranch.cut": ",".join(map(str, stands_at)),
         "anabranch.fingerprint": definition.fingerprint,
-        "anabranch.sources": json.dumps(snapshots, sort_keys=True),
+        "anabranch.tables": json.dumps(snapshots, sort_keys=True),
         "anabranch.mode": choice.action.value,
         **({"anabranch.moment": str(definition.moment)} if definition.moment else {}),
     }

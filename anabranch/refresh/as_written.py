@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import StreamTable
-from anabranch.engine.errors import Blame, as_written_failed, blame, plan_failed
-from anabranch.engine.query import Inputs
-from anabranch.engine.write import evaluate
 from anabranch.errors import InternalError, PlanFailed
 from anabranch.names import TableName
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.scans import Scans
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
-from anabranch.sql.recursion import is_beyond_spark
+from anabranch.spark.errors import Blame, as_written_failed, blame, plan_failed
+from anabranch.spark.query import Inputs
+from anabranch.spark.write import evaluate
+from anabranch.sql.lower.recursion import is_beyond_spark
 
 
 def judged(table: TableName, error: Exception, trial: Callable[[], None] | None) -> Exception:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from anabranch.delta.fixpoint import Exploded, Meter
-from anabranch.engine.bounds import at_most, deadline, is_too_many
 from anabranch.model import FixpointBound
 from anabranch.names import TableName
+from anabranch.spark.bounds import at_most, deadline, is_too_many
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

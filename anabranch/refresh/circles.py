@@ -29,11 +29,11 @@ from anabranch.refresh.definition import (
 from anabranch.refresh.look import Look
 from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
-from anabranch.sql.below import place_below
-from anabranch.sql.branches import branches_without
-from anabranch.sql.reach import Reach
-from anabranch.sql.recursion import keeps_rows_once
-from anabranch.sql.source_text import SourceText
+from anabranch.sql.analyze.reach import Reach
+from anabranch.sql.lower.below import place_below
+from anabranch.sql.lower.branches import branches_without
+from anabranch.sql.lower.recursion import keeps_rows_once
+from anabranch.sql.text.source_text import SourceText
 from anabranch.types import Type
 from anabranch.world import World
 

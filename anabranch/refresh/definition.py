@@ -12,10 +12,6 @@ from anabranch.catalog.events import COLLATION, RECURSION, Event
 from anabranch.catalog.streams import UNPLANNED, is_unplanned
 from anabranch.delta.closure import by_seeds, starts_afresh
 from anabranch.delta.maintenance import ByRows, Maintenance, maintenance
-from anabranch.engine.errors import Blame, blame, said
-from anabranch.engine.identity import HASHES, hashable
-from anabranch.engine.query import types_of, view_names
-from anabranch.engine.types import collated, result_columns
 from anabranch.errors import NotIncremental, SchemaError, UserError
 from anabranch.lake.types import to_iceberg, to_text
 from anabranch.model import FIRST_HIDDEN_ID, Column, Columns, RefreshMode
@@ -23,15 +19,19 @@ from anabranch.names import RESERVED_PREFIX, TableName, fold, shown
 from anabranch.plan.exprs import Expr, column
 from anabranch.plan.nodes import Item, Node, Parameter, Project, Scan
 from anabranch.refresh.fingerprint import fingerprint, texts
+from anabranch.spark.errors import Blame, blame, said
+from anabranch.spark.identity import HASHES, hashable
+from anabranch.spark.query import types_of, view_names
+from anabranch.spark.types import collated, result_columns
 from anabranch.sql.analyze.lineage import UNKNOWN, Lineage
 from anabranch.sql.analyze.mistakes import relation_of
-from anabranch.sql.lower import Lowered, lower
-from anabranch.sql.moments import Moment, is_timely, pinned
-from anabranch.sql.recursion import is_beyond_spark
-from anabranch.sql.relation import TypesOf
+from anabranch.sql.analyze.tables import tables_of
+from anabranch.sql.lower.moments import Moment, is_timely, pinned
+from anabranch.sql.lower.query import Lowered, lower
+from anabranch.sql.lower.recursion import is_beyond_spark
+from anabranch.sql.lower.relation import TypesOf
+from anabranch.sql.lower.support import Obstacle, obstacle
 from anabranch.sql.render import to_sql
-from anabranch.sql.support import Obstacle, obstacle
-from anabranch.sql.tables import tables_of
 from anabranch.world import World
 
 if TYPE_CHECKING:

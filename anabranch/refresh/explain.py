@@ -29,8 +29,8 @@ from anabranch.refresh.situation import gather, remember, situation
 from anabranch.refresh.sources import Sources
 from anabranch.refresh.unit import world_of
 from anabranch.runtime import Runtime
+from anabranch.sql.lower.support import Obstacle
 from anabranch.sql.render import to_sql
-from anabranch.sql.support import Obstacle
 from anabranch.world import World
 
 

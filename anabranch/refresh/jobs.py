@@ -10,16 +10,6 @@ from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import StreamTable
 from anabranch.delta.closure import as_now, root_recursion
 from anabranch.delta.maintenance import ByRows, Combine, Replace
-from anabranch.engine.groups import Groups, State, combine_groups, replace_groups
-from anabranch.engine.merge import (
-    Stored,
-    add_all,
-    apply_rows,
-    replace_all,
-    stored_rows,
-)
-from anabranch.engine.query import Inputs
-from anabranch.engine.write import write
 from anabranch.lake.footers import counts
 from anabranch.lake.version import TableVersion
 from anabranch.model import Action, ColumnRanges, Columns, RefreshMode, Written
@@ -32,6 +22,16 @@ from anabranch.refresh.scans import Scans
 from anabranch.refresh.sources import BROADCAST_ROWS, Sources
 from anabranch.refresh.work import from_stored
 from anabranch.runtime import Runtime, Transaction
+from anabranch.spark.groups import Groups, State, combine_groups, replace_groups
+from anabranch.spark.merge import (
+    Stored,
+    add_all,
+    apply_rows,
+    replace_all,
+    stored_rows,
+)
+from anabranch.spark.query import Inputs
+from anabranch.spark.write import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

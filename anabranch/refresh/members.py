@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.catalog.read_set import ReadSet
 from anabranch.clusters import on_cluster
-from anabranch.engine.errors import Blame, blame, is_lost, plan_failed
 from anabranch.errors import (
     AnabranchError,
     FileMissing,
@@ -33,6 +32,7 @@ from anabranch.refresh.failures import Failure
 from anabranch.refresh.look import Look
 from anabranch.refresh.parallel import side_by_side
 from anabranch.runtime import Runtime, Transaction
+from anabranch.spark.errors import Blame, blame, is_lost, plan_failed
 
 Reading = Callable[[TableName], Transaction]  # what a member reads
 

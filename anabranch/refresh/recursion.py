@@ -27,9 +27,6 @@ from anabranch.delta.fixpoint import (
 )
 from anabranch.delta.member import Member, among_rows, without
 from anabranch.delta.rule import Changed, at
-from anabranch.engine.query import Inputs, checkpoint, run_sql
-from anabranch.engine.rounds import counted
-from anabranch.engine.scan import union
 from anabranch.errors import DataError, NotConverged
 from anabranch.model import FixpointBounds
 from anabranch.names import TableName, quote
@@ -49,6 +46,9 @@ from anabranch.plan.nodes import (
 from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.walk import tables, transform
 from anabranch.refresh.bounded import bounded, within
+from anabranch.spark.query import Inputs, checkpoint, run_sql
+from anabranch.spark.rounds import counted
+from anabranch.spark.scan import union
 from anabranch.sql.render import NameOf, to_sql
 
 if TYPE_CHECKING:

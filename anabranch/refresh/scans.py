@@ -7,8 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from anabranch.cache import cached
-from anabranch.engine.query import Inputs, run_sql
-from anabranch.engine.scan import delta_frame, frame
 from anabranch.model import ColumnRanges, FixpointBounds, Reading
 from anabranch.names import TableName
 from anabranch.plan.nodes import Node, Parameter, Scan, Version
@@ -17,6 +15,8 @@ from anabranch.plan.shared import shared, worth_materializing
 from anabranch.plan.statistics import NONE, Limits
 from anabranch.refresh.recursion import Recursions
 from anabranch.refresh.sources import Sources
+from anabranch.spark.query import Inputs, run_sql
+from anabranch.spark.scan import delta_frame, frame
 from anabranch.sql.render import NameOf, to_sql
 
 if TYPE_CHECKING:

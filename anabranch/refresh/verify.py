@@ -11,10 +11,6 @@ from anabranch.catalog import cuts
 from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import MIXED_CUTS, Input, StreamTable, is_unplanned
 from anabranch.delta.maintenance import ByRows, Combine
-from anabranch.engine.compare import Surplus, as_stored, bag_difference
-from anabranch.engine.merge import add_all
-from anabranch.engine.query import Inputs, run_sql
-from anabranch.engine.scan import frame
 from anabranch.errors import Refused, UnknownName, UserError
 from anabranch.graph.order import closure
 from anabranch.model import Reading
@@ -29,10 +25,14 @@ from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.recursion import Recursions
 from anabranch.refresh.redefined import changed_below
 from anabranch.runtime import Runtime
-from anabranch.sql.moments import Moment, pinned
-from anabranch.sql.recursion import is_beyond_spark
+from anabranch.spark.compare import Surplus, as_stored, bag_difference
+from anabranch.spark.merge import add_all
+from anabranch.spark.query import Inputs, run_sql
+from anabranch.spark.scan import frame
+from anabranch.sql.analyze.tables import rebind, tables_of
+from anabranch.sql.lower.moments import Moment, pinned
+from anabranch.sql.lower.recursion import is_beyond_spark
 from anabranch.sql.render import to_sql
-from anabranch.sql.tables import rebind, tables_of
 from anabranch.world import World
 
 if TYPE_CHECKING:

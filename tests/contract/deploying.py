@@ -24,16 +24,16 @@ from anabranch.deploy.rollback import rollback
 from anabranch.deploy.snapshot import ObjectKey, Snapshot, SnapshotObject
 from anabranch.deploy.stage import stage
 from anabranch.deploy.state import Wanted
-from anabranch.engine.session import Spark
 from anabranch.model import Column, Status
 from anabranch.names import TableName
-from anabranch.refresh.declare import Declaration
 from anabranch.refresh.definition import Definition
 from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
-from anabranch.sql.statement_records import CreateStreamTable, CreateTable
-from anabranch.sql.statements import parse_statement
-from anabranch.sql.tables import tables_of
+from anabranch.spark.session import Spark
+from anabranch.sql.analyze.tables import tables_of
+from anabranch.sql.statements.read import parse_statement
+from anabranch.sql.statements.records import CreateStreamTable, CreateTable
+from anabranch.tables.stream_tables import Declaration
 from anabranch.world import World as Tables
 from tests.contract.world import World, bag, written
 

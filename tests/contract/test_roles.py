@@ -20,7 +20,7 @@ from anabranch import Anabranch
 from anabranch.catalog import tables
 from anabranch.catalog.grants import ROLES, grants
 from anabranch.errors import MissingRight, Refused
-from anabranch.sql.statement_records import Statement
+from anabranch.sql.statements.records import Statement
 from tests.standin.damage import break_table, forget, roots
 from tests.standin.engine import connect, installed
 

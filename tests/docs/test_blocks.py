@@ -14,8 +14,8 @@ import pytest
 from anabranch import Anabranch, listing
 from anabranch.cli.main import cli
 from anabranch.settings import Settings
-from anabranch.sql.parse import split
-from anabranch.sql.statements import parse_statement
+from anabranch.sql.statements.read import parse_statement
+from anabranch.sql.text.parse import split
 from anabranch.world import World
 from tests.docs.test_docs import PAGES, ROOT, commands_in
 

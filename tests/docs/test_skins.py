@@ -9,7 +9,7 @@ import pytest
 
 import anabranch
 from anabranch.cli.main import cli
-from anabranch.sql.statements import READERS
+from anabranch.sql.statements.read import READERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
 HEAD = "| | SQL | Python | command line |"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from anabranch.cli.main import run
-from anabranch.engine.session import Spark
+from anabranch.spark.session import Spark
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
 BLOCK = re.compile(r"^```(\w+)(?: title=\"(.+?)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
-from anabranch.engine.session import Spark
+from anabranch.spark.session import Spark
 from tests.fixtures.analysis.lists import ACCEPTED, REFUSED, TABLES
 
 

@@ -10,8 +10,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import anabranch
-from anabranch.engine.session import Spark
 from anabranch.names import TableName
+from anabranch.spark.session import Spark
 from tests.e2e.world import bag
 
 

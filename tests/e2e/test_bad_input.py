@@ -12,7 +12,6 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch
-from anabranch.engine.session import Spark
 from anabranch.errors import (
     AlreadyExists,
     AnabranchError,
@@ -25,6 +24,7 @@ from anabranch.errors import (
     Unsupported,
     UserError,
 )
+from anabranch.spark.session import Spark
 from tests.another_program import alter
 from tests.e2e.world import Outside, bag, refused, rows
 

@@ -13,7 +13,6 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch, failpoints
-from anabranch.engine.session import Spark
 from anabranch.errors import (
     DataError,
     NotConverged,
@@ -22,6 +21,7 @@ from anabranch.errors import (
     UserError,
 )
 from anabranch.refresh.component import bench
+from anabranch.spark.session import Spark
 from tests.e2e.graphs import overdue, ticked
 from tests.e2e.world import Outside, bag, nothing_changes, refused, rows
 from tests.oracle.circle import closure_of

@@ -12,9 +12,9 @@ import anabranch
 from anabranch import Anabranch
 from anabranch.catalog.indexes import all_indexes
 from anabranch.deploy.steps import Action
-from anabranch.engine.session import Spark
 from anabranch.errors import Refused
 from anabranch.names import TableName
+from anabranch.spark.session import Spark
 from tests.e2e.world import bag, rows
 
 FILES = {

@@ -9,11 +9,11 @@ import pytest
 
 from anabranch import Anabranch
 from anabranch.delta import fixpoint
-from anabranch.engine.errors import translated
-from anabranch.engine.query import run_sql
 from anabranch.errors import DataError, InternalError, PlanFailed
 from anabranch.refresh import apply, jobs
 from anabranch.refresh.component import run as component
+from anabranch.spark.errors import translated
+from anabranch.spark.query import run_sql
 from tests.e2e.graphs import overdue
 from tests.e2e.world import bag, rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch import Anabranch
-from anabranch.engine.write import actions
+from anabranch.spark.write import actions
 from tests.e2e.world import bag
 
 QUERIES = {

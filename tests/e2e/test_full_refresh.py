@@ -10,9 +10,9 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch
-from anabranch.engine.session import Spark
 from anabranch.errors import AnabranchError, BaseExpired, Refused, SchemaError
 from anabranch.lake import manifests, version
+from anabranch.spark.session import Spark
 from tests.another_program import alter
 from tests.e2e.world import Outside, bag, rows
 

@@ -14,7 +14,7 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch
-from anabranch.engine.session import Spark
+from anabranch.spark.session import Spark
 from tests.e2e.graphs import (
     ARTICLE,
     RARELY,

@@ -15,8 +15,8 @@ from sqlalchemy import delete
 import anabranch
 from anabranch import Anabranch
 from anabranch.catalog import tables
-from anabranch.engine.session import Spark
 from anabranch.errors import CutExpired, FileDamaged, FileMissing
+from anabranch.spark.session import Spark
 
 ACTIONS: dict[str, Callable[[DataFrame], Any]] = {
     "collect": lambda df: df.collect(),
@@ -104,7 +104,7 @@ def test_a_frame_that_was_made_before_its_lease_expired(ab: Anabranch, tmp_path:
 def test_frames_of_spark_connect_are_guarded_too() -> None:
     pytest.importorskip("grpc")  # without it PySpark ends the process
     connect = pytest.importorskip("pyspark.sql.connect.dataframe")
-    from anabranch.engine import handed
+    from anabranch.spark import handed
 
     kind = handed._guarded_class(connect.DataFrame)
     assert issubclass(kind, connect.DataFrame) and kind.__module__ == connect.DataFrame.__module__

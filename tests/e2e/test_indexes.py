@@ -233,7 +233,7 @@ def test_clusters(ab: Anabranch) -> None:
 
 def used_pools(ab: Anabranch, change: str) -> dict[str, str]:
     """The pool in which each table is written during a refresh."""
-    import anabranch.engine.write as writing
+    import anabranch.spark.write as writing
 
     found: dict[str, str] = {}
     real = writing.list_files

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from anabranch import Anabranch
-from anabranch.engine import write
 from anabranch.errors import RowsLost
+from anabranch.spark import write
 from tests.e2e.world import bag, rows
 
 List = Callable[[str], list[str]]

@@ -11,9 +11,9 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch
-from anabranch.engine.session import Spark
 from anabranch.errors import UserError
 from anabranch.names import quote
+from anabranch.spark.session import Spark
 from tests.another_program import alter
 from tests.e2e.world import Outside, bag
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import anabranch
-from anabranch.engine.session import Spark
+from anabranch.spark.session import Spark
 from tests.postgres import postgres_url
 
 __all__ = ["postgres_url"]  # the fixture

@@ -13,11 +13,11 @@ import pytest
 
 from anabranch.cli import projects
 from anabranch.cli.main import run
-from anabranch.engine.session import Spark
 from anabranch.project import load
 from anabranch.project.confirm import confirm, differing
 from anabranch.project.example import FILES, PROFILES
 from anabranch.project.unit_tests import Result, Runner, selected
+from anabranch.spark.session import Spark
 from tests.unit.project.folder import ORDERS, REVENUE, project
 
 

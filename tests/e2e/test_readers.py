@@ -14,10 +14,10 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch
-from anabranch.engine.session import Spark
 from anabranch.lake.publish import publish
 from anabranch.lake.stage import Stage
 from anabranch.names import TableName
+from anabranch.spark.session import Spark
 from tests.contract.world import COLUMNS, World, written
 from tests.e2e.graphs import ARTICLE, TOTALS, add, article, check
 from tests.e2e.processes import Process, Reader, Sums

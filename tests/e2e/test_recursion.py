@@ -11,7 +11,6 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch
-from anabranch.engine.session import Spark
 from anabranch.errors import (
     DataError,
     NotConverged,
@@ -21,6 +20,7 @@ from anabranch.errors import (
     UserError,
 )
 from anabranch.refresh.recursion import Recursions
+from anabranch.spark.session import Spark
 from tests.e2e.world import Outside, bag, rows
 
 REACH = (

@@ -9,8 +9,8 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch
-from anabranch.engine.session import Spark
 from anabranch.errors import AlreadyExists, InvalidValue, Refused, UnknownName
+from anabranch.spark.session import Spark
 from tests.e2e.graphs import (
     RARELY,
     add,

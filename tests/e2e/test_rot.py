@@ -24,12 +24,12 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch, cache
-from anabranch.engine import scan, write
-from anabranch.engine.errors import translated
-from anabranch.engine.session import Spark
 from anabranch.errors import AnabranchError, FileDamaged
 from anabranch.lake.footers import tail_of
 from anabranch.names import TableName
+from anabranch.spark import scan, write
+from anabranch.spark.errors import translated
+from anabranch.spark.session import Spark
 from tests.e2e.world import Bag, bag
 
 TABLES: dict[str, Callable[[Anabranch], Any]] = {  # each read in its own way

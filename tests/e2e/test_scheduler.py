@@ -18,11 +18,11 @@ import pytest
 import anabranch
 from anabranch import Anabranch
 from anabranch.catalog import leases, streams, tables
-from anabranch.engine.session import Spark
 from anabranch.errors import Unreachable
 from anabranch.lake import publish
 from anabranch.names import TableName
 from anabranch.scheduler import loop
+from anabranch.spark.session import Spark
 from tests.another_program import alter
 from tests.e2e.graphs import (
     ARTICLE,

@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame
 import anabranch
 from anabranch import Anabranch
 from anabranch.catalog import views as view_rows
-from anabranch.engine.session import Spark
 from anabranch.errors import AnabranchError, NotIncremental, Refused, SchemaError, Unsupported
 from anabranch.names import TableName, quote
 from anabranch.refresh import run
 from anabranch.refresh.members import Staging
+from anabranch.spark.session import Spark
 from tests.another_program import alter
 from tests.e2e.world import Outside, bag, refused, rows
 

@@ -12,7 +12,6 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch
-from anabranch.engine.session import Spark
 from anabranch.errors import (
     AlreadyExists,
     DataError,
@@ -20,7 +19,8 @@ from anabranch.errors import (
     UnknownName,
     Unsupported,
 )
-from anabranch.sources import write
+from anabranch.spark.session import Spark
+from anabranch.tables import dml as write
 from tests.e2e.world import Outside, bag, nothing_changes, refused, rows
 
 TYPES = """

@@ -11,8 +11,8 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch, errors
-from anabranch.engine.session import Spark
 from anabranch.errors import DataError
+from anabranch.spark.session import Spark
 from anabranch.world import World
 from tests.e2e.traps import Trap, Window, cases, exists, index, load, names
 from tests.e2e.world import Bag, Outside, bag, refused, rows

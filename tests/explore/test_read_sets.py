@@ -16,7 +16,8 @@ from anabranch.catalog.read_set import ReadSet
 from anabranch.errors import Refused
 from anabranch.leases import Leases
 from anabranch.names import TableName
-from anabranch.refresh import declare, members
+from anabranch.refresh import members
+from anabranch.tables import stream_tables as declare
 from tests.standin.editions import other_plans
 from tests.standin.engine import connect, installed
 

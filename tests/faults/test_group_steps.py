@@ -13,11 +13,11 @@ import pytest
 import anabranch
 from anabranch import failpoints
 from anabranch.catalog import cuts, history, leases, stages, streams
-from anabranch.engine.session import Spark
 from anabranch.errors import Unreachable
 from anabranch.lake import publish
 from anabranch.lake.stage import Stage
 from anabranch.refresh import jobs, members
+from anabranch.spark.session import Spark
 from tests.e2e.graphs import RARELY, add, check, no_waiting, overdue, pointers, wait_is_over
 
 # Where the refresh of a group goes past: members, files, metadata, and every row of the transaction.

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import anabranch
-from anabranch.engine.session import Spark
 from anabranch.failpoints import IN_TRANSACTION, STEPS
+from anabranch.spark.session import Spark
 from tests.failpoints import python
 
 REFRESH = """

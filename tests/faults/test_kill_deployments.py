@@ -14,10 +14,10 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch
-from anabranch.engine.session import Spark
 from anabranch.errors import Refused
 from anabranch.failpoints import BEGUN, IN_TRANSACTION, PUBLISHED, STEPS
 from anabranch.names import TableName
+from anabranch.spark.session import Spark
 from tests.failpoints import python
 
 ROOT = Path(__file__).parents[2]

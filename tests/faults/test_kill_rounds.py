@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import anabranch
-from anabranch.engine.session import Spark
 from anabranch.failpoints import ROUND
+from anabranch.spark.session import Spark
 from tests.failpoints import python
 from tests.oracle.circle import closure_of
 

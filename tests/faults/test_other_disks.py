@@ -20,13 +20,13 @@ SPARK = Path(str(pyspark.__file__)).parent
 WORK = """
 import sys
 import anabranch
-from anabranch.engine import shared_disk
+from anabranch.spark import shared_disk
 from anabranch.errors import Refused, RowsLost
 
 home, master, believe = sys.argv[1:]
 if believe == "yes":  # nobody asks the executors: only the rows tell
     shared_disk.see_from_everywhere = lambda *_: None
-    from anabranch.engine import write
+    from anabranch.spark import write
     write.see_from_everywhere = lambda *_: None
 conf = {"spark.master": master, "spark.conf.spark.executor.memory": "512m"}
 conf |= {"spark.conf.spark.driver.host": "127.0.0.1", "spark.conf.spark.cores.max": "2"}

@@ -14,7 +14,7 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch
-from anabranch.engine.session import Spark
+from anabranch.spark.session import Spark
 from tests.e2e.graphs import ARTICLE, TOTALS, add, article, check, pointers
 from tests.e2e.processes import Process
 from tests.e2e.schedulers import PATIENCE, SchedulerProcess

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.errors import SqlSyntaxError
-from anabranch.sql.parse import parse_query
+from anabranch.sql.text.parse import parse_query
 
 
 @pytest.mark.parametrize("type_", ["VOID", "nothing"])

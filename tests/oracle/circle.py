@@ -22,7 +22,7 @@ from anabranch.plan.exprs import column
 from anabranch.plan.monotone import not_monotone
 from anabranch.plan.nodes import WEIGHT, Aggregate, Item, Node, Parameter, Scan, Version
 from anabranch.plan.optimize import KEY_RULES, optimize
-from anabranch.sql.lower import lower
+from anabranch.sql.lower.query import lower
 from tests.oracle.duck import place, plan_text
 from tests.oracle.kept import Bag, World, fetched
 

@@ -25,7 +25,7 @@ from anabranch.plan.optimize import DELTA_RULES, KEY_RULES, QUERY_RULES, optimiz
 from anabranch.plan.rules.push_ranges import inside, ranges_of
 from anabranch.plan.statistics import NONE, Limits, Statistics, TableStatistics
 from anabranch.plan.walk import transform, walk
-from anabranch.sql.lower import Lowered, lower
+from anabranch.sql.lower.query import Lowered, lower
 from tests.oracle.duck import duck, place, plan_text
 
 Row = tuple[Any, ...]

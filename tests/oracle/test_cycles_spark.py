@@ -13,7 +13,7 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch
-from anabranch.engine.session import Spark
+from anabranch.spark.session import Spark
 from tests.oracle.circle import Circle
 from tests.oracle.cycle_cases import set_rows, world
 from tests.oracle.plain_sql import plain_text

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame
 
 import anabranch
 from anabranch import Anabranch
-from anabranch.engine.session import Spark
 from anabranch.errors import AnabranchError
+from anabranch.spark.session import Spark
 from tests.oracle import data
 from tests.oracle.kept import World
 from tests.oracle.queries import draw

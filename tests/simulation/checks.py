@@ -13,7 +13,8 @@ from typing import Any
 
 from anabranch.errors import AnabranchError
 from anabranch.names import TableName
-from anabranch.refresh import declare, run
+from anabranch.refresh import run
+from anabranch.tables import stream_tables as declare
 from tests.simulation import light
 from tests.simulation.database import Database
 from tests.simulation.light import Bag

@@ -54,7 +54,8 @@ from anabranch.lake import (
     version,
 )
 from anabranch.lake import upkeep as lake_upkeep
-from anabranch.refresh import apply, declare, members
+from anabranch.refresh import apply, members
+from anabranch.tables import stream_tables as declare
 from tests.simulation import light, sql
 from tests.simulation.database import SimulatedThread, Turn
 from tests.simulation.disk import DiskWarehouse, File, local

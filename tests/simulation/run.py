@@ -11,9 +11,9 @@ from anabranch.catalog import migrations, tables
 from anabranch.deploy.promote import promote
 from anabranch.deploy.stage import stage
 from anabranch.names import TableName
-from anabranch.refresh import declare
 from anabranch.runtime import Transaction
 from anabranch.settings import Settings
+from anabranch.tables import stream_tables as declare
 from tests.simulation import install, light, projects
 from tests.simulation.checks import PENDING, START
 from tests.simulation.database import Database

@@ -29,10 +29,11 @@ from anabranch.errors import (
 )
 from anabranch.lake import publish
 from anabranch.names import TableName
-from anabranch.refresh import declare, run
+from anabranch.refresh import run
 from anabranch.runtime import IsolationLevel, Transaction, check_new_name
 from anabranch.scheduler.tick import Scheduler
-from anabranch.sources.drop import Kind, drop
+from anabranch.tables import stream_tables as declare
+from anabranch.tables.drop import Kind, drop
 from tests.simulation import light, projects
 from tests.simulation.checks import BACKUPS, Checks
 from tests.simulation.plans import BY_HAND, QUERIES, Op

@@ -12,10 +12,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from anabranch.engine.scan import Among, delta_frame, frame
-from anabranch.engine.session import Spark
-from anabranch.engine.write import write
 from anabranch.model import Column, Columns, Delta, Reading, Written
+from anabranch.spark.scan import Among, delta_frame, frame
+from anabranch.spark.session import Spark
+from anabranch.spark.write import write
 
 Bag = Counter[tuple[Any, ...]]
 

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 import anabranch
 from anabranch.api import Anabranch
-from anabranch.engine.convert import carried
-from anabranch.engine.session import RUNTIME, Spark, beside
+from anabranch.spark.convert import carried
+from anabranch.spark.session import RUNTIME, Spark, beside
 
 ODD = {
     "spark.sql.session.timeZone": "America/New_York",

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch.engine.clusters import at_home
-from anabranch.engine.session import Spark
 from anabranch.errors import InvalidValue, Refused
+from anabranch.spark.clusters import at_home
+from anabranch.spark.session import Spark
 from anabranch.values import HOSTS
 
 
@@ -36,7 +36,7 @@ class Remote:
 def test_a_cluster_sends_nothing_where_the_operator_does_not(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
-    monkeypatch.setattr("anabranch.engine.session.is_remote", lambda session: True)
+    monkeypatch.setattr("anabranch.spark.session.is_remote", lambda session: True)
     spark = Spark({"spark.remote": "sc://here", "cluster_hosts": HOSTS.read("there;other:1")})
     spark._session = cast("Any", Remote())
     for settings in ({}, {"spark.x": "FILE('/nowhere')"}):
@@ -62,7 +62,7 @@ def test_a_cluster_sends_nothing_where_the_operator_does_not(
 def test_a_cluster_reaches_the_servers_that_the_operator_names(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
-    monkeypatch.setattr("anabranch.engine.session.is_remote", lambda session: True)
+    monkeypatch.setattr("anabranch.spark.session.is_remote", lambda session: True)
     spark = Spark({"spark.remote": "sc://here", "cluster_hosts": HOSTS.read("there;other:1")})
     spark._session = cast("Any", Remote())
     with at_home(spark, None, address, {}) as other:

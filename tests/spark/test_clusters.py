@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from anabranch.engine.clusters import ALLOCATION, allocation_conf, at_home
-from anabranch.engine.session import Spark
 from anabranch.errors import Refused
+from anabranch.spark.clusters import ALLOCATION, allocation_conf, at_home
+from anabranch.spark.session import Spark
 
 
 def test_weights_and_shares_are_told_when_spark_starts() -> None:
@@ -56,7 +56,7 @@ def test_a_server_is_reached_from_a_session_on_a_server(monkeypatch: pytest.Monk
         asked.append(dict(settings))
         return Remote()
 
-    monkeypatch.setattr("anabranch.engine.session.start", start)
+    monkeypatch.setattr("anabranch.spark.session.start", start)
     spark = Spark({"spark.remote": "sc://here", "cluster_hosts": ("there",)}, cast("Any", Remote()))
     conf = {"spark.sql.shuffle.partitions": "8"}
     with (

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from anabranch.engine.conform import conform
-from anabranch.engine.convert import to_frame
-from anabranch.engine.rows import rows_frame
-from anabranch.engine.session import Spark
-from anabranch.engine.write import write
 from anabranch.errors import AnabranchError, DataError, InvalidValue, UnknownName, UserError
 from anabranch.model import Column
+from anabranch.spark.conform import conform
+from anabranch.spark.convert import to_frame
+from anabranch.spark.rows import rows_frame
+from anabranch.spark.session import Spark
+from anabranch.spark.write import write
 from tests.spark.stores import plan_of
 
 ONE = (Column("x", "int", True, 1),)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.dml import Assignments, delete, merge, update
-from anabranch.engine.query import Inputs
-from anabranch.engine.session import Spark
 from anabranch.errors import DataError, UnknownName, UserError
 from anabranch.model import Column
+from anabranch.spark.dml import Assignments, delete, merge, update
+from anabranch.spark.query import Inputs
+from anabranch.spark.session import Spark
 from tests.spark.stores import Table, numbered
 
 COLUMNS = numbered(Column("id", "bigint", False), Column("op", "string"), Column("x", "int"))

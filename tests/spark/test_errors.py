@@ -6,12 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.engine.errors import translated
-from anabranch.engine.query import Inputs, run_sql, types_of
-from anabranch.engine.scan import frame
-from anabranch.engine.session import Spark
-from anabranch.engine.types import columns_of
-from anabranch.engine.write import write
 from anabranch.errors import (
     AnabranchError,
     DataError,
@@ -22,6 +16,12 @@ from anabranch.errors import (
     UserError,
 )
 from anabranch.model import Column, Reading
+from anabranch.spark.errors import translated
+from anabranch.spark.query import Inputs, run_sql, types_of
+from anabranch.spark.scan import frame
+from anabranch.spark.session import Spark
+from anabranch.spark.types import columns_of
+from anabranch.spark.write import write
 
 X = (Column("x", "int", True, 1),)
 

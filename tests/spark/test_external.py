@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anabranch.engine.session import Spark
-from anabranch.sql import functions
+from anabranch.spark.session import Spark
+from anabranch.sql.analyze import functions
 
 
 def test_every_function_of_spark_is_judged() -> None:

@@ -10,8 +10,8 @@ from random import Random
 import pytest
 from sqlglot import parse_one
 
-from anabranch.engine.session import Spark
 from anabranch.plan.exprs import VERBATIM, Expr
+from anabranch.spark.session import Spark
 
 ROW = """(SELECT 107 AS a, 6 AS b, 3 AS c, -29 AS d, '12' AS s, '7' AS t, true AS p, false AS q,
   CAST(NULL AS INT) AS n, CAST(NULL AS BOOLEAN) AS u, array(4, 9, 2) AS arr,

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from anabranch.engine.groups import Groups, State, combine_groups, replace_groups
-from anabranch.engine.query import Inputs, run_sql
-from anabranch.engine.scan import frame
-from anabranch.engine.session import Spark
-from anabranch.engine.types import WEIGHT, struct
-from anabranch.engine.write import write
 from anabranch.errors import InternalError
 from anabranch.model import Column, Columns, Reading
+from anabranch.spark.groups import Groups, State, combine_groups, replace_groups
+from anabranch.spark.query import Inputs, run_sql
+from anabranch.spark.scan import frame
+from anabranch.spark.session import Spark
+from anabranch.spark.types import WEIGHT, struct
+from anabranch.spark.write import write
 from tests.spark.stores import Table, numbered, plan_of
 
 SOURCE = (Column("g", "string"), Column("x", "int"))

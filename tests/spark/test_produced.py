@@ -10,12 +10,12 @@ import pytest
 from py4j.protocol import Py4JError
 
 from anabranch.cache import Cache
-from anabranch.engine import produced, shared_disk
-from anabranch.engine.session import Spark
-from anabranch.engine.shared_disk import see_from_everywhere
-from anabranch.engine.write import write
 from anabranch.errors import DataError, Refused
 from anabranch.model import Column
+from anabranch.spark import produced, shared_disk
+from anabranch.spark.session import Spark
+from anabranch.spark.shared_disk import see_from_everywhere
+from anabranch.spark.write import write
 
 ID = (Column("id", "bigint", True, 1),)
 OPS = "SELECT id, IF(id < 3, 'add', 'keep') AS _ab_op FROM range(10)"

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from anabranch.engine.identity import HASHES
-from anabranch.engine.merge import add_all, apply_rows, replace_all
-from anabranch.engine.scan import empty
-from anabranch.engine.session import Spark
-from anabranch.engine.types import WEIGHT, struct
 from anabranch.errors import InternalError
 from anabranch.model import Column
+from anabranch.spark.identity import HASHES
+from anabranch.spark.merge import add_all, apply_rows, replace_all
+from anabranch.spark.scan import empty
+from anabranch.spark.session import Spark
+from anabranch.spark.types import WEIGHT, struct
 from tests.spark.stores import Table, bag, frozen, numbered, plan_of
 
 ALL = numbered(Column("a", "int"), Column("b", "string"), Column("op", "double"), *HASHES)

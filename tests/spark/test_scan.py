@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from anabranch.engine.paths import by_form
-from anabranch.engine.scan import delta_frame, frame
-from anabranch.engine.session import Spark
-from anabranch.engine.write import write
 from anabranch.model import Column, Delta, Reading, Written
+from anabranch.spark.paths import by_form
+from anabranch.spark.scan import delta_frame, frame
+from anabranch.spark.session import Spark
+from anabranch.spark.write import write
 from tests.spark.stores import bag
 
 COLUMNS = (Column("id", "int", True, 1), Column("s", "string", True, 2))

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.engine.session import RUNTIME, Spark, excluded, start_conf, tuning
 from anabranch.errors import Unreachable
+from anabranch.spark.session import RUNTIME, Spark, excluded, start_conf, tuning
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
-from anabranch.engine.session import Spark
+from anabranch.spark.session import Spark
 from anabranch.errors import AnabranchError
-from anabranch.engine.query import run_sql
-from anabranch.engine.errors import translated
+from anabranch.spark.query import run_sql
+from anabranch.spark.errors import translated
 spark = Spark({"spark.master": "local[1]", "spark.conf.spark.driver.memory": "512m"})
 assert not spark.started
 assert spark.session.range(3).count() == 3
@@ -51,7 +51,7 @@ def test_nothing_reaches_the_terminal_or_the_folder(tmp_path: Path) -> None:
 
 
 FAILING = """
-from anabranch.engine.session import Spark
+from anabranch.spark.session import Spark
 from anabranch.errors import Unreachable
 try:
     Spark(%r).session
@@ -161,7 +161,7 @@ def test_pages_are_small_in_one_process(settings: dict[str, str], expected: str 
 
 
 OTHER_FILES = """
-from anabranch.engine.session import Spark
+from anabranch.spark.session import Spark
 spark = Spark({
     "spark.master": "local[1]",
     "spark.conf.spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",

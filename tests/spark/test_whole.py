@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from anabranch.engine import whole
-from anabranch.engine.scan import Among, frame
-from anabranch.engine.session import Spark
-from anabranch.engine.write import OP, write
 from anabranch.model import Column, Reading
+from anabranch.spark import whole
+from anabranch.spark.scan import Among, frame
+from anabranch.spark.session import Spark
+from anabranch.spark.write import OP, write
 from tests.spark.stores import bag, plan_of
 
 COLUMNS = (Column("id", "bigint", True, 1), Column("s", "string", True, 2))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.engine.session import Spark
-from anabranch.engine.write import list_files, write
 from anabranch.model import Column
+from anabranch.spark.session import Spark
+from anabranch.spark.write import list_files, write
 
 COLUMNS = (
     Column("id", "bigint", False, 1),

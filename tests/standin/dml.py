@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 
-from anabranch.engine import dml
-from anabranch.engine.types import FILE, POSITION
-from anabranch.engine.write import OP
 from anabranch.errors import DataError
 from anabranch.model import Column, Columns, Op
+from anabranch.spark import dml
+from anabranch.spark.types import FILE, POSITION
+from anabranch.spark.write import OP
 from tests.standin.session import PLACES, Frame, Row, table_of
 
 

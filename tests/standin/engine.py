@@ -21,24 +21,14 @@ from typing import Any
 
 import anabranch
 from anabranch.api import Anabranch
-from anabranch.engine import (
-    compare,
-    conform,
-    convert,
-    dml,
-    query,
-    rows,
-    scan,
-    sorting,
-    write,
-)
-from anabranch.engine import merge as merging
-from anabranch.engine.write import actions
 from anabranch.refresh import definition as definitions
 from anabranch.refresh import jobs
 from anabranch.refresh import verify as verifying
 from anabranch.refresh.component import run as component
 from anabranch.refresh.component.anew import Anew
+from anabranch.spark import compare, conform, convert, dml, query, rows, scan, sorting, write
+from anabranch.spark import merge as merging
+from anabranch.spark.write import actions
 from tests.standin.dml import delete, merge, update
 from tests.standin.files import (
     add_all,

@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.engine import compare, convert, write
-from anabranch.engine.arrow import as_arrow
-from anabranch.engine.tails import check_tails, damaged, missing
-from anabranch.engine.types import FILE, POSITION
-from anabranch.engine.write import OP, PHYSICAL
 from anabranch.errors import DataError, UserError
 from anabranch.lake.places import local_path
 from anabranch.model import Column, Columns, Op, Reading, Written
+from anabranch.spark import compare, convert, write
+from anabranch.spark.arrow import as_arrow
+from anabranch.spark.tails import check_tails, damaged, missing
+from anabranch.spark.types import FILE, POSITION
+from anabranch.spark.write import OP, PHYSICAL
 from tests.standin.session import Frame, Row, Session, arrow_of, table_of
 
 

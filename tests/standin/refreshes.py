@@ -15,9 +15,6 @@ from typing import Any
 from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import StreamTable
 from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way
-from anabranch.engine import query
-from anabranch.engine.types import FILE, POSITION
-from anabranch.engine.write import OP
 from anabranch.errors import InternalError
 from anabranch.lake.version import TableVersion
 from anabranch.model import Column, Columns, FixpointBounds, Op, Reading
@@ -32,6 +29,9 @@ from anabranch.refresh.definition import Definition
 from anabranch.refresh.jobs import hidden_of
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
+from anabranch.spark import query
+from anabranch.spark.types import FILE, POSITION
+from anabranch.spark.write import OP
 from tests.standin.files import frame, run_sql, write_frame
 from tests.standin.session import Frame, Row, table_of
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 from pyspark.sql import types as T
 from sqlglot.errors import SqlglotError
 
-from anabranch.engine import arrow
-from anabranch.engine import session as spark_sessions
-from anabranch.engine.types import FILE, POSITION, parse_type
 from anabranch.errors import DataError, SqlSyntaxError, UserError
 from anabranch.model import Columns
+from anabranch.spark import arrow
+from anabranch.spark import session as spark_sessions
+from anabranch.spark.types import FILE, POSITION, parse_type
 from tests.oracle.duck import duck
 
 Row = tuple[Any, ...]

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql.types import StructType
 
 from anabranch.catalog import tables
-from anabranch.engine import write
 from anabranch.errors import AnabranchError
 from anabranch.refresh import apply, jobs
-from anabranch.sql.recursion import is_beyond_spark
+from anabranch.spark import write
+from anabranch.sql.lower.recursion import is_beyond_spark
 from anabranch.world import World
 from tests.standin.engine import connect, installed
 

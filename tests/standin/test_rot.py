@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from anabranch import Anabranch
-from anabranch.engine.tails import check_tail, summed
 from anabranch.errors import AnabranchError, FileDamaged
 from anabranch.lake import checksums
 from anabranch.lake.footers import tail_of
 from anabranch.names import TableName
+from anabranch.spark.tails import check_tail, summed
 from tests.standin.damage import bits, break_table, flip, flipped, forget, roots
 from tests.standin.engine import connect, installed
 from tests.standin.foreign import append

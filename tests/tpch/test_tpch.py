@@ -13,8 +13,8 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch
-from anabranch.engine.session import Spark
 from anabranch.refresh import sources
+from anabranch.spark.session import Spark
 from benchmarks.tpch import data
 from benchmarks.tpch.changes import Window, apply
 from benchmarks.tpch.queries import queries

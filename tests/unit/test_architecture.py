@@ -19,14 +19,14 @@ LAYERS = (
         *("names", "types", "model", "durations", "redaction"),
     ),
     ("values", "places", "schedules", "trust", "settings", "graph", "plan", "datalog"),
-    ("delta", "sql", "drawing"),
-    ("catalog", "engine"),
+    ("delta", "sql"),
+    ("catalog", "spark"),
     ("lake", "boundary"),
     ("indexes",),
     ("world", "listing"),
     ("runtime", "leases", "clusters"),
     ("refresh",),
-    ("sources", "upkeep", "scheduler", "backup"),
+    ("tables", "upkeep", "scheduler", "backup"),
     ("project", "deploy"),
     ("statements", "open", "api"),
     ("demo", "cli", "__main__", "__init__"),
@@ -35,7 +35,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 # Libraries that only some folders know.
 ONLY = {
-    "pyspark": {"engine"},
+    "pyspark": {"spark"},
     "pyiceberg": {"lake"},
     "sqlalchemy": {"catalog", "lake"},
     "sqlglot": {"sql", "plan", "delta", "project", "deploy"},
@@ -96,7 +96,7 @@ def test_no_import_circle() -> None:
 
 def test_rows_never_come_to_the_driver() -> None:
     """Only a handful of differing rows of verify, two ends of keys, and what a person asked to see."""
-    allowed = {"engine/compare.py", "sources/reach.py", "cli/statements.py", "demo/show.py"}
+    allowed = {"spark/compare.py", "tables/reach.py", "cli/statements.py", "demo/show.py"}
     calls = {"collect", "toPandas", "toLocalIterator", "toArrow", "to_pandas", "read_table"}
     for path in FILES:
         used = {
@@ -131,5 +131,5 @@ def test_unit_tests_mirror_the_package(path: Path) -> None:
 def test_unit_tests_start_no_spark() -> None:
     """A JVM takes longer to start than most of them take together."""
     for path in UNIT.rglob("*.py"):
-        started = [name for name in imports(path) if name.endswith("engine.session.Spark")]
+        started = [name for name in imports(path) if name.endswith("spark.session.Spark")]
         assert not started, path

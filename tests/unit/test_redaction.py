@@ -15,7 +15,7 @@ from anabranch.errors import InvalidValue, Refused, Unreachable, UserError
 from anabranch.lake.archive import Archive
 from anabranch.redaction import holds_secret, redacted, redacted_value
 from anabranch.settings import Settings
-from anabranch.sql.statements import parse_statement
+from anabranch.sql.statements.read import parse_statement
 
 ODD = "p@ss:w/o#r?d%&=[]x"
 

@@ -22,7 +22,7 @@ from anabranch.redaction import (
     remember_all,
 )
 from anabranch.settings import Settings
-from anabranch.sql.statements import parse_statement
+from anabranch.sql.statements.read import parse_statement
 from anabranch.values import CATALOG, FOLDER, MASTER, PAIRS, REMOTE
 
 SEED = "Zq7Xw9"  # in every password, and nowhere else

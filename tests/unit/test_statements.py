@@ -6,10 +6,10 @@ import pytest
 
 from anabranch.errors import Unsupported
 from anabranch.names import TableName
-from anabranch.refresh.options import written_options
-from anabranch.sql.statement_records import ShowTables
-from anabranch.sql.statements import parse_statement
+from anabranch.sql.statements.read import parse_statement
+from anabranch.sql.statements.records import ShowTables
 from anabranch.statements import is_shown
+from anabranch.tables.options import written_options
 
 SALES = TableName.parse("Shop.daily_Sales")
 

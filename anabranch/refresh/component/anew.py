@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import is_unplanned
 from anabranch.delta.fixpoint import Counts, NotSettled, from_empty
-from anabranch.engine.query import Inputs
 from anabranch.errors import InternalError
 from anabranch.model import FixpointBounds
 from anabranch.names import TableName
@@ -23,7 +22,8 @@ from anabranch.refresh.definition import Definition
 from anabranch.refresh.look import Look
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
-from anabranch.sql.moments import Moment
+from anabranch.spark.query import Inputs
+from anabranch.sql.lower.moments import Moment
 from anabranch.world import World
 
 if TYPE_CHECKING:

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.delta.fixpoint import Counts, Meter, Settled, Way, climb
-from anabranch.engine.identity import typed
-from anabranch.engine.query import Inputs, run_sql
-from anabranch.engine.rounds import counted
-from anabranch.engine.scan import empty, frame
 from anabranch.model import Columns, FixpointBounds
 from anabranch.names import TableName
 from anabranch.refresh.bounded import bounded, within
 from anabranch.refresh.component.bench import SparkBench
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime
+from anabranch.spark.identity import typed
+from anabranch.spark.query import Inputs, run_sql
+from anabranch.spark.rounds import counted
+from anabranch.spark.scan import empty, frame
 from anabranch.world import World
 
 if TYPE_CHECKING:

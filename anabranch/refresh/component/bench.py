@@ -14,12 +14,6 @@ from typing import TYPE_CHECKING
 
 from anabranch.delta.fixpoint import REMOVED, Meter, Span, Spans
 from anabranch.delta.member import Member, among_rows, without
-from anabranch.engine.merge import add_all, names, quoted
-from anabranch.engine.query import Inputs, run_sql
-from anabranch.engine.rounds import BROADCAST_ROWS, counted, distinct, present, rest, signed
-from anabranch.engine.scan import empty, frame, union
-from anabranch.engine.session import Spark
-from anabranch.engine.write import write
 from anabranch.lake.commit import check_rows
 from anabranch.lake.footers import counts
 from anabranch.lake.places import same_form
@@ -30,6 +24,12 @@ from anabranch.plan.nodes import Node, Parameter, Scan, Version
 from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.walk import walk
 from anabranch.refresh.bounded import bounded, within
+from anabranch.spark.merge import add_all, names, quoted
+from anabranch.spark.query import Inputs, run_sql
+from anabranch.spark.rounds import BROADCAST_ROWS, counted, distinct, present, rest, signed
+from anabranch.spark.scan import empty, frame, union
+from anabranch.spark.session import Spark
+from anabranch.spark.write import write
 from anabranch.sql.render import to_sql
 
 if TYPE_CHECKING:

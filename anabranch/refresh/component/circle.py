@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from anabranch.catalog.streams import StreamTable, is_unplanned
 from anabranch.delta.maintenance import ByRows
 from anabranch.delta.member import Member
-from anabranch.engine.identity import HASHES, hashable
 from anabranch.errors import SchemaError
 from anabranch.model import FIRST_HIDDEN_ID, Columns, RefreshMode
 from anabranch.names import TableName
@@ -20,7 +19,8 @@ from anabranch.refresh.look import Look
 from anabranch.refresh.redefined import redefined, views_replaced
 from anabranch.refresh.situation import tampered
 from anabranch.runtime import Transaction
-from anabranch.sql.moments import Moment
+from anabranch.spark.identity import HASHES, hashable
+from anabranch.sql.lower.moments import Moment
 from anabranch.world import World
 
 MARK = "-circle"  # of fingerprints: rows of a member are kept in another way than those of others

@@ -9,10 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from anabranch.engine.merge import apply_rows
-from anabranch.engine.rounds import BROADCAST_ROWS, change, present
-from anabranch.engine.scan import frame
-from anabranch.engine.write import write
 from anabranch.lake.commit import check_rows
 from anabranch.lake.places import same_form
 from anabranch.model import Columns, Reading, Written
@@ -20,6 +16,10 @@ from anabranch.names import TableName
 from anabranch.refresh.component.bench import Batch, Rows, paths
 from anabranch.refresh.jobs import ROWS_PER_FILE, reader, small
 from anabranch.runtime import Runtime, Transaction
+from anabranch.spark.merge import apply_rows
+from anabranch.spark.rounds import BROADCAST_ROWS, change, present
+from anabranch.spark.scan import frame
+from anabranch.spark.write import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

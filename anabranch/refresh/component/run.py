@@ -13,8 +13,6 @@ from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.events import REINITIALIZED, Event
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way, follow, from_empty
-from anabranch.engine.errors import Blame, as_written_failed, blame, plan_failed, said
-from anabranch.engine.query import Inputs
 from anabranch.errors import FileMissing, NotIncremental, PlanFailed, RowsLost
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
@@ -69,7 +67,9 @@ from anabranch.refresh.look import Look
 from anabranch.refresh.scans import Scans
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
-from anabranch.sql.recursion import is_beyond_spark
+from anabranch.spark.errors import Blame, as_written_failed, blame, plan_failed, said
+from anabranch.spark.query import Inputs
+from anabranch.sql.lower.recursion import is_beyond_spark
 
 
 def refresh_component(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.engine.rounds import netted
 from anabranch.names import TableName
 from anabranch.plan.nodes import Scan, Version
 from anabranch.refresh.definition import Definition
@@ -13,6 +12,7 @@ from anabranch.refresh.look import Look
 from anabranch.refresh.scans import Scans
 from anabranch.refresh.situation import changes
 from anabranch.refresh.sources import Sources
+from anabranch.spark.rounds import netted
 from anabranch.world import World
 
 

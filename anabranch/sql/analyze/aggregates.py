@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from sqlglot import exp
 
 from anabranch.plan.exprs import Tree
-from anabranch.sql import functions
+from anabranch.sql.analyze import functions
 from anabranch.sql.analyze.sight import Sight
-from anabranch.sql.obstacles import is_aggregate, is_windowed, name_of_call
+from anabranch.sql.lower.obstacles import is_aggregate, is_windowed, name_of_call
 
 _NEED_OVER = frozenset(
     "cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number".split()

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from anabranch.sql.analyze.columns import Column, Columns, Flow, Ref, Relation
 from anabranch.sql.analyze.findings import Finding
 from anabranch.sql.analyze.walk import Tables, Walk
-from anabranch.sql.obstacles import mark_window_calls
-from anabranch.sql.source_text import SourceText
+from anabranch.sql.lower.obstacles import mark_window_calls
+from anabranch.sql.text.source_text import SourceText
 
 __all__ = ["Analysis", "Column", "Columns", "Finding", "Flow", "Ref", "Relation", "analyze"]
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from anabranch.plan.exprs import Tree, unwrapped
-from anabranch.sql import functions
+from anabranch.sql.analyze import functions
 from anabranch.sql.analyze.aggregates import calls_in_calls, misplaced
 from anabranch.sql.analyze.checks import TypeOf, apart, mismatches, not_a_condition
 from anabranch.sql.analyze.columns import NOTHING, Flow, Relation

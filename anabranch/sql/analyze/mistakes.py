@@ -6,8 +6,8 @@ from anabranch.errors import AnabranchError, UnknownName, UserError
 from anabranch.sql.analyze.analysis import analyze
 from anabranch.sql.analyze.columns import Relation
 from anabranch.sql.analyze.walk import Tables
-from anabranch.sql.parse import Passage
-from anabranch.sql.tokens import place
+from anabranch.sql.text.parse import Passage
+from anabranch.sql.text.tokens import place
 from anabranch.types import Type
 
 

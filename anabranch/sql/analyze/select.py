@@ -11,7 +11,7 @@ from sqlglot import exp
 from anabranch.errors import UserError, did_you_mean
 from anabranch.names import shown
 from anabranch.plan.exprs import Tree
-from anabranch.sql import functions
+from anabranch.sql.analyze import functions
 from anabranch.sql.analyze.aggregates import inside, is_grouped, misplaced, ungrouped
 from anabranch.sql.analyze.checks import not_a_condition
 from anabranch.sql.analyze.columns import (
@@ -26,13 +26,13 @@ from anabranch.sql.analyze.findings import Finding
 from anabranch.sql.analyze.from_items import Rows
 from anabranch.sql.analyze.scope import answers
 from anabranch.sql.analyze.sight import Sight, text_of
-from anabranch.sql.grouping import Groups, groups
-from anabranch.sql.grouping_sets import TooManySets
-from anabranch.sql.obstacles import is_aggregate
-from anabranch.sql.relation import Selected, Stop
-from anabranch.sql.resolve import Resolver
-from anabranch.sql.source_text import SourceText
-from anabranch.sql.time_windows import time_windows
+from anabranch.sql.lower.grouping import Groups, groups
+from anabranch.sql.lower.grouping_sets import TooManySets
+from anabranch.sql.lower.obstacles import is_aggregate
+from anabranch.sql.lower.relation import Selected, Stop
+from anabranch.sql.lower.resolve import Resolver
+from anabranch.sql.lower.time_windows import time_windows
+from anabranch.sql.text.source_text import SourceText
 
 Ctes = Mapping[str, Relation]
 _AFTER_GROUPS = ("having", "order", "qualify", "sort", "cluster", "distribute")

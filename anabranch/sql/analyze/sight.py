@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from anabranch.errors import did_you_mean
 from anabranch.names import shown
-from anabranch.sql import functions
+from anabranch.sql.analyze import functions
 from anabranch.sql.analyze.columns import Column
 from anabranch.sql.analyze.scope import Answer, Scope, answers
 from anabranch.sql.analyze.types import field_type, lacks_field

@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Tree
-from anabranch.sql import functions
-from anabranch.sql.column_types import column_type
+from anabranch.sql.analyze import functions
+from anabranch.sql.statements.column_types import column_type
 from anabranch.types import INTEGERS, MAX_PRECISION, Type
 
 ColumnType = Callable[[exp.Column], "Type | None"]

@@ -25,12 +25,12 @@ from anabranch.sql.analyze.columns import (
     table,
     together,
 )
+from anabranch.sql.analyze.ctes import reads_itself
 from anabranch.sql.analyze.findings import Finding
 from anabranch.sql.analyze.from_items import Rows, from_clause, items_of
 from anabranch.sql.analyze.select import Block
 from anabranch.sql.analyze.sight import Sight, cure, text_of
-from anabranch.sql.ctes import reads_itself
-from anabranch.sql.source_text import SourceText
+from anabranch.sql.text.source_text import SourceText
 
 Tables = Callable[[TableName], "Columns | Relation"]
 Ctes = Mapping[str, Relation]

@@ -19,8 +19,8 @@ from anabranch.catalog.store import Store
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.model import Action, RefreshMode, Status
 from anabranch.names import TableName
-from anabranch.refresh.options import with_defaults
 from anabranch.settings import Settings
+from anabranch.tables.options import with_defaults
 
 A, B = TableName.of("shop", "a"), TableName.of("my shop", "x.y")
 

@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.cli.graph import painted, signs_for
 from anabranch.cli.main import run
-from anabranch.drawing.tree import ASCII, UNICODE, Span
+from anabranch.graph.drawing.tree import ASCII, UNICODE, Span
 from tests.unit.cli.conftest import FakeAnabranch
 
 Capture = pytest.CaptureFixture[str]

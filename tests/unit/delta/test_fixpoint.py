@@ -24,7 +24,7 @@ from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Node, Scan, Version
 from anabranch.plan.walk import walk
-from anabranch.sql.lower import lower
+from anabranch.sql.lower.query import lower
 
 E, A, B = (TableName.of(name) for name in ("e", "a", "b"))
 COLUMNS = (Column("src", "int"), Column("dst", "int"))

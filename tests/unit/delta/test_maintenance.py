@@ -13,7 +13,7 @@ from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Join, Node, Parameter, Scan
 from anabranch.plan.show import show
 from anabranch.plan.walk import walk
-from anabranch.sql.lower import lower
+from anabranch.sql.lower.query import lower
 from anabranch.sql.render import to_sql
 
 TYPES = {

@@ -13,7 +13,7 @@ from anabranch.deploy.canonical import (
     object_hash,
 )
 from anabranch.deploy.snapshot import IndexFact
-from anabranch.sql.statements import parse_statement
+from anabranch.sql.statements.read import parse_statement
 
 BASE = (
     "SELECT s.region, sum(s.amount) AS total FROM shop.sales s WHERE s.kind = 'a' GROUP BY s.region"

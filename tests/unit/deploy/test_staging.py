@@ -5,7 +5,7 @@ from __future__ import annotations
 from anabranch.deploy.snapshot import ObjectKey
 from anabranch.deploy.staging import Staging, over
 from anabranch.names import TableName
-from anabranch.sql.tables import tables_of
+from anabranch.sql.analyze.tables import tables_of
 from tests.unit.deploy.drawing import key
 
 STAGING = Staging("1a2b", frozenset({key("shop.sales"), key("shop.goods")}))

@@ -12,7 +12,7 @@ from anabranch.plan.asked import Operator
 from anabranch.plan.exprs import Expr
 from anabranch.plan.monotone import distinct_root, not_monotone, unbounded
 from anabranch.plan.nodes import Node
-from anabranch.sql.lower import lower
+from anabranch.sql.lower.query import lower
 
 E, M, N = (TableName.of(name) for name in ("e", "m", "n"))
 COLUMNS = (Column("src", "int"), Column("dst", "int"))

@@ -8,7 +8,7 @@ from anabranch.deploy.snapshot import ObjectKey
 from anabranch.errors import UserError
 from anabranch.model import Column, Columns
 from anabranch.project.circles import SETTLING, Known, circle_columns
-from anabranch.sql.tables import tables_of
+from anabranch.sql.analyze.tables import tables_of
 
 A, B = ObjectKey("db", "s", "a"), ObjectKey("db", "s", "b")
 START = "SELECT x FROM db.s.base UNION SELECT x FROM db.s.b"

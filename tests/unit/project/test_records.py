@@ -7,7 +7,7 @@ import pytest
 from anabranch.errors import UserError
 from anabranch.project.records import SourceFile
 from anabranch.project.variables import Expanded
-from anabranch.sql.parse import split
+from anabranch.sql.text.parse import split
 
 TEXT = "-- a view\nCREATE VIEW v AS\n  SELECT my_function(id) AS total, region FROM orders"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import InvalidValue
 from anabranch.project.variables import expand, literal
-from anabranch.sql.tokens import Place, Sort, place, tokenize
+from anabranch.sql.text.tokens import Place, Sort, place, tokenize
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Node, Scan
 from anabranch.refresh.fingerprint import Spelling, fingerprint, texts
-from anabranch.sql.lower import lower
+from anabranch.sql.lower.query import lower
 
 A, B, V = TableName.of("a"), TableName.of("b"), TableName.of("v")
 Tables = Mapping[TableName, Columns]

@@ -16,7 +16,7 @@ from anabranch.plan.nodes import Node
 from anabranch.refresh import work
 from anabranch.refresh.cost import Work
 from anabranch.refresh.sources import Sources
-from anabranch.sql.lower import lower
+from anabranch.sql.lower.query import lower
 
 A, B = TableName.of("a"), TableName.of("b")
 COLUMNS = (Column("id", "int"), Column("k", "int"))

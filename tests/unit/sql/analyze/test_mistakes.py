@@ -11,8 +11,8 @@ import pytest
 import anabranch
 from anabranch import Anabranch
 from anabranch.cli.main import run
-from anabranch.engine import session
 from anabranch.errors import UnknownName, UserError
+from anabranch.spark import session
 
 TABLE = "CREATE TABLE shop.sales (id INT, region STRING, total DECIMAL(6,2), toll_x INT)"
 

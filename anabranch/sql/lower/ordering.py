@@ -1,0 +1,142 @@
+"""ORDER BY … LIMIT … OFFSET.
+
+Rows that tie are put in the order of all their other columns, so that the limit never cuts between
+rows by chance: whatever still ties is equal.  ORDER BY without LIMIT orders nothing that is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from anabranch.errors import UserError
+from anabranch.plan.exprs import Expr, Tree, column, meaning
+from anabranch.plan.nodes import Item, Node, Order, TopK
+from anabranch.sql.analyze.scope import Scope
+from anabranch.sql.lower.relation import Place, Relation, Selected, Stop, TypesOf
+from anabranch.sql.lower.resolve import Resolver, is_resolved, resolved
+from anabranch.sql.lower.windows import check_orderable
+
+
+@dataclass(frozen=True)
+class Limit:
+    rows: int | None
+    skipped: int
+    tree: Tree
+
+    @property
+    def leaves_one(self) -> bool:
+        return not self.skipped and self.rows != 0
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """A part of ORDER BY: its expression, and the column that holds it."""
+
+    tree: Tree
+    descending: bool
+    nulls_first: bool
+    column: str = ""
+
+    def among(self, items: Sequence[Item], place: Place) -> str:
+        for item in items:
+            if meaning(item.expr.tree) == meaning(self.tree):
+                return item.name
+        raise Stop(place.source.obstacle("UNSUPPORTED_SYNTAX", self.tree, "ORDER"))
+
+
+def limit_of(tree: Tree, place: Place) -> Limit | None:
+    """None when all rows are wanted."""
+    limit, offset = tree.args.get("limit"), tree.args.get("offset")
+    if isinstance(limit, exp.Fetch):
+        raise Stop(place.source.obstacle("UNSUPPORTED_SYNTAX", limit, "FETCH", what="FETCH"))
+    if limit is not None and limit.expression.name.upper() == "ALL":
+        limit = None
+    if limit is None and offset is None:
+        return None
+    rows = _number(limit.expression, place) if limit is not None else None
+    skipped = _number(offset.expression, place) if offset is not None else 0
+    return Limit(rows, skipped, limit or offset or tree)
+
+
+def _number(tree: Tree, place: Place) -> int:
+    if isinstance(tree, exp.Literal) and tree.is_int:
+        return int(tree.name)
+    raise Stop(place.source.obstacle("UNSUPPORTED_SYNTAX", tree, "LIMIT", "OFFSET"))
+
+
+def sorted_by(
+    tree: Tree,
+    items: Sequence[Selected],
+    resolver: Resolver,
+    prepared: Callable[[Tree], Tree] = lambda tree: tree,
+) -> list[Sorted]:
+    """ORDER BY: ordinals, output names, then columns of FROM."""
+    outputs: dict[str, Tree] = {}
+    for item in items:
+        outputs.setdefault(item.output.name.lower(), item.tree)
+
+    def by_output(node: Tree) -> Tree:
+        if isinstance(node, exp.Column) and len(node.parts) == 1 and not is_resolved(node):
+            found = outputs.get(node.name.lower())
+            return found.copy() if found is not None else node
+        return node
+
+    clause = tree.args.get("order")
+    found = []
+    for each in clause.expressions if clause is not None else ():
+        inner = each.this
+        descending = bool(each.args.get("desc"))
+        nulls_first = bool(each.args.get("nulls_first"))
+        if isinstance(inner, exp.Var) and inner.name.upper() == "ALL":
+            found += [Sorted(item.tree.copy(), descending, nulls_first) for item in items]
+            continue
+        if isinstance(inner, exp.Literal) and inner.is_int:
+            position = int(inner.name)
+            if not 1 <= position <= len(items):
+                raise UserError(f"ORDER BY {position} is not between 1 and {len(items)}")
+            key = items[position - 1].tree.copy()
+        else:
+            key = resolver.resolve(prepared(inner).transform(by_output))
+        found.append(Sorted(key, descending, nulls_first))
+    return found
+
+
+def top(
+    node: Node,
+    limit: Limit,
+    order: Sequence[Sorted],
+    ties: Sequence[str],
+    place: Place,
+    types: TypesOf,
+) -> TopK:
+    """`ties` are the columns that tell rows apart."""
+    if not order:
+        raise Stop(place.source.obstacle("LIMIT_WITHOUT_ORDER", limit.tree, "LIMIT", "OFFSET"))
+    rest = [name for name in ties if name not in {each.column for each in order}]
+    check_orderable(rest, place, node, types, limit.tree)
+    by = [Order(column(each.column), each.descending, each.nulls_first) for each in order]
+    by += [Order(column(name)) for name in rest]
+    carried = tuple(column(name) for name in place.carried)
+    return TopK(node, tuple(by), limit.rows, limit.skipped, carried)
+
+
+def ordered(relation: Relation, tree: Tree, place: Place, types: TypesOf) -> Relation:
+    """ORDER BY … LIMIT over a set operation or VALUES, which knows its output columns only."""
+    limit = limit_of(tree, place)
+    if limit is None:
+        return relation
+    items = [
+        Selected(output, resolved(name))
+        for output, name in zip(relation.outputs, relation.columns, strict=True)
+    ]
+    order = [
+        Sorted(each.tree, each.descending, each.nulls_first, Expr.of(each.tree).column or "")
+        for each in sorted_by(tree, items, Resolver(place.source, Scope()))
+    ]
+    if any(not each.column for each in order):
+        raise Stop(place.source.obstacle("UNSUPPORTED_SYNTAX", tree, "ORDER"))
+    node = top(relation.node, limit, order, relation.node.columns, place, types)
+    return Relation(node, relation.outputs, relation.domain)

@@ -1,0 +1,244 @@
+"""Conditions that file statistics can judge.
+
+`bounds(c)` is implied by `c`: every row that satisfies the condition satisfies every bound.  So a
+file without a row inside the bounds holds no row of interest.  A conjunct that is not plainly
+`column op literal`, of types that surely compare alike in Spark and in the statistics, gives none.
+
+Left out for that reason: floating point (NaN is above everything and outside the statistics),
+CHAR (compared with blanks added), texts with escapes or a collation (`s = 'a' COLLATE UTF8_LCASE`),
+and values the column could not hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date, datetime, time, timezone
+from decimal import Decimal, InvalidOperation, localcontext
+
+from sqlglot import exp
+
+from anabranch.errors import UserError
+from anabranch.model import Bound, Column, Columns
+from anabranch.sql.text.parse import parse_expression
+
+_INT_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?\Z", re.ASCII)
+_OPS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=", exp.NullSafeEQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+}  # fmt: skip
+_FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def bounds(
+    condition: str | None,
+    columns: Columns,
+    alias: str | None,
+    zone: timezone | None = timezone.utc,
+) -> tuple[Bound, ...]:
+    """What the condition asks of single columns of one table.
+
+    Columns are meant when they stand alone or behind `alias`.  `zone` is the session's time zone
+    (a fixed offset), in which timestamps without one are read; with None they give no bound.
+    """
+    if condition is None:
+        return ()
+    try:
+        tree = parse_expression(condition)
+    except UserError:
+        return ()
+    return tree_bounds(tree, condition, columns, alias, zone)
+
+
+def tree_bounds(
+    tree: exp.Expr,
+    text: str,
+    columns: Columns,
+    alias: str | None,
+    zone: timezone | None = timezone.utc,
+) -> tuple[Bound, ...]:
+    """The same for a condition that was read already; `text` is what it was read from."""
+    return _Judge(text, columns, alias, zone).bounds(tree)
+
+
+def equal_columns(condition: str, left: str, right: str) -> dict[str, str]:
+    """Columns of `left`, in small letters, that the condition equates with columns of `right`."""
+    try:
+        tree = parse_expression(condition)
+    except UserError:
+        return {}
+    found: dict[str, str] = {}
+    for node in _conjuncts(tree):
+        sides = (node.this, node.expression) if type(node) is exp.EQ else ()
+        if not all(type(side) is exp.Column and len(side.parts) == 2 for side in sides):
+            continue
+        named = {side.table.lower(): side.name for side in sides}
+        if named.keys() == {left.lower(), right.lower()}:
+            found[named[left.lower()].lower()] = named[right.lower()]
+    return found
+
+
+def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
+    todo = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, exp.And):
+            todo += [node.expression, node.this]
+        elif isinstance(node, exp.Paren):
+            todo.append(node.this)
+        else:
+            yield node
+
+
+class _Judge:
+    def __init__(
+        self, condition: str, columns: Columns, alias: str | None, zone: timezone | None
+    ) -> None:
+        self.columns = {column.name.lower(): column for column in columns}
+        self.alias = alias
+        self.zone = zone
+        # sqlglot resolves some escapes otherwise than Spark, and Spark fills in ${variables}
+        self.plain_strings = "\\" not in condition and "${" not in condition
+
+    def bounds(self, tree: exp.Expr) -> tuple[Bound, ...]:
+        return tuple(bound for node in _conjuncts(tree) for bound in self._conjunct(node))
+
+    def _conjunct(self, node: exp.Expr) -> Iterator[Bound]:
+        if type(node) in _OPS:
+            yield from self._comparison(node, _OPS[type(node)])
+        elif isinstance(node, exp.In):
+            yield from self._in(node)
+        elif isinstance(node, exp.Between):
+            # an end with a collation may be the one by which the other is compared too
+            if not node.args.get("symmetric") and not node.find(exp.Collate, exp.Anonymous):
+                yield from self._bound(node.this, ">=", node.args["low"])
+                yield from self._bound(node.this, "<=", node.args["high"])
+        elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+            yield from self._is_null(node.this)
+        else:
+            yield from self._truth(node)
+
+    def _comparison(self, node: exp.Expr, op: str) -> Iterator[Bound]:
+        left, right = node.this, node.expression
+        if isinstance(node, exp.NullSafeEQ) and isinstance(right, exp.Null):
+            yield from self._is_null(left)
+        elif self._column(left):
+            yield from self._bound(left, op, right)
+        else:
+            yield from self._bound(right, _FLIPPED[op], left)
+
+    def _bound(self, left: exp.Expr, op: str, right: exp.Expr) -> Iterator[Bound]:
+        column = self._column(left)
+        value = self._value(right, column) if column else None
+        if column and value is not None:
+            yield Bound(column.name, op, (value,))
+
+    def _in(self, node: exp.In) -> Iterator[Bound]:
+        column = self._column(node.this)
+        if not column or node.args.get("query") or node.args.get("unnest"):
+            return
+        values = [self._value(item, column) for item in node.expressions]
+        if values and None not in values:
+            yield Bound(column.name, "in", tuple(values))
+
+    def _is_null(self, node: exp.Expr) -> Iterator[Bound]:
+        if column := self._column(node):
+            yield Bound(column.name, "null")
+
+    def _truth(self, node: exp.Expr) -> Iterator[Bound]:
+        """A boolean column by itself, or NOT it."""
+        negated = isinstance(node, exp.Not)
+        column = self._column(node.this if negated else node)
+        if column and column.type == "boolean":
+            yield Bound(column.name, "=", (not negated,))
+
+    def _column(self, node: exp.Expr) -> Column | None:
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return None
+        qualifier = [part.name.lower() for part in node.parts[:-1]]
+        own = [self.alias.lower()] if self.alias else None
+        return self.columns.get(node.name.lower()) if qualifier in ([], own) else None
+
+    def _value(self, node: exp.Expr, column: Column) -> object | None:
+        if isinstance(node, exp.Paren):
+            return self._value(node.this, column)
+        if column.type == "boolean":
+            return node.this if isinstance(node, exp.Boolean) else None
+        if column.type in _INT_BITS or column.type.startswith("decimal"):
+            return _number(node, column.type)
+        if column.type == "string" or column.type.startswith("varchar("):
+            return self._string(node)
+        if column.type == "date":
+            return _date(_text(node, exp.DType.DATE))
+        return self._timestamp(node, column.type)
+
+    def _string(self, node: exp.Expr) -> str | None:
+        return _text(node) if self.plain_strings else None
+
+    def _timestamp(self, node: exp.Expr, wanted: str) -> datetime | None:
+        if wanted == "timestamp_ntz":
+            return _timestamp(_text(node, exp.DType.TIMESTAMPNTZ))
+        if wanted != "timestamp" or self.zone is None:
+            return None
+        found = _timestamp(_text(node, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ))
+        if found is None and (day := _date(_text(node, exp.DType.DATE))):
+            found = datetime.combine(day, time())  # Spark takes the day's first instant
+        return found.replace(tzinfo=self.zone) if found else None
+
+
+def _text(node: exp.Expr, *types: exp.DType) -> str | None:
+    """The text of 'x', or of DATE 'x' and its kin when their type is wanted."""
+    if type(node) is exp.Cast and node.to.this in types and not node.args.get("format"):
+        node = node.this
+    return node.this if isinstance(node, exp.Literal) and node.is_string else None
+
+
+def _number(node: exp.Expr, wanted: str) -> int | Decimal | None:
+    negative = isinstance(node, exp.Neg)
+    literal = node.this if negative else node
+    if not isinstance(literal, exp.Literal) or literal.is_string:
+        return None
+    if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", literal.this, re.ASCII):
+        return None  # 1e3 is a DOUBLE
+    value = -Decimal(literal.this) if negative else Decimal(literal.this)
+    if wanted in _INT_BITS:
+        limit = 2 ** (_INT_BITS[wanted] - 1)
+        whole = "." not in literal.this and -limit <= value < limit
+        return int(value) if whole else None
+    return _at_scale(value, wanted)
+
+
+def _at_scale(value: Decimal, wanted: str) -> Decimal | None:
+    """The value with exactly the column's scale, when it fits without rounding."""
+    match = _DECIMAL.fullmatch(wanted)
+    if not match:
+        return None
+    precision, scale = int(match[1]), int(match[2])
+    with localcontext() as context:
+        context.prec = precision
+        try:
+            scaled = value.quantize(Decimal(1).scaleb(-scale))
+        except InvalidOperation:
+            return None
+    return scaled if scaled == value else None
+
+
+def _date(text: str | None) -> date | None:
+    if text is None or not _DATE.match(text):
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _timestamp(text: str | None) -> datetime | None:
+    if text is None or not _TIMESTAMP.match(text):
+        return None
+    head, dot, fraction = text.partition(".")
+    try:
+        return datetime.fromisoformat(head + (dot and "." + fraction.ljust(6, "0")))
+    except ValueError:
+        return None
