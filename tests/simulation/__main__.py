@@ -38,12 +38,12 @@ def seeds(first: int, end: int, *, slow: bool = False) -> int:
     """Run seeds; the number of those that went wrong."""
     from contextlib import nullcontext
 
-    from tests.simulation import install
+    from tests.simulation import speakers
     from tests.simulation.run import Simulator
 
     simulator = Simulator()
     began, wrong = time.process_time(), []
-    with nullcontext() if slow else install.fast_sql():
+    with nullcontext() if slow else speakers.fast_sql():
         for seed in range(first, end):
             if simulator.seed(seed) is not None:
                 wrong.append(seed)
@@ -59,14 +59,14 @@ def seeds(first: int, end: int, *, slow: bool = False) -> int:
 
 def table(most: int, only: list[str] | None = None) -> int:
     """The first seed that finds each mutation."""
-    from tests.simulation import install
+    from tests.simulation import speakers
     from tests.simulation.mutations import MUTATIONS, line
     from tests.simulation.run import Simulator
 
     simulator, missed = Simulator(), 0
     print("| mutation | what is put back | seeds until found | scene | found by |")
     print("|---|---|---|---|---|")
-    with install.fast_sql():
+    with speakers.fast_sql():
         for name in only or MUTATIONS:
             mutation, error = MUTATIONS[name], None
             with mutation.applied():

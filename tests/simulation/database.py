@@ -30,6 +30,10 @@ _URL = make_url("sqlite:///catalog.db")
 Query = Callable[..., sqlite3.Cursor]
 
 
+class Ended(BaseException):
+    """A bug of the simulation: what follows would be there in the next run."""
+
+
 class Database:
     """One database, used again for every seed.
 
@@ -48,26 +52,32 @@ class Database:
         self.connection = ThinConnection(self.driver, self.usual)
         self.query: Query = self.driver.execute
         self.writes = False  # a transaction that writes is open
+        self.runs = False
         self.driver.execute("PRAGMA page_size = 1024")  # savepoints copy pages
         tables.metadata.create_all(self.usual)
 
     def begin_run(self, *, powerless: bool = False) -> None:
         self.end_run()
         self.query("BEGIN")
+        self.runs = True
         if powerless:
             self.query("SAVEPOINT durable")
 
     def end_run(self) -> None:
         """All is as it was before the run."""
         self.writes = False
-        if self.driver.in_transaction:
-            self.query("ROLLBACK")
+        if self.runs:
+            self.runs = False
+            self.query("ROLLBACK")  # fails if the product has ended it, past its store
 
     def keep_run(self) -> None:
         """Later runs begin with what this one did."""
+        self.runs = False
         self.query("COMMIT")
 
     def begin(self) -> None:
+        if not self.driver.in_transaction:
+            raise Ended("somebody has ended the transaction of the run, past `_transaction`")
         self.query("SAVEPOINT work")
         self.writes = True
 
@@ -128,11 +138,12 @@ class SimulatedStore(Store):
 
     def close(self) -> None: ...
 
-    def reading(self) -> Any:
+    def _transaction(self, options: Any, first: str | None) -> Any:
+        """All transactions of a store come through here."""
+        begin = str(options[_BEGIN])
+        if "IMMEDIATE" in begin:
+            return Writing(self, durable="FULL" in begin)
         return Reading(self)
-
-    def writing(self, *, durable: bool = True) -> Any:
-        return Writing(self, durable="FULL" in str(self._alone(durable=durable)[_BEGIN]))
 
 
 class Reading:

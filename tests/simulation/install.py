@@ -18,24 +18,12 @@ from anabranch import retry, upkeep
 from anabranch import world as worlds
 from anabranch.catalog import (
     boot,
-    clock,
-    clusters,
-    cuts,
-    definitions,
-    deployments,
     events,
     heartbeat,
-    history,
-    indexes,
     leases,
-    lineage,
-    read_leases,
-    refresh_groups,
-    snapshots,
     stages,
     streams,
     tables,
-    views,
 )
 from anabranch.catalog.identity import Database as Identity
 from anabranch.deploy import along, canonical, outside, staging, state
@@ -56,7 +44,7 @@ from anabranch.lake import (
 from anabranch.lake import upkeep as lake_upkeep
 from anabranch.refresh import apply, members
 from anabranch.tables import stream_tables as declare
-from tests.simulation import light, sql
+from tests.simulation import light
 from tests.simulation.database import SimulatedThread, Turn
 from tests.simulation.disk import DiskWarehouse, File, local
 from tests.simulation.world import Clock, World
@@ -152,49 +140,6 @@ class Plain:
 
 def read_metadata(io: Any, location: str, what: str = "metadata file") -> Any:
     return io.disk.read(location, what)
-
-
-SPEAKERS = (
-    clock,
-    clusters,
-    cuts,
-    definitions,
-    deployments,
-    events,
-    history,
-    indexes,
-    leases,
-    lineage,
-    read_leases,
-    refresh_groups,
-    snapshots,
-    stages,
-    streams,
-    views,
-    publish,
-)
-
-
-@contextlib.contextmanager
-def fast_sql() -> Iterator[None]:
-    """Inside, the catalog makes its statements without SQLAlchemy."""
-    cuts._moved.cache_clear()
-    light_tables = sql.light_tables(tables)
-    undo = [sql.speak(module, light_tables) for module in SPEAKERS]
-    kinds, records = definitions.KINDS, definitions.RECORDS
-    known = {each.name: each for each in vars(light_tables).values() if hasattr(each, "source")}
-    definitions.KINDS = {kind: (known[each.name], by) for kind, (each, by) in kinds.items()}
-    definitions.RECORDS = tuple(known[each.name] for each in records)
-    past = clock.PAST
-    clock.PAST = tuple(known[each.table.name].c[each.name] for each in past)
-    try:
-        yield
-    finally:
-        for each in undo:
-            each()
-        definitions.KINDS, definitions.RECORDS = kinds, records
-        clock.PAST = past
-        cuts._moved.cache_clear()
 
 
 _INSERT = leases._insert

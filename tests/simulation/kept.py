@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.simulation import install
+from tests.simulation import speakers
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.plans import QUICK_RUN, Event, Plan, plan_of
 from tests.simulation.run import Simulator
@@ -88,7 +88,7 @@ def runs_repeat(simulator: Simulator, count: int) -> None:
 def a_failure_is_shrunk(simulator: Simulator) -> None:
     """A seed that goes wrong is explained by a plan that is no larger, and goes wrong as well."""
     mutation = MUTATIONS["rebase"]
-    with mutation.applied(), install.fast_sql():
+    with mutation.applied(), speakers.fast_sql():
         found = simulator.explained(mutation.seed)
     assert found is not None
     assert found.plan.size <= plan_of(mutation.seed).size

@@ -14,7 +14,7 @@ from anabranch.names import TableName
 from anabranch.runtime import Transaction
 from anabranch.settings import Settings
 from anabranch.tables import stream_tables as declare
-from tests.simulation import install, light, projects
+from tests.simulation import install, light, projects, speakers
 from tests.simulation.checks import PENDING, START
 from tests.simulation.database import Database
 from tests.simulation.plans import (
@@ -130,7 +130,7 @@ class Simulator:
 
     def quick(self, plan: Plan, trace: list[str] | None = None) -> BaseException | None:
         """The same, with the catalog's statements made without SQLAlchemy."""
-        with install.fast_sql():
+        with speakers.fast_sql():
             return self.run(plan, trace)
 
     def seed(self, seed: int) -> BaseException | None:

@@ -11,7 +11,6 @@ import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
-from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import Table
@@ -221,6 +220,8 @@ class LightTable:
         self.name = table.name
         self.c = Fields()
         for column in table.columns:
+            # only SQLAlchemy's statements would give it
+            assert column.default is None and column.onupdate is None, f"{column} has a default"
             self.c[column.name] = Expr(
                 Form(
                     f'{table.name}."{column.name}"',
@@ -606,42 +607,3 @@ def _shape(columns: tuple[Form, ...]) -> tuple[Any, list[tuple[int, Any]]]:
         _ROWS[keys] = partial(tuple.__new__, namedtuple("Row", keys, rename=True))  # type: ignore[misc]
     kinds = [(at, column.result) for at, column in enumerate(columns) if column.result is not None]
     return _ROWS[keys], kinds
-
-
-FUNCTIONS = {
-    "select": select,
-    "insert": insert,
-    "update": update,
-    "delete": delete,
-    "and_": and_,
-    "or_": or_,
-    "null": null,
-    "true": true,
-    "tuple_": Tuple,
-    "bindparam": bindparam,
-    "func": func,
-    "union_all": union_all,
-    "insert_sqlite": insert,
-}
-
-
-def light_tables(tables: Any) -> Any:
-    """The module of tables with light ones."""
-    found = {
-        name: LightTable(value) if isinstance(value, Table) else value
-        for name, value in vars(tables).items()
-    }
-    return SimpleNamespace(**found)
-
-
-def speak(module: Any, tables: Any) -> Callable[[], None]:
-    """Let a module of the catalog write its statements with these functions; what undoes it."""
-    before = {name: vars(module)[name] for name in (*FUNCTIONS, "tables") if name in vars(module)}
-    for name in before:
-        setattr(module, name, tables if name == "tables" else FUNCTIONS[name])
-
-    def undo() -> None:
-        for name, value in before.items():
-            setattr(module, name, value)
-
-    return undo
