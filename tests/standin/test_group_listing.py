@@ -159,6 +159,24 @@ def test_boundaries_are_named(ab: Anabranch) -> None:
     )
 
 
+def test_the_lag_below_a_former_boundary(ab: Anabranch) -> None:
+    """Once a table has a schedule, its readers stand on what it reads; before and after, on itself."""
+    ab.create_stream_table("s.h", "SELECT v FROM s.g", schedule=None)
+    ab.create_stream_table("s.reader", "SELECT v FROM s.h", schedule=HOUR)
+    ab.sql("INSERT INTO s.t VALUES (2, 2)")
+    ab.refresh("s.d")
+    assert of(ab, "s.reader")["lag_seconds"] == 0 < of(ab, "s.g")["lag_seconds"]
+    for name in ("s.h", "s.g"):
+        ab.alter_stream_table(name, schedule=HOUR)
+    lag = of(ab, "s.reader")["lag_seconds"]
+    assert lag == of(ab, "s.h")["lag_seconds"] == of(ab, "s.g")["lag_seconds"] > 0
+    ab.alter_stream_table("s.h", schedule=None)
+    assert of(ab, "s.reader")["lag_seconds"] == 0 < of(ab, "s.h")["lag_seconds"]
+    ab.alter_stream_table("s.h", schedule=HOUR)
+    ab.refresh("s.reader")
+    assert {row["lag_seconds"] for row in ab.groups()} == {0.0}
+
+
 def test_the_setting_counts_where_a_table_says_nothing(ab: Anabranch) -> None:
     """What the listings show is what the scheduler does."""
 
