@@ -223,6 +223,29 @@ def test_names_of_groups_differ_by_more_than_case(ab: Anabranch) -> None:
     assert ab.refresh_groups() == []
 
 
+def test_who_joins_members_of_a_group_is_told_whichever_came_first(ab: Anabranch) -> None:
+    joined = "SELECT {0}.v AS one, g.v AS other FROM s.{0} CROSS JOIN s.g"
+
+    def told() -> list[tuple[str, str]]:
+        found = [each for each in ab.events() if each["kind"] == "LEFT_OUT"]
+        return [(each["table"], each["message"].split(";")[0]) for each in reversed(found)]
+
+    ab.create_stream_table("s.j", joined.format("e"), schedule=HOUR)
+    ab.create_stream_table("s.over", "SELECT one FROM s.j", schedule=HOUR)
+    assert told() == []
+    ab.alter_refresh_group("night", add=["s.g"])
+    said = "stream table s.j joins s.e and s.g of refresh group night but is not in it"
+    assert told() == [("s.j", said)]
+    ab.alter_refresh_group("night", snapshot_timeout_ms=5)
+    assert len(told()) == 1  # of nothing new
+    ab.drop_refresh_group("night")
+    ab.create_refresh_group("day", ["s.g", "s.e"])
+    assert told()[1:] == [("s.j", said.replace("night", "day"))]
+    ab.alter_refresh_group("day", add=["s.j"])
+    ab.create_stream_table("s.k", joined.format("e"), schedule=HOUR)
+    assert [table for table, _ in told()[2:]] == ["s.k"]
+
+
 def test_what_cannot_be_a_member_or_a_time_out(ab: Anabranch) -> None:
     ab.sql("CREATE VIEW s.w AS SELECT k FROM s.t")
     for member, what in (("S.T", "s.t is a source table"), ("s.w", "s.w is a view")):
