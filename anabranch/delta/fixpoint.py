@@ -124,15 +124,16 @@ class Meter:
     def rows_left(self) -> int | None:
         return max(0, self.bounds.rows - self.rows) if self.bounds.rows else None
 
-    def count(self, moved: Counts) -> None:
-        self.rows += sum(moved.values())
+    @property
+    def is_past_rows(self) -> bool:
+        return bool(self.bounds.rows) and self.rows > self.bounds.rows
 
     def met(self, rounds: int) -> FixpointBound | None:
         """The bound at which another round must not begin."""
         most = self.bounds
         if rounds >= most.rounds:
             return FixpointBound.ROUNDS
-        if most.rows and self.rows > most.rows:
+        if self.is_past_rows:
             return FixpointBound.ROWS
         if most.seconds and self.seconds > most.seconds:
             return FixpointBound.TIME
@@ -209,26 +210,41 @@ def follow(
     return Settled(Way.DELETES if start.removed else Way.INSERTS, down, up)
 
 
+Count = Callable[[TableName, int], None]
+
+
 class Stairs(Protocol):
-    def round(self) -> Counts:
-        """One pass over all members: the rows that each of them moved by."""
+    def round(self, count: Count) -> None:
+        """One pass over all members; `count` is told at once by how many rows each of them moved."""
 
 
 def climb(
     stairs: Stairs, meter: Meter, watch: Callable[[Counts], None], *, down: bool = False
 ) -> tuple[Counts, ...]:
-    """Rounds until one moves nothing."""
-    rounds: list[Counts] = []
+    """Rounds until one moves nothing.
+
+    The rows of a round count member by member: what one of them moved is no longer left to the next.
+    """
+    rounds: list[dict[TableName, int]] = []
+
+    def count(name: TableName, rows: int) -> None:
+        if rows:
+            rounds[-1][name] = rounds[-1].get(name, 0) + rows
+        meter.rows += rows
+        if meter.is_past_rows:
+            raise NotSettled(rounds, FixpointBound.ROWS, down=down)
+
     while not rounds or rounds[-1]:
         if rounds and (bound := meter.met(len(rounds))) is not None:
             raise NotSettled(rounds, bound, down=down)
+        rounds.append({})
         try:
-            rounds.append(stairs.round())
+            stairs.round(count)
         except Exploded as error:
             left = meter.rows_left if error.bound is FixpointBound.ROWS else None
-            last = {error.member: (left or 0) + 1}  # at least, and nobody counted on
-            raise NotSettled([*rounds, last], error.bound, down=down) from error
-        meter.count(rounds[-1])
+            moved = rounds[-1].get(error.member, 0)
+            rounds[-1][error.member] = moved + (left or 0) + 1  # at least, and nobody counted on
+            raise NotSettled(rounds, error.bound, down=down) from error
         watch(rounds[-1])
     return tuple(rounds)
 
@@ -277,16 +293,14 @@ class Upwards:
     seen: Seen = field(default_factory=Seen)
     first: bool = True
 
-    def round(self) -> Counts:
-        found: dict[TableName, int] = {}
+    def round(self, count: Count) -> None:
         for member in self.members:
             spans = self.seen.look(member)
             lines = self.lines(member, self.seen.moved(member, spans))
             rows = 0 if lines is None else self.bench.add(member, lines, spans)
             self.seen.count(member, rows)
-            found |= {member.name: rows} if rows else {}
+            count(member.name, rows)
         self.first = False
-        return found
 
     def lines(self, member: Member, moved: frozenset[TableName]) -> Node | None:
         if not self.first:
@@ -321,18 +335,16 @@ class Downwards:
     def too_many(self) -> bool:
         return self.give_up is not None and self.total > self.give_up
 
-    def round(self) -> Counts:
-        found: dict[TableName, int] = {}
+    def round(self, count: Count) -> None:
         for member in [] if self.too_many else self.members:
             spans = self.seen.look(member)
             moved = self.seen.moved(member, spans)
             changed = self.changed & member.sources if self.first else frozenset()
-            rows = self.taken(member, changed, spans, seeds=True)
-            rows += self.taken(member, moved, spans, seeds=False)
-            self.total += rows
-            found |= {member.name: rows} if rows else {}
+            for given, seeds in ((changed, True), (moved, False)):
+                rows = self.taken(member, given, spans, seeds=seeds)
+                self.total += rows
+                count(member.name, rows)
         self.first = False
-        return found
 
     def taken(self, member: Member, changed: Changed, spans: Spans, *, seeds: bool) -> int:
         lines = member.lost(changed, careful=self.careful) if changed else None

@@ -3,7 +3,9 @@
 A declared group with `read_committed` opts out of standing at one cut: each member reads the sources as
 they are when its turn comes.  One with `repeatable_read` and a `snapshot_timeout_ms` does so from the
 moment on at which it has held its cut for too long, for the rest of that refresh.  Both may mix cuts,
-and `status` says which.  A diamond always reads one cut: it would meet a source in two versions.
+and `status` says which.  A diamond always reads one cut: it would meet a source in two versions.  And
+so does a group of which a table that did not opt out is published together with it: that would join
+what the members have read at different cuts.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anabranch.catalog import events
 from anabranch.catalog.groups import Group
@@ -30,6 +32,7 @@ class Isolated:
     tx: Transaction
     seen: Look
     groups: Sequence[Group]
+    late: set[TableName] = field(default_factory=set)  # members of groups whose time was over
 
     def reading(self) -> Reading | None:
         """What each member reads; None when all of them read the look."""
@@ -48,7 +51,12 @@ class Isolated:
             return None
         limits = [self.seen.declared[name].snapshot_timeout_ms for name in group.declared]
         limit = min((each for each in limits if each), default=0)
-        return self._until(limit, group) if limit else None
+        return self._until(limit, group) if limit and not self._is_read(group) else None
+
+    def _is_read(self, group: Group) -> bool:
+        """Whether a table that stands at one cut reads a member in the same publish."""
+        beside = [name for each in self.groups if each is not group for name in each.members]
+        return any(not set(self.seen.needed([name])).isdisjoint(group.members) for name in beside)
 
     def _apart(self, name: TableName) -> Transaction:
         now = look_now(self.runtime)
@@ -72,6 +80,7 @@ class Isolated:
                 return self.tx
             if not warned.is_set():
                 warned.set()
+                self.late.update(group.members)
                 self._warn(limit_ms, group, name)
             return self._apart(name)
 

@@ -109,14 +109,21 @@ class Pass:
         return frozenset(name for group in asked for name in group.members)
 
     def published(
-        self, tx: Transaction, looks: tuple[Look, Look], done: Mapping[TableName, Outcome]
+        self,
+        tx: Transaction,
+        looks: tuple[Look, Look],
+        done: Mapping[TableName, Outcome],
+        late: Collection[TableName] = (),
     ) -> None:
-        """Later units read what this one made."""
+        """Later units read what this one made, but for what is past the look against its will: `late`
+        are members of groups whose time was over."""
         found, noted = looks
         past = {name for name, each in done.items() if each.cuts != (noted.cut_id,)}
+        why = f"its refresh group took too long, and it was refreshed past cut {noted.cut_id}"
         with self._lock:
             self.seen = after(_with_cuts(self.seen, found, noted), tx, done)
-            self.ahead |= past
+            self.ahead |= past.difference(late)
+            self.stuck |= dict.fromkeys(past.intersection(late), why)
 
     def idle(
         self, names: Sequence[TableName], *, say: bool = True, due: bool = True
@@ -235,7 +242,7 @@ class Pass:
             if staging.failure is not None:
                 tx.abandon()
                 return self.failed(unit, staging.failure, seen)
-            return self._publish(unit, lease, tx, (found, seen), staging.done)
+            return self._publish(unit, lease, tx, (found, seen), staging.done, isolated.late)
         except BaseException:
             tx.abandon()
             raise
@@ -247,6 +254,7 @@ class Pass:
         tx: Transaction,
         looks: tuple[Look, Look],
         done: Mapping[TableName, Outcome],
+        late: Collection[TableName],
     ) -> Result:
         """`looks`: before and after the tables without changes noted the cut."""
         found, noted = looks
@@ -271,7 +279,7 @@ class Pass:
 
         tx.later(rows)
         cut_id = tx.publish("refresh")
-        self.published(tx, looks, done)
+        self.published(tx, looks, done, late)
         self.runtime.progress("published", {"cut_id": cut_id})
         if cut_id is None:
             reason = "the changes leave the tables as they are"

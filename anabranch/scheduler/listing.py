@@ -101,11 +101,18 @@ class Overview:
         return max(known) if len(known) == len(lags) else None
 
     def lag_of(self, stream: StreamTable) -> float | None:
-        held, read = self.held(stream), self.seen.frontiers.get(stream.name, {})
-        new = [self.committed[each] for each in read if each in self.committed]
-        if held is None or not new:
+        """Of what the table stands on now: a boundary that got a schedule is no source any more."""
+        held, read = [self.held(stream)], set(self.seen.frontiers.get(stream.name, ()))
+        former: set[TableName] = set()
+        while passed := read.intersection(self.seen.streams) - self.seen.boundaries - former:
+            former |= passed
+            held += [self.held(self.seen.streams[each]) for each in passed]
+            read.update(*(self.seen.frontiers.get(each, ()) for each in passed))
+        new = [self.committed[each] for each in read - former if each in self.committed]
+        known = [each for each in held if each is not None]
+        if len(known) < len(held) or not new:
             return None
-        return max(0.0, (max(new) - held).total_seconds())
+        return max(0.0, (max(new) - min(known)).total_seconds())
 
     def held(self, stream: StreamTable) -> datetime | None:
         """The newest commit that the data of a table hold; None while it mixes cuts."""

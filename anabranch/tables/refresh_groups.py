@@ -41,6 +41,7 @@ def create_refresh_group(
         read = ReadSet(tokens_of(seen.streams, seen.streams))  # groups wait by what tables read
         tx.used.add(read)
         tx.later(lambda c, _: add(c, group))
+        tx.later(lambda c, _: events.add(c, joiners(seen, group)))
 
     runtime.write("create refresh group", act)
 
@@ -85,6 +86,7 @@ def alter_refresh_group(
         refuse_conflicts(group, others)
         refuse_circles(seen, group)
         refresh_groups.change(c, group)
+        events.add(c, joiners(seen, group))
 
 
 def declared(seen: Look, name: str) -> RefreshGroup:
@@ -229,7 +231,27 @@ def notices(seen: Look, made: Mapping[TableName, StreamTable], after: Reads) -> 
                 continue
             said = f"{diamond}; they will be published together"
             found[Event(diamond.convergence, events.DIAMOND, said)] = None
-        for each in left_out(name, after, groups):
-            hint = "add it to the group if it must show one version of both"
-            found[Event(name, events.LEFT_OUT, f"{each}; {hint}")] = None
+        found |= dict.fromkeys(_left_out(name, after, groups))
     return list(found)
+
+
+def joiners(seen: Look, group: RefreshGroup) -> list[Event]:
+    """What to say about tables that join members of a group that was declared or altered: of those of
+    which nobody has been told."""
+    before = {name: each.members for name, each in seen.declared.items()}
+    after = {**before, group.name: group.members}
+    return [
+        each
+        for name in seen.order()
+        for each in _left_out(name, seen.reads, after)
+        if each not in _left_out(name, seen.reads, before)
+    ]
+
+
+def _left_out(
+    name: TableName, reads: Reads, groups: Mapping[str, Sequence[TableName]]
+) -> list[Event]:
+    hint = "add it to the group if it must show one version of both"
+    return [
+        Event(name, events.LEFT_OUT, f"{each}; {hint}") for each in left_out(name, reads, groups)
+    ]

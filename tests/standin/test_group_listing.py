@@ -159,6 +159,24 @@ def test_boundaries_are_named(ab: Anabranch) -> None:
     )
 
 
+def test_the_lag_below_a_former_boundary(ab: Anabranch) -> None:
+    """Once a table has a schedule, its readers stand on what it reads; before and after, on itself."""
+    ab.create_stream_table("s.h", "SELECT v FROM s.g", schedule=None)
+    ab.create_stream_table("s.reader", "SELECT v FROM s.h", schedule=HOUR)
+    ab.sql("INSERT INTO s.t VALUES (2, 2)")
+    ab.refresh("s.d")
+    assert of(ab, "s.reader")["lag_seconds"] == 0 < of(ab, "s.g")["lag_seconds"]
+    for name in ("s.h", "s.g"):
+        ab.alter_stream_table(name, schedule=HOUR)
+    lag = of(ab, "s.reader")["lag_seconds"]
+    assert lag == of(ab, "s.h")["lag_seconds"] == of(ab, "s.g")["lag_seconds"] > 0
+    ab.alter_stream_table("s.h", schedule=None)
+    assert of(ab, "s.reader")["lag_seconds"] == 0 < of(ab, "s.h")["lag_seconds"]
+    ab.alter_stream_table("s.h", schedule=HOUR)
+    ab.refresh("s.reader")
+    assert {row["lag_seconds"] for row in ab.groups()} == {0.0}
+
+
 def test_the_setting_counts_where_a_table_says_nothing(ab: Anabranch) -> None:
     """What the listings show is what the scheduler does."""
 
@@ -203,6 +221,29 @@ def test_names_of_groups_differ_by_more_than_case(ab: Anabranch) -> None:
     assert ab.refresh_groups()[0]["snapshot_timeout_ms"] == 50
     ab.sql("DROP REFRESH GROUP NIGHT")
     assert ab.refresh_groups() == []
+
+
+def test_who_joins_members_of_a_group_is_told_whichever_came_first(ab: Anabranch) -> None:
+    joined = "SELECT {0}.v AS one, g.v AS other FROM s.{0} CROSS JOIN s.g"
+
+    def told() -> list[tuple[str, str]]:
+        found = [each for each in ab.events() if each["kind"] == "LEFT_OUT"]
+        return [(each["table"], each["message"].split(";")[0]) for each in reversed(found)]
+
+    ab.create_stream_table("s.j", joined.format("e"), schedule=HOUR)
+    ab.create_stream_table("s.over", "SELECT one FROM s.j", schedule=HOUR)
+    assert told() == []
+    ab.alter_refresh_group("night", add=["s.g"])
+    said = "stream table s.j joins s.e and s.g of refresh group night but is not in it"
+    assert told() == [("s.j", said)]
+    ab.alter_refresh_group("night", snapshot_timeout_ms=5)
+    assert len(told()) == 1  # of nothing new
+    ab.drop_refresh_group("night")
+    ab.create_refresh_group("day", ["s.g", "s.e"])
+    assert told()[1:] == [("s.j", said.replace("night", "day"))]
+    ab.alter_refresh_group("day", add=["s.j"])
+    ab.create_stream_table("s.k", joined.format("e"), schedule=HOUR)
+    assert [table for table, _ in told()[2:]] == ["s.k"]
 
 
 def test_what_cannot_be_a_member_or_a_time_out(ab: Anabranch) -> None:

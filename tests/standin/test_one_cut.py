@@ -650,6 +650,42 @@ def test_a_group_that_holds_its_cut_too_long_goes_on_as_read_committed(
     check_law(ab, *CHAIN[:2])
 
 
+def test_who_reads_a_group_that_took_too_long_waits_for_one_cut(
+    ab: Anabranch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody asked for half of a transaction: neither a reader of one member nor one of both."""
+    bank(ab)
+    ab.create_stream_table("s.one", "SELECT v FROM s.s2", schedule=HOUR)
+    ab.create_refresh_group("pair", CHAIN[:2], snapshot_timeout_ms=1000)
+    clock = [0.0]
+    monkeypatch.setattr(isolation.time, "monotonic", lambda: clock[0])
+
+    def late() -> None:
+        clock[0] += 2
+        move(ab, 7)
+
+    move(ab)
+    overdue(ab, *CHAIN, "s.one")
+    with meanwhile(ab, monkeypatch, "s.s1", late, "refresh_finished"):
+        done = outcomes(ab)
+    assert (value(ab, "s.s1"), value(ab, "s.s2")) == (40, 67)
+    for reader in ("s.total", "s.one"):
+        assert done[reader][0] == "SKIPPED"
+        assert (done[reader][1] or "").startswith("waits for s.s2: its refresh group took too long")
+        assert status(ab, reader)["mixed_cuts"] == []
+    assert value(ab, "s.total") == 100
+    check_law(ab, *CHAIN, "s.one")
+    ab.tick()
+    assert (value(ab, "s.total"), value(ab, "s.one")) == (100, 67)
+    check_law(ab, *CHAIN, "s.one")
+
+    move(ab)
+    with meanwhile(ab, monkeypatch, "s.s1", late, "refresh_finished"):
+        ab.refresh("s.total")  # both in one publish: the group holds its cut
+    assert (value(ab, "s.s1"), value(ab, "s.s2"), value(ab, "s.total")) == (23, 77, 100)
+    check_law(ab, *CHAIN)
+
+
 # -- verify ------------------------------------------------------------------------------------
 
 

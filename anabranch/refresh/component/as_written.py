@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from anabranch.delta.fixpoint import Counts, Meter, Settled, Way, climb
+from anabranch.delta.fixpoint import Count, Counts, Meter, Settled, Way, climb
 from anabranch.model import Columns, FixpointBounds
 from anabranch.names import TableName
 from anabranch.refresh.bounded import bounded, within
@@ -51,15 +51,13 @@ class AsWritten:
             self.meter = Meter(self.bounds, self.started)
             return Settled(Way.EMPTY, (), climb(self, self.meter, self.watch))
 
-    def round(self) -> Counts:
-        grown: dict[TableName, int] = {}
+    def round(self, count: Count) -> None:
         for name in self.queries:
             with bounded(self.runtime.spark.session, self.meter, name):
                 self.rows[name], size = self.computed(name)
-            if size != self.sizes.get(name, 0):
-                grown[name] = size - self.sizes.get(name, 0)
+            grown = size - self.sizes.get(name, 0)
             self.sizes[name] = size
-        return grown
+            count(name, grown)
 
     def computed(self, name: TableName) -> tuple[DataFrame, int]:
         """The query over the members as they are now, and how many rows it has."""

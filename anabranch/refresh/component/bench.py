@@ -183,10 +183,12 @@ class SparkBench:
         return starts and size <= BROADCAST_ROWS
 
     def written(self, rows: Rows, found: DataFrame, size: int) -> Batch:
-        found = within(found, self.meter)
+        left = None if self.meter is None else self.meter.rows_left
+        found = within(found, self.meter)  # no task of many writes more than all of them may
         hashed = add_all(found, rows.columns, hashed=bool(rows.hidden))
-        if size <= FEW_ROWS:
-            hashed = hashed.repartition(1)  # what it is computed from stays parallel
+        if size <= FEW_ROWS or (left is not None and left <= FEW_ROWS):
+            # What it is computed from stays parallel; the one task that writes sees all rows.
+            hashed = within(hashed.repartition(1), self.meter)
         done = write(hashed, rows.directory, rows.physical)
         io, root = rows.version.io, rows.version.root
         found_rows = counts(io, [same_form(path, root) for path in done.add])

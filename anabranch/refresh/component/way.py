@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from anabranch.catalog.bounds import past
 from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way
-from anabranch.errors import BaseExpired, NotConverged, Refused
+from anabranch.errors import BaseExpired, NotConverged, PlanFailed, Refused
 from anabranch.model import Action, FixpointBounds
 from anabranch.names import TableName
 from anabranch.refresh.choose import ASKED, FIRST, TIME_PASSED, Choice
@@ -52,6 +52,14 @@ def decide(facts: Facts) -> Plan:
     if facts.unfilled:
         reason = f"{facts.unfilled[0]} is new in the circle"
         return Plan(Way.EMPTY, Action.FULL, reason, afresh=True)
+    if facts.unplanned is not None and facts.strict is not None:
+        raise PlanFailed(
+            f"{facts.strict} cannot be refreshed from changes: those of {facts.unplanned}, which is in "
+            "its cycle, cannot be planned",
+            hint="this is a fault of Anabranch, not of your query or data: please report it with the "
+            f"answer of EXPLAIN STREAM TABLE {facts.unplanned}; REFRESH STREAM TABLE {facts.strict} "
+            "FULL recomputes the cycle",
+        )
     if facts.redefined:
         name, why = next(iter(facts.redefined.items()))
         action = Action.FULL if why.startswith(TIME_PASSED) else Action.REINITIALIZE

@@ -235,8 +235,7 @@ def test_a_round_that_explodes_is_told_as_one_that_went_past_its_bound(
 ) -> None:
     class Exploding(Counting):
         def add(self, member: Member, lines: Node, spans: Spans) -> int:
-            assert self.meter is not None
-            if self.meter.rows:
+            if not self.adds:  # all members have been asked once
                 raise Exploded(member.name, bound)
             return super().add(member, lines, spans)
 
@@ -248,3 +247,25 @@ def test_a_round_that_explodes_is_told_as_one_that_went_past_its_bound(
     assert caught.value.rounds[0] == {A: 3, B: 4} and list(caught.value.growing) == [A]
     left = bench.meter
     assert left is not None and left.rows_left == 3 and (left.seconds_left or 0) <= 1_000
+
+
+def test_the_rows_of_a_round_are_bounded_over_all_members() -> None:
+    """What the first member moved is not left to the second, and no member is asked in vain."""
+
+    class Watching(Counting):
+        left: list[int | None]
+
+        def add(self, member: Member, lines: Node, spans: Spans) -> int:
+            assert self.meter is not None
+            self.left = [*getattr(self, "left", []), self.meter.rows_left]
+            return super().add(member, lines, spans)
+
+    bench = Watching(adds=[6, 3, 1, 0, 0])
+    from_empty(bench, members(), FixpointBounds(9, rows=10), lambda _: None)
+    assert bench.left[:4] == [10, 4, 1, 0]
+    for adds, last in (([6, 6], {A: 6, B: 6}), ([11, 1], {A: 11})):
+        bench = Watching(adds=adds)
+        with pytest.raises(NotSettled) as caught:
+            from_empty(bench, members(), FixpointBounds(9, rows=10), lambda _: None)
+        assert caught.value.bound is FixpointBound.ROWS
+        assert list(caught.value.rounds) == [last] and len(bench.left) == len(last)
