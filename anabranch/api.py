@@ -684,8 +684,10 @@ class Anabranch:
     def recover(self) -> list[dict[str, Any]]:
         """Register the tables of a warehouse in a catalog that has lost them all.
 
-        The warehouse holds no queries, schedules, views, indexes and groups: what was a stream table
-        comes back as a source table.
+        Stream tables, views, groups, clusters and indexes come back as `anabranch-declared.json` at
+        the top of the warehouse tells.  A stream table shows the rows that it had, and its next
+        refresh is in full.  Cuts, history and deployments are lost, and a dropped table whose files
+        are there still comes back.
         """
         from anabranch.lake.recover import recover
 

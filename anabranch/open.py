@@ -11,6 +11,7 @@ import anabranch.listing as listing
 from anabranch.catalog.store import Store
 from anabranch.clusters import pools_at_start
 from anabranch.errors import UnknownName, Unreachable
+from anabranch.lake import declared
 from anabranch.lake.ground import weaknesses
 from anabranch.lake.lake import Lake
 from anabranch.runtime import Runtime
@@ -33,6 +34,7 @@ def open_runtime(
 ) -> Runtime:
     lake = Lake(store, settings.warehouse)
     _tell(lake)
+    declared.keep(lake)
     spark = Spark(settings, session)
     spark.on_start = progress
     spark.conf_at_start = lambda: pools_at_start(store)

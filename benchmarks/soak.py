@@ -5,9 +5,11 @@
 A writer adds a few rows, a tick brings the diamond up to date, and upkeep runs beside them, with its
 times scaled down.  Every minute one line says what the process and its JVM hold after a collection of
 garbage, and how many files, bytes of metadata, rows of the catalog and milliseconds a tick there are.
-A line that is higher in the last third of the time than in the middle one fails the run (exit 1).  On
-a machine too slow for many writes, which never reaches a steady state, nothing can be said (exit 2);
-and in less than three minutes, where there are no thirds, nothing is run (exit 2).
+A line that is higher in the last third of the lines than in the middle one fails the run (exit 1).
+
+The minutes are the least: on a slow or busy machine the run goes on until there were enough writes, so
+that it always ends with a verdict.  What other work makes longer is shown and not judged: of a tick the
+CPU counts, of the process and its JVM.  In less than three minutes there are no thirds (exit 2).
 """
 
 from __future__ import annotations
@@ -60,10 +62,20 @@ class Minute:
     files: int
     metadata_mb: float
     catalog_rows: int
-    tick_ms: float
+    tick_cpu_ms: float
+    tick_ms: float  # on the clock, as whoever waits for it sees it
 
 
-def measured(ab: Anabranch, ticks: Sequence[float]) -> Minute:
+@dataclass(frozen=True)
+class Tick:
+    seconds: float
+    cpu: float
+
+
+UNJUDGED = {"tick_ms"}
+
+
+def measured(ab: Anabranch, ticks: Sequence[Tick]) -> Minute:
     lake = ab._runtime.lake
     found = lake.warehouse.listing(lake.warehouse.location)
     with ab._store.reading() as c:
@@ -78,8 +90,13 @@ def measured(ab: Anabranch, ticks: Sequence[float]) -> Minute:
         files=len(found),
         metadata_mb=metadata / 1e6,
         catalog_rows=rows,
-        tick_ms=statistics.median(ticks) * 1000 if ticks else 0.0,
+        tick_cpu_ms=_median_ms([each.cpu for each in ticks]),
+        tick_ms=_median_ms([each.seconds for each in ticks]),
     )
+
+
+def _median_ms(seconds: Sequence[float]) -> float:
+    return statistics.median(seconds) * 1000 if seconds else 0.0
 
 
 def _python_mb() -> float:
@@ -99,11 +116,23 @@ def _heap_mb(ab: Anabranch) -> float:
     return float(memory.totalMemory() - memory.freeMemory()) / 1e6
 
 
+def _jvm_pid(ab: Anabranch) -> int:
+    jvm = ab._runtime.spark.session.sparkContext._jvm
+    assert jvm is not None
+    return int(jvm.java.lang.ProcessHandle.current().pid())
+
+
+def _cpu(pid: int) -> float:
+    """Seconds of CPU that this process and its JVM have used."""
+    used = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return time.process_time() + sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
+
+
 def rising(found: Sequence[Minute]) -> list[str]:
     third = max(1, len(found) // 3)
     middle, last = found[third : 2 * third], found[-third:]
     said = []
-    for key in asdict(found[0]):
+    for key in asdict(found[0]).keys() - UNJUDGED:
         early = statistics.median(getattr(each, key) for each in middle)
         late = statistics.median(getattr(each, key) for each in last)
         if late > MOST_RISE * early:
@@ -112,7 +141,7 @@ def rising(found: Sequence[Minute]) -> list[str]:
 
 
 def run(home: Path, minutes: int) -> tuple[list[Minute], int]:
-    """What was measured by the minute, and the number of writes."""
+    """What was measured by the minute, and the number of writes: never fewer than are enough."""
     found: list[Minute] = []
     upkeep.COLLECT_SECONDS = 10.0  # type: ignore[misc]
     with anabranch.connect(home, **SCALED) as ab:
@@ -120,22 +149,23 @@ def run(home: Path, minutes: int) -> tuple[list[Minute], int]:
         ab.create_stream_tables(DIAMOND, schedule="calculated")
         rounds = upkeep.Upkeep(ab._runtime)
         rounds.start()
-        at = 0
+        at, pid = 0, 0
         try:
-            for minute in range(1, minutes + 1):
-                ticks: list[float] = []
+            while len(found) < minutes or at < ENOUGH_WRITES:
+                ticks: list[Tick] = []
                 end = time.monotonic() + 60
                 while time.monotonic() < end:
                     at += 1
                     ab.sql(f"INSERT INTO s.t VALUES ({at % 100}, {at}), ({at % 37}, {at + 1})")
-                    start = time.monotonic()
+                    pid = pid or _jvm_pid(ab)
+                    start, cpu = time.monotonic(), _cpu(pid)
                     ab.tick()
-                    ticks.append(time.monotonic() - start)
+                    ticks.append(Tick(time.monotonic() - start, _cpu(pid) - cpu))
                 found.append(line := measured(ab, ticks))
                 print(
-                    f"{minute:>6} {at:>7} {line.python_mb:>10.0f} {line.jvm_heap_mb:>12.0f} "
+                    f"{len(found):>6} {at:>7} {line.python_mb:>10.0f} {line.jvm_heap_mb:>12.0f} "
                     f"{line.files:>7} {line.metadata_mb:>12.2f} {line.catalog_rows:>7} "
-                    f"{line.tick_ms:>8.0f}",
+                    f"{line.tick_cpu_ms:>7.0f} {line.tick_ms:>8.0f}",
                     flush=True,
                 )
         finally:
@@ -169,7 +199,7 @@ def main() -> int:
     home = Path(tempfile.mkdtemp(prefix="anabranch-soak-"))
     print(
         f"{'minute':>6} {'writes':>7} {'python MB':>10} {'JVM heap MB':>12} {'files':>7} "
-        f"{'metadata MB':>12} {'rows':>7} {'ms/tick':>8}"
+        f"{'metadata MB':>12} {'rows':>7} {'CPU ms':>7} {'ms/tick':>8}"
     )
     try:
         found, writes = run(home / "home", given.minutes)
@@ -177,14 +207,11 @@ def main() -> int:
         shutil.rmtree(home, ignore_errors=True)
     largest = sorted(cache.sizes().items(), key=lambda each: -each[1])[:8]
     print("largest caches: " + ", ".join(f"{name} {size:,}" for name, size in largest))
-    few = f"{writes} writes are too few to tell: {ENOUGH_WRITES} are needed"
-    problems = [*rising(found), *([few] if writes < ENOUGH_WRITES else [])]
+    problems = rising(found)
     if given.out:
         save(found, writes, problems, Path(given.out))
     for problem in problems:
         print(problem, file=sys.stderr)
-    if writes < ENOUGH_WRITES:
-        return 2
     return 1 if problems else 0
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     Connection,
+    Result,
     String,
     Table,
     Text,
@@ -39,15 +40,18 @@ def dump(c: Connection) -> dict[str, list[Row]]:
     found = {}
     for table in tables.metadata.sorted_tables:
         if table.name not in _OF_PROCESSES:
-            rows = c.execute(select(table)).mappings()
-            found[table.name] = [{key: _plain(row[key]) for key in row} for row in rows]
+            found[table.name] = with_plain_values(c.execute(select(table)))
     return found
+
+
+def with_plain_values(rows: Result[Any]) -> list[Row]:
+    return [{str(key): _plain(value) for key, value in row.items()} for row in rows.mappings()]
 
 
 def load(c: Connection, dumped: Mapping[str, Sequence[Row]]) -> None:
     """Put dumped rows into a catalog that has none; its own identity stays."""
     for table in tables.metadata.sorted_tables:
-        rows = [_typed(table, row) for row in dumped.get(table.name, ())]
+        rows = [typed(table, row) for row in dumped.get(table.name, ())]
         if table is tables.meta:
             c.execute(update(table).values(cut=rows[0]["cut"], created_at=rows[0]["created_at"]))
         elif rows:
@@ -96,17 +100,17 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _typed(table: Table, row: Row) -> Row:
+def typed(table: Table, row: Row) -> Row:
     """A row with all columns; moments are read, and what an older Anabranch did not know is empty."""
-    typed = {}
+    found = {}
     for column in table.columns:
         value = row.get(column.name)
         if isinstance(column.type, tables.Moment) and value is not None:
             value = datetime.fromisoformat(value)
         elif isinstance(column.type, JSON) and value is None:
             value = null()
-        typed[column.name] = value
-    return typed
+        found[column.name] = value
+    return found
 
 
 def change_values(c: Connection, change: Change) -> int:

@@ -74,6 +74,23 @@ def alive(row: StageRow, at: datetime) -> bool:
     return at - row.heartbeat_at < SILENCE
 
 
+def of_other_machines(c: Connection) -> dict[str, str]:
+    """The hosts of stages that a process of another machine has begun, by stage.
+
+    Containers of one machine share its kernel, and so an SQLite file; where a system does not tell
+    its boot, nothing is known.
+    """
+    here = _machine(host())
+    rows = c.execute(select(tables.stages.c.id, tables.stages.c.host))
+    found = {row.id: str(row.host) for row in rows}
+    return {id_: host for id_, host in found.items() if here and _machine(host) not in ("", here)}
+
+
+def _machine(host: str) -> str:
+    parts = host.split()
+    return parts[1] if len(parts) == 3 else ""
+
+
 @cached(1)
 def host() -> str:
     """This machine; containers that share a name differ by their boot or namespace."""

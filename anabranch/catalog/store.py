@@ -21,6 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from anabranch.cache import Cache
 from anabranch.catalog import migrations, tables
 from anabranch.catalog.clock import boot_clock
+from anabranch.catalog.declared import declares
 from anabranch.catalog.grants import ALL, DENIED, role_with
 from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.errors import CatalogDamaged, InvalidValue, MissingRight, Unreachable
@@ -32,6 +33,7 @@ __all__ = ["Connection", "Store", "parse_url"]  # Connection: for those above, w
 BUSY_SECONDS = 60
 CREATE_LOCK = 0x616E6162  # PostgreSQL advisory lock held while tables are made
 _BEGIN = "anabranch_begin"
+_DECLARED = "anabranch_declared"  # in `info` of a connection: its transaction declared something
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?://(?:/(.*))?\Z")
 
 T = TypeVar("T")
@@ -65,7 +67,7 @@ CURES = {
     "password authentication failed|no password supplied": "check user and password; a reference such "
     "as ENV('PG_PASSWORD') may stand in the address",
 }
-_SET_COLUMN = re.compile(r"(?:SET |, )(\w+)=")
+_SET_COLUMN = re.compile(r"(?:SET |, )\"?(\w+)\"?=")
 EVERY = "*"
 _LOST_TABLE = re.compile(r"no such table: ((?:ab|iceberg)_\w+)")
 _QUICK, _WHOLE = "PRAGMA quick_check(1)", "PRAGMA integrity_check(1)"
@@ -86,6 +88,7 @@ class Store:
         self.fsync = fsync
         self.catalog_uuid = ""
         self.heartbeat = Heartbeat(self.writing)
+        self.on_declared: Callable[[], object] | None = None  # after a transaction that declared
 
     @classmethod
     def open(cls, url: str | os.PathLike[str], *, fsync: bool = True) -> Store:
@@ -125,7 +128,11 @@ class Store:
         (A server outlives its clients, so PostgreSQL keeps such notes like all others.)
         """
         with self._transaction(self._alone(durable=durable), None) as connection:
+            connection.info.pop(_DECLARED, None)  # of one that was rolled back
             yield connection
+            declared = connection.info.pop(_DECLARED, False)
+        if declared and self.on_declared is not None:
+            self.on_declared()
 
     def _alone(self, *, durable: bool) -> dict[str, object]:
         if not self.is_sqlite:
@@ -300,6 +307,17 @@ def parse_url(url: str | os.PathLike[str]) -> URL:
 
 
 def _engine(url: URL) -> Engine:
+    engine = _connecting(url)
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def on_execute(connection: Connection, _: object, statement: str, *__: object) -> None:
+        if declares(statement):
+            connection.info[_DECLARED] = True
+
+    return engine
+
+
+def _connecting(url: URL) -> Engine:
     if not url.drivername.startswith("sqlite"):
         return create_engine(url, pool_pre_ping=True, pool_size=5, max_overflow=20)
     engine = create_engine(

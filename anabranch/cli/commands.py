@@ -225,9 +225,10 @@ def verify(session: CliSession, out: Output, names: tuple[str, ...]) -> int:
 def recover(session: CliSession, out: Output, from_warehouse: bool) -> int:
     """Register the tables of the warehouse in a catalog that has lost them all.
 
-    Queries, schedules, views, indexes and groups are not in the warehouse: what was a stream table
-    comes back as a source table, and so does a dropped table whose files are still there. Exit code 2
-    if the metadata of a table cannot be read.
+    Stream tables, views, groups, clusters and indexes come back as anabranch-declared.json at the top
+    of the warehouse tells. A stream table shows the rows that it had, and its next refresh is in full.
+    Cuts, history and deployments are lost, and a dropped table whose files are still there comes back.
+    Exit code 2 if the metadata of a table cannot be read.
     """
     session.creates = True
     found = session.ab.recover()

@@ -19,6 +19,7 @@ from anabranch.catalog import cuts, identity, snapshots
 from anabranch.catalog.rows import change_values
 from anabranch.catalog.snapshots import Record
 from anabranch.errors import AnabranchError, Refused
+from anabranch.lake import declared
 from anabranch.lake.collect import files_of
 from anabranch.lake.fence import RECOVER
 from anabranch.lake.lake import Lake
@@ -80,6 +81,8 @@ def adopt(lake: Lake, *, recovering: bool = False) -> Adopted:
         lake.take_identity(identity.renew(c))
         lake.fence.write(cuts.current(c), replace=True)  # before the commit: rather nobody's
     _without_broken(lake, broken)
+    if not recovering:  # it reads what the other catalog declared
+        declared.save(lake)
     rewritten = relocation.rewritten if relocation is not None else 0
     return Adopted(
         lake.warehouse.catalog_uuid, lake.warehouse.location, former, rewritten, forgotten

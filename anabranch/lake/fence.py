@@ -5,6 +5,10 @@ written durably, once.  It ends in the newest cut, which is overwritten in place
 without a sync: after a power cut it may be behind the catalog, which is harmless, but never ahead of
 it.  Whoever finds another owner there, another place, or a cut that its catalog does not know, is a
 copy: it may read, and must neither write nor delete until somebody says `adopt`.
+
+An SQLite catalog on a network file system is for one machine at a time: their clocks differ, and SQLite
+does not see what another machine writes.  Where one has begun work since this process opened the
+catalog, this process writes nothing more.
 """
 
 from __future__ import annotations
@@ -19,10 +23,11 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from anabranch.catalog import cuts
+from anabranch.catalog import cuts, stages
 from anabranch.catalog.identity import Database, catalog_uuid, database_of
 from anabranch.catalog.store import Store
 from anabranch.errors import Fenced
+from anabranch.lake.ground import is_on_network
 from anabranch.lake.places import MARKER, Warehouse, local_path
 
 CUT_DIGITS = 20
@@ -61,6 +66,10 @@ class Fence:
         self._asked_at = self._advanced_at = -AGAIN_SECONDS
         self._database: Database | None = None
         self._accepted: Mark | None = None
+        self._others: dict[str, str] | None = None  # what other machines had begun; None: on a disk
+        if is_on_network(store):
+            with store.reading() as c:
+                self._others = stages.of_other_machines(c)
         self._settle()
 
     def claim(self) -> None:
@@ -70,6 +79,7 @@ class Fence:
         mark = self._read()
         with self._store.reading() as c:
             self._refuse(mark, c)
+            self._refuse_machines(c)
             known = cuts.current(c)
         if mark is None or mark.location is None:
             self.write(known, replace=mark is not None)
@@ -93,9 +103,11 @@ class Fence:
         mark = self._read()
         if c is not None:
             self._refuse(mark, c, cut_id)
+            self._refuse_machines(c)
         else:
             with self._store.reading() as connection:
                 self._refuse(mark, connection)
+                self._refuse_machines(connection)
         self._asked_at = time.monotonic()
 
     def refuse_copies(self) -> None:
@@ -191,6 +203,18 @@ class Fence:
         if mark is not None and mark.cut > known:
             raise _behind(self.database, known, mark.cut)
         self._accepted = replace(mark, cut=0) if mark is not None else None
+
+    def _refuse_machines(self, c: Connection) -> None:
+        """What was begun before this process opened the catalog may be left from an earlier boot."""
+        if self._others is None:
+            return
+        begun = stages.of_other_machines(c)
+        if new := begun.keys() - self._others.keys():
+            raise Fenced(
+                f"catalog {self.database.address} lies on a network file system, and {begun[min(new)]} "
+                "writes to it as well: SQLite is for one machine at a time",
+                hint="stop one of the two; a PostgreSQL catalog serves any number of machines",
+            )
 
     def _elsewhere(self, c: Connection) -> str | None:
         """Where the tables of ours lie, if none of them lies here."""

@@ -67,7 +67,7 @@ def _of_server(store: Store) -> Iterator[Weakness]:
 
 def _of_catalog(store: Store) -> Iterator[Weakness]:
     place, kind = store.url.database or "", file_system(store.url.database or "")
-    if kind is not None and _NETWORK.match(kind):
+    if is_on_network(store):
         yield Weakness(
             f"catalog {place}",
             f"SQLite does not work over a network file system ({kind}): two hosts damage the catalog",
@@ -91,6 +91,12 @@ def _of_folder(what: str, place: str | None) -> Iterator[Weakness]:
             f"it lies on a network file system ({kind}), which need not keep what was synced",
             "let the server write synchronously (NFS: the option sync of the export)",
         )
+
+
+def is_on_network(store: Store) -> bool:
+    """Whether processes of several machines can open the catalog though it is SQLite's."""
+    kind = file_system(store.url.database or "") if store.is_sqlite else None
+    return kind is not None and bool(_NETWORK.match(kind))
 
 
 def file_system(place: str) -> str | None:

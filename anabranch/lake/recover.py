@@ -1,24 +1,40 @@
 """Recover: a catalog that is empty learns the tables of its warehouse again.
 
-Metadata files tell columns, rows and history of a table.  They do not tell its query, schedule, groups,
-indexes or views, nor that it was dropped: what was a stream table comes back as a source table.
+Metadata files tell columns, rows and history of a table.  The file of declarations beside them tells
+which are stream tables, with their queries and options, and views, groups, clusters and indexes.  What
+the rows of a stream table follow nobody knows any more: it shows them as they are, and its next refresh
+is in full; copies of indexes are made again.  A dropped table whose files are there still comes back.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from sqlalchemy import Connection
+
 from anabranch.catalog import cuts
+from anabranch.catalog import declared as declarations
+from anabranch.catalog.declared import Declared
+from anabranch.catalog.indexes import COPY_OF
 from anabranch.errors import AnabranchError, Refused
 from anabranch.lake.adopt import adopt
 from anabranch.lake.damage import damages_of
+from anabranch.lake.declared import names_in, read, save
 from anabranch.lake.lake import Lake
 from anabranch.lake.publish import publish
 from anabranch.lake.repair import metadata_files, table_folders
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import TableVersion
 from anabranch.names import TableName
+
+SOURCE = "registered as a source table"
+STREAM = "registered as a stream table: it shows the rows it had, and its next refresh is in full"
+UNFILLED = "declared as a stream table; none of its rows can be read: its next refresh fills it"
+UNKNOWN = "registered as a source table: no file tells whether it had a query, schedule or index"
+INDEX = "the copy of an index: anabranch check --repair makes it again"
+LOST_INDEX = "the copy of an index of {0}: CREATE INDEX makes one again"
 
 
 @dataclass(frozen=True)
@@ -40,11 +56,24 @@ def recover(lake: Lake) -> list[Recovered]:
         )
     if rows := _as_recorded(lake):
         return rows
-    folders = table_folders(lake.warehouse)
+    declared = read(lake.warehouse)
+    newest, rows = _newest(lake, names_in(declared))
+    found = _sorted_out(newest, declared)
+    if newest:
+        adopt(lake, recovering=True)
+        _register(lake, found.tables, declared)
+        save(lake)
+    return [*found.told, *rows]
+
+
+def _newest(
+    lake: Lake, known: Mapping[str, TableName]
+) -> tuple[dict[TableName, TableVersion], list[Recovered]]:
+    """The newest version of each name, by its folder if no file of ours tells; and what is left out."""
     newest: dict[TableName, TableVersion] = {}
     rows = []
-    for folder in folders:
-        name = _name(lake, folder)
+    for folder in table_folders(lake.warehouse):
+        name = known.get(folder[len(lake.warehouse.location) + 1 :]) or _name(lake, folder)
         version = _readable(lake, name, folder) if name is not None else None
         if name is None or version is None:
             why = "no metadata file can be read" if name else "the folder's name is no table's name"
@@ -56,12 +85,38 @@ def recover(lake: Lake) -> list[Recovered]:
                 older = newest[name]
                 rows.append(Recovered(None, older.root, older.location, _older(name)))
             newest[name] = version
-    if newest:
-        adopt(lake, recovering=True)
-        _register(lake, newest)
-    said = "registered; a query, schedule or index that it had is not known"
-    found = [Recovered(str(n), v.root, v.location, said) for n, v in sorted(newest.items())]
-    return [*found, *rows]
+    return newest, rows
+
+
+@dataclass(frozen=True)
+class _Sorted:
+    tables: Mapping[TableName, TableVersion]
+    told: list[Recovered]
+
+
+def _sorted_out(newest: Mapping[TableName, TableVersion], declared: Declared) -> _Sorted:
+    """What becomes a table, and what is said of each folder."""
+    streams, views = declarations.streams_in(declared), declarations.views_in(declared)
+    taken = {str(each).lower(): each for each in (*views, *streams)}
+    tables, copies, told = dict[TableName, TableVersion](), list[TableName](), list[Recovered]()
+    for name, version in sorted(newest.items()):
+        other = taken.get(str(name).lower(), name)
+        if COPY_OF in version.metadata.properties:
+            copies.append(name)
+        elif other != name or name in views:
+            said = f"a table that was dropped: its name is that of {other} now"
+            told.append(Recovered(None, version.root, version.location, said))
+        else:
+            tables[name] = version
+            said = STREAM if name in streams else SOURCE if declared else UNKNOWN
+            told.append(Recovered(str(name), version.root, version.location, said))
+    told += [Recovered(str(name), "", None, UNFILLED) for name in sorted(streams - {*tables})]
+    by_id = {str(version.metadata.table_uuid): name for name, version in tables.items()}
+    for name in copies:
+        of = by_id.get(newest[name].metadata.properties[COPY_OF], "a table that is gone")
+        said = INDEX if name in declarations.indexes_in(declared) else LOST_INDEX.format(of)
+        told.append(Recovered(None, newest[name].root, newest[name].location, said))
+    return _Sorted(tables, told)
 
 
 def _as_recorded(lake: Lake) -> list[Recovered]:
@@ -81,11 +136,17 @@ def _as_recorded(lake: Lake) -> list[Recovered]:
     return [*(Recovered(str(n), v.root, v.location, said) for n, v in newest.items()), *rows]
 
 
-def _register(lake: Lake, newest: dict[TableName, TableVersion]) -> None:
+def _register(
+    lake: Lake, newest: Mapping[TableName, TableVersion], declared: Declared | None = None
+) -> None:
+    def rows(c: Connection, cut_id: int | None) -> None:
+        if declared is not None:
+            declarations.put(c, declared, newest)
+
     with Stage(lake) as stage:
         for name, version in newest.items():
             stage.adopt(name, version.location)
-        publish(stage, "recover")
+        publish(stage, "recover", rows)
 
 
 def _name(lake: Lake, folder: str) -> TableName | None:

@@ -29,6 +29,7 @@ from anabranch.catalog.store import Store
 from anabranch.catalog.tables import TABLE_TYPE
 from anabranch.catalog.taken_back import unowned
 from anabranch.errors import FileMissing, Refused, Unsupported
+from anabranch.lake import declared
 from anabranch.lake.adopt import broken_snapshots, relocate, replace_file
 from anabranch.lake.archive import Archive, Record, damaged
 from anabranch.lake.checksums import sealed
@@ -99,11 +100,12 @@ def _fill(
             snapshots.forget(c, {(key, at) for key, at in lost if at is not None})
             snapshots.forget_shapes(c)
             deployments.forget_undos(c)
-        undo.files.add(f"{lake.warehouse.location}/{MARKER}")
+        undo.files |= {f"{lake.warehouse.location}/{each}" for each in (MARKER, declared.FILE)}
         lake.fence.write(cuts.current(c), replace=True)
         restored = cuts.current(c)
     undo.before, undo.cut = before, restored
     _show(lake, moved)
+    declared.save(lake)
     broken_snapshots(lake, lake.pointers())  # refused if a file of the newest rows is missing
     if left_out:
         few = ", ".join(str(each) for each in sorted(left_out)[:5])

@@ -17,6 +17,7 @@ from anabranch.catalog.store import Connection
 from anabranch.errors import AnabranchError, FileMissing, PublishConflict
 from anabranch.lake.changes import DELTA, NetDelta
 from anabranch.lake.collect import FOREIGN_GRACE, collect
+from anabranch.lake.declared import save
 from anabranch.lake.lake import Lake
 from anabranch.lake.manifests import manifests
 from anabranch.lake.places import is_our_root
@@ -83,6 +84,7 @@ def maintain(
     lake.store.refuse_damaged()  # a file of a table that it hides would seem to be garbage
     lake.fence.claim()
     lake.fence.check()
+    save(lake)
     fill_in(lake)
     forgotten, ended, gone = _forget(lake, kept, needed, now)
     unlisted = len(gone - _listed(lake, gone))
