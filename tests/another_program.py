@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anabranch import Anabranch
+from anabranch.names import TableName
 from anabranch.sql.statements.read import parse_statement
 from anabranch.sql.statements.records import AlterTable
 from anabranch.sql.text.parse import split
@@ -18,3 +19,9 @@ def alter(ab: Anabranch, text: str) -> None:
         ab._runtime.write(
             "alter table", lambda tx, name=name, changes=changes: tx.stage.alter(name, changes)
         )
+
+
+def drop(ab: Anabranch, table: str) -> None:
+    """The table is gone, although stream tables or views read it."""
+    name = TableName.parse(table)
+    ab._runtime.write("drop table", lambda tx: tx.stage.drop(name))

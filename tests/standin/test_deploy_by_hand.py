@@ -12,6 +12,7 @@ from anabranch.deploy.steps import Action
 from anabranch.errors import DataError, PlanFailed, Refused, SparkLost, UserError
 from anabranch.names import TableName
 from anabranch.refresh import apply, members
+from tests import another_program
 from tests.standin.engine import connect, installed
 from tests.standin.test_deployments import (
     FILES,
@@ -642,7 +643,7 @@ def test_a_view_that_is_broken_anyway_is_in_nobodys_way(shop: Shop) -> None:
     ab = shop.ab
     ab.sql("CREATE TABLE mine.t (id BIGINT)")
     ab.sql("CREATE VIEW mine.seen AS SELECT b.v FROM db.b.b AS b JOIN mine.t AS t ON b.k = t.id")
-    ab.sql("DROP TABLE mine.t")
+    another_program.drop(ab, "mine.t")
     shop.edit(RENAMED)
     assert outcomes(shop) == {"mine.seen": "broken"}
     shop.deploy()

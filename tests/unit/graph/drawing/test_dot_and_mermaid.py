@@ -5,7 +5,7 @@ from __future__ import annotations
 from anabranch.graph.drawing.dot import dot
 from anabranch.graph.drawing.mermaid import mermaid
 from anabranch.graph.picture import Facts
-from tests.unit.drawing.graphs import DIAMOND, shown
+from tests.unit.graph.drawing.graphs import DIAMOND, shown
 
 ODD = '`my "shop"`.`a<b&c`'
 

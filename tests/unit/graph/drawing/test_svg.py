@@ -9,7 +9,7 @@ from hypothesis import given
 from anabranch.graph.drawing.svg import LONGEST, svg
 from anabranch.graph.drawing.words import age, cells, shortened
 from anabranch.graph.picture import Facts, Picture
-from tests.unit.drawing.graphs import CYCLE, DIAMOND, shown
+from tests.unit.graph.drawing.graphs import CYCLE, DIAMOND, shown
 from tests.unit.graph.drawing import Reads, drawn, few
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from anabranch.graph.drawing.tree import ASCII, UNICODE, Line, Signs, tree
 from anabranch.graph.picture import Facts, Picture
-from tests.unit.drawing.graphs import CYCLE, DIAMOND, shown
+from tests.unit.graph.drawing.graphs import CYCLE, DIAMOND, shown
 from tests.unit.graph.drawing import Reads, drawn, many
 
 
