@@ -8,7 +8,7 @@ from hypothesis import given
 
 from anabranch.graph.components import Component, component_ids, components, condensation, strong
 from anabranch.graph.order import reads_among
-from tests.unit.graph.drawing import Reads, by_components, drawn, few, graph
+from tests.unit.graph.random_graphs import Reads, by_components, drawn, few, graph
 
 
 def members(reads: Reads) -> list[str]:

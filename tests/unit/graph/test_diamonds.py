@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from anabranch.graph.diamonds import Diamond, diamond_at, diamonds
-from tests.unit.graph.drawing import Reads, by_paths, drawn, few, graph, many
+from tests.unit.graph.random_graphs import Reads, by_paths, drawn, few, graph, many
 
 
 def shown(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from anabranch.graph.effective import effective_schedules, least
 from anabranch.graph.groups import consistency_groups
 from anabranch.schedules import Schedule, ScheduleKind
-from tests.unit.graph.drawing import Reads, drawn, graph, many
+from tests.unit.graph.random_graphs import Reads, drawn, graph, many
 
 FALLBACK = Schedule.parse("1s")
 

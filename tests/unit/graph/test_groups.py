@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anabranch.graph.components import Component
 from anabranch.graph.groups import ConsistencyGroup, consistency_groups
-from tests.unit.graph.drawing import Reads, by_merging, by_paths, drawn, graph, many
+from tests.unit.graph.random_graphs import Reads, by_merging, by_paths, drawn, graph, many
 
 drawn_members = st.lists(st.sampled_from("ABCDEFG"), max_size=3).map(set)
 drawn_declared = st.dictionaries(st.sampled_from(["one", "two"]), drawn_members)

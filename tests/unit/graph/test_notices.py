@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.graph.notices import closed_diamonds, left_out, member_conflicts
-from tests.unit.graph.drawing import graph
+from tests.unit.graph.random_graphs import graph
 
 
 def closed(table: str, before: str, after: str) -> list[str]:

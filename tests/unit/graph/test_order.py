@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from anabranch.graph.order import Cycle, closure, connected, dependants, topological
-from tests.unit.graph.drawing import Reads, drawn, few, graph, reaches
+from tests.unit.graph.random_graphs import Reads, drawn, few, graph, reaches
 
 
 def test_a_cycle_is_named_from_start_to_start() -> None:

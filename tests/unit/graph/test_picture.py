@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.graph.groups import consistency_groups
 from anabranch.graph.picture import Facts, Picture, picture
-from tests.unit.graph.drawing import graph
+from tests.unit.graph.random_graphs import graph
 
 
 def drawn(text: str, **declared: str) -> Picture:

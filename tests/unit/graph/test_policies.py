@@ -14,7 +14,7 @@ from anabranch.graph.policies import (
     is_group_due,
 )
 from anabranch.settings import Settings
-from tests.unit.graph.drawing import graph
+from tests.unit.graph.random_graphs import graph
 
 FASTEST, SLOWEST = SchedulePolicy.FASTEST, SchedulePolicy.SLOWEST
 

@@ -13,7 +13,7 @@ from anabranch.graph.drawing.layers import layers, parted
 from anabranch.graph.drawing.layout import BESIDE, Box, Layout, layout
 from anabranch.graph.drawing.ordering import crossings, ordered
 from anabranch.graph.drawing.spacing import spaced
-from tests.unit.graph.drawing import Reads, drawn, graph, many
+from tests.unit.graph.random_graphs import Reads, drawn, graph, many
 
 
 def laid(reads: Reads, down: bool | None = None) -> Layout:

@@ -10,7 +10,7 @@ from anabranch.graph.drawing.svg import LONGEST, svg
 from anabranch.graph.drawing.words import age, cells, shortened
 from anabranch.graph.picture import Facts, Picture
 from tests.unit.graph.drawing.graphs import CYCLE, DIAMOND, shown
-from tests.unit.graph.drawing import Reads, drawn, few
+from tests.unit.graph.random_graphs import Reads, drawn, few
 
 SVG = "{http://www.w3.org/2000/svg}"
 

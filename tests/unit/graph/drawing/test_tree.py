@@ -11,7 +11,7 @@ from hypothesis import given
 from anabranch.graph.drawing.tree import ASCII, UNICODE, Line, Signs, tree
 from anabranch.graph.picture import Facts, Picture
 from tests.unit.graph.drawing.graphs import CYCLE, DIAMOND, shown
-from tests.unit.graph.drawing import Reads, drawn, many
+from tests.unit.graph.random_graphs import Reads, drawn, many
 
 
 def text(picture: Picture, signs: Signs = UNICODE) -> str:
