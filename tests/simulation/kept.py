@@ -96,12 +96,21 @@ def a_failure_is_shrunk(simulator: Simulator) -> None:
     assert found.trace
 
 
+def content(simulator: Simulator) -> dict[str, list[str]]:
+    return {
+        family: list(template.database.driver.iterdump())
+        for family, template in simulator.templates.items()
+    }
+
+
 def main(count: int) -> None:
     simulator = Simulator()
+    before = content(simulator)
     kept(simulator)
     mutations_are_found(simulator)
     runs_repeat(simulator, count)
     a_failure_is_shrunk(simulator)
+    assert content(simulator) == before, "a run has left something to those after it"
 
 
 if __name__ == "__main__":
