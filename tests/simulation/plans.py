@@ -206,16 +206,16 @@ def directed(seed: int, chance: random.Random) -> Plan | None:
             switches.append(Event(1, 1 + chance.randrange(STEPS["claim"]), "switch", 0))
         processes = tuple((claim,) for claim in claims)
         return Plan(seed, "diamond", processes, (0, chance.choice((0, 1))), tuple(switches))
-    elif scene == 38:  # somebody alters by hand what a deployment is about to replace
+    elif seed % 100 == 38:  # somebody alters by hand what a deployment is about to replace
         family = chance.choice(("staged", "promoted", "promoted"))
         replaced: Op = ("promote",) if family == "staged" else ("rollback",)
         by_hand = operation(chance, "alter", family, 10)
         middle = Event(0, 1 + chance.randrange(STEPS["alter"]), "switch", 1)
         return Plan(seed, family, ((replaced,), (by_hand,)), (0, 0), (middle,))
-    elif scene == 39:  # two end the same deployment
+    elif seed % 100 == 39:  # two end the same deployment
         family = chance.choice(("staged", "promoted"))
-        verbs = ("promote", "abort") if family == "staged" else ("rollback", "rollback")
-        one, two = ((chance.choice(verbs),) for _ in range(2))
+        one: Op = ("promote",) if family == "staged" else ("rollback",)
+        two: Op = (chance.choice(("promote", "abort")),) if family == "staged" else one
         middle = Event(0, 1 + chance.randrange(STEPS[one[0]]), "switch", 1)
         return Plan(seed, family, ((one,), (two,)), (0, chance.choice((0, 1))), (middle,))
     elif scene in (41, 43):  # two backups into one folder, one of which dies
