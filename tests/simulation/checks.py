@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Collection
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from anabranch.errors import AnabranchError
@@ -38,7 +40,7 @@ _RECORDED = (
 )
 _SNAPSHOT = "SELECT record FROM ab_snapshots WHERE table_uuid = ? AND snapshot_id = ?"
 _STREAMS = (
-    "SELECT name, query, cut_id, options FROM ab_stream_tables "
+    "SELECT name, query, cut_id, options, lineage FROM ab_stream_tables "
     "WHERE populated AND computed_from LIKE definition || '/%'"
 )
 _REDEFINED = (
@@ -46,6 +48,7 @@ _REDEFINED = (
     "WHERE populated AND coalesce(computed_from, '') NOT LIKE definition || '/%'"
 )
 
+_WAITERS = "SELECT table_name, token, since, expires_at, host, pid FROM ab_waiters"
 _LEASES = (
     "SELECT token, expires_at, NULL FROM ab_leases",
     "SELECT token, expires_at, NULL FROM ab_read_leases",
@@ -66,7 +69,8 @@ class Checks:
         )
         self.recorded: set[int] = set()
         self.writes: list[tuple[Op, str]] = []
-        self.declared: dict[str, set[str]] = {}
+        self.queries: dict[str, str] = {}
+        self.by_hand: dict[str, dict[str, str]] = {}  # altered tables: deployments that there were
         self.acknowledged: dict[str, str] = {}  # what a deployment may be from then on
         self.look(world.database)
 
@@ -97,6 +101,8 @@ class Checks:
         if not first:
             self.check_times(query)
             self.check_leases(query, cut)
+            self.check_untouched(query, cut)
+        self.check_by_hand(query)
         self.check_streams(query)
 
     def rows(self, location: str, cut: int) -> Bag:
@@ -121,6 +127,51 @@ class Checks:
         last = query("SELECT published_at FROM ab_cuts ORDER BY cut_id DESC LIMIT 2").fetchall()
         if len(last) == 2 and last[0][0] < last[1][0]:
             raise Wrong(f"the time of cut {self.cut} is before that of the cut before it")
+
+    def check_untouched(self, query: Any, cut: int) -> None:
+        """Whoever stages, aborts or tidies up changes nothing of what production shows; what others did
+        may become a cut of its own meanwhile, and what is staged may bring along what it reads."""
+        op = self.world.current.op
+        if op is None or op[0] not in ("stage", "abort", "maintain"):
+            return
+        kind = query("SELECT kind FROM ab_cuts WHERE cut_id = ?", (cut,)).fetchone()[0]
+        before, after = (
+            {name: rows for name, rows in self.shown[each].items() if "__" not in name}
+            for each in (cut - 1, cut)
+        )
+        if before != after and kind not in ("observed", "refresh"):
+            raise Wrong(f"{op[0]} has changed what production shows (cut {cut}, {kind})")
+
+    def check_by_hand(self, query: Any) -> None:
+        """No deployment throws away what somebody altered by hand since it was staged."""
+        now = dict(query("SELECT name, query FROM ab_stream_tables").fetchall())
+        before, self.queries = self.queries, now
+        changed = {name for name, text in now.items() if before.get(name, text) != text}
+        for name in self.by_hand.keys() - now.keys():
+            del self.by_hand[name]
+        if not changed:
+            return
+        kind = query("SELECT kind FROM ab_cuts WHERE cut_id = ?", (self.cut,)).fetchone()[0]
+        status = dict(query("SELECT id, status FROM ab_deployments").fetchall())
+        for name in sorted(changed):
+            if kind == "alter stream table":
+                self.by_hand[name] = status
+                continue
+            for id_, then in self.by_hand.pop(name, {}).items():
+                if then != status[id_] and kind in ("promote", "rollback"):
+                    raise Wrong(
+                        f"a {kind} gave {name} {now[name]!r}: somebody made it {before[name]!r}"
+                    )
+
+    def check_turn(self, names: Collection[Any], mine: Any) -> None:
+        """Who waits for a lease gets it before those who came later, and those who do not wait."""
+        world = self.world
+        at = world.clock().now().replace(tzinfo=None)
+        for table, token, since, until, host, pid in world.database.query(_WAITERS).fetchall():
+            first = mine is None or (since, token) < (str(mine.since)[:26], mine.token)
+            lives = (host, pid) in world.living and datetime.fromisoformat(until) > at
+            if first and lives and any(str(name) == table for name in names):
+                raise Wrong(f"{table} was taken past one who waits for it")
 
     def check_forgotten(self, gone: set[int]) -> None:
         """Nobody forgets what was shown within the retention, if the catalog's clock is right on its
@@ -182,9 +233,11 @@ class Checks:
             frontiers.setdefault(name, {})[source] = snapshot
         now = self.shown[self.cut]
         known = {row[0]: row for row in query(_STREAMS)}
-        for name, _, cut, options in known.values():
+        for name, text, cut, options, lineage in known.values():
             if name not in now:
                 continue
+            if lineage_of(lineage) != {str(each) for each in light.sources_of(text)}:
+                raise Wrong(f"{name} is {text!r}, and its lineage {lineage}")
             if "mixed" in (options or ""):
                 raise Wrong(f"{name} mixes cuts, and nobody said that it may: {options}")
             frontier = frontiers.get(name, {})
@@ -261,6 +314,10 @@ class Checks:
         found = self.shown[self.cut]
         a, b = found["s.a"], found["s.b"]
         wanted = {name: Counter([*rows, PENDING[name]]) for name, rows in START.items()}
+        claims = [(op[2], 1) for op, _ in self.writes if op[0] == "claim"]
+        for row in claims:
+            if a[row] and b[row]:
+                raise Wrong(f"{row} is in both tables: each was claimed since the other had none")
         for (verb, *given), state in self.writes:
             if verb in ("transfer", "move"):
                 places = [("s.a", (given[0], -10)), ("s.b", (given[0], 10))]
@@ -374,6 +431,7 @@ class Checks:
             if status.get(id_) not in allowed.split():
                 raise Wrong(f"deployment {id_} was {allowed.split()[0]} and is {status.get(id_)}")
         over = [id_ for id_, found in status.items() if found in ("PROMOTED", "ROLLED_BACK")]
+        over += [id_ for id_, allowed in self.acknowledged.items() if allowed == "ABORTED"]
         for (name,) in query(
             "SELECT name FROM ab_stream_tables "
             "UNION SELECT table_namespace || '.' || table_name FROM iceberg_tables"
@@ -417,6 +475,19 @@ class Checks:
             if now[name] != wanted:
                 raise Wrong(f"after a refresh {name} is {show(now[name])}, not {show(wanted)}")
         self.check_pending(query)
+
+
+@lru_cache(maxsize=1000)
+def lineage_of(record: str | None) -> set[str]:
+    """The tables that a record of lineage names."""
+    if record is None:
+        return set()
+    found = json.loads(record)
+    pairs = [
+        *found["decides"],
+        *(pair for _, *flows in found["columns"] for f in flows for pair in f),
+    ]
+    return {table for table, _ in pairs}
 
 
 def show(rows: Bag) -> str:

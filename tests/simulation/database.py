@@ -138,6 +138,9 @@ class SimulatedStore(Store):
 
     def close(self) -> None: ...
 
+    def _ask(self, c: Any, question: str) -> None:
+        """Whether SQLite's pages are whole: in memory they are."""
+
     def _transaction(self, options: Any, first: str | None) -> Any:
         """All transactions of a store come through here."""
         begin = str(options[_BEGIN])

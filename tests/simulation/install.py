@@ -47,7 +47,7 @@ from anabranch.tables import stream_tables as declare
 from tests.simulation import light
 from tests.simulation.database import SimulatedThread, Turn
 from tests.simulation.disk import DiskWarehouse, File, local
-from tests.simulation.world import Clock, World
+from tests.simulation.world import Clock, World, Wrong
 from tests.standin.engine import swap
 
 __all__ = ["anabranch", "installed", "simulate"]
@@ -79,6 +79,21 @@ def insert_lease(*given: Any) -> leases.Lease:
     """Notes who took which lease."""
     taken = _INSERT(*given)
     active().current.tokens.add(taken.token)
+    return taken
+
+
+def take_lease(
+    c: Any, names: Any, seconds: float, waiting: leases.Waiting | None = None
+) -> leases.Lease | Any:
+    """Notes whose turn it was; raised here, the product would take it for a fault of its own."""
+    names = tuple(names)
+    taken = _TAKE(c, names, seconds, waiting)
+    world = active()
+    if isinstance(taken, leases.Lease) and world.wrong is None:
+        try:
+            world.on_take(names, waiting)
+        except Wrong as error:
+            world.wrong = error
     return taken
 
 
@@ -142,7 +157,7 @@ def read_metadata(io: Any, location: str, what: str = "metadata file") -> Any:
     return io.disk.read(location, what)
 
 
-_INSERT = leases._insert
+_INSERT, _TAKE = leases._insert, leases.take
 _INSTALLED: list[bool] = []
 
 
@@ -169,6 +184,7 @@ def installed() -> None:
         (fence.database_of, lambda store: Identity(store.name, store.name)),
         (fence._overwrite_cut, overwrite_cut),
         (leases._insert, insert_lease),
+        (leases.take, take_lease),
         (places.sync, sync),
         (manifests.manifests, light.manifests),
         (manifests.live_entries, light.live_entries),

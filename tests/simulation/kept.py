@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 
+import sqlalchemy
+
 from tests.simulation import speakers
 from tests.simulation.mutations import MUTATIONS
 from tests.simulation.plans import QUICK_RUN, Event, Plan, plan_of
@@ -96,12 +98,38 @@ def a_failure_is_shrunk(simulator: Simulator) -> None:
     assert found.trace
 
 
+def any_module_may_keep_sqlalchemy(simulator: Simulator) -> None:
+    """One that comes to use more of it than `sql` knows is slower, and does the same."""
+    seed = DEPLOYMENTS[0]
+    wanted: list[str] = []
+    assert simulator.quick(plan_of(seed), wanted) is None
+    for module in speakers.speaking():
+        vars(module)["case"] = sqlalchemy.case
+        speakers.changes.cache_clear()
+        trace: list[str] = []
+        error = simulator.quick(plan_of(seed), trace)
+        assert not speakers.speaks(module)
+        del vars(module)["case"]
+        assert error is None and trace == wanted, f"{module.__name__}: {error}"
+    speakers.changes.cache_clear()
+
+
+def content(simulator: Simulator) -> dict[str, list[str]]:
+    return {
+        family: list(template.database.driver.iterdump())
+        for family, template in simulator.templates.items()
+    }
+
+
 def main(count: int) -> None:
     simulator = Simulator()
+    before = content(simulator)
     kept(simulator)
     mutations_are_found(simulator)
     runs_repeat(simulator, count)
     a_failure_is_shrunk(simulator)
+    any_module_may_keep_sqlalchemy(simulator)
+    assert content(simulator) == before, "a run has left something to those after it"
 
 
 if __name__ == "__main__":

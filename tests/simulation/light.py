@@ -30,6 +30,8 @@ from anabranch.refresh.afresh import inputs_of
 from anabranch.refresh.choose import Choice
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.sources import Sources
+from anabranch.sql.analyze.columns import Flow, Ref
+from anabranch.sql.analyze.lineage import Lineage
 from tests.simulation.disk import Disk, Files
 
 Bag = Counter[Any]
@@ -293,7 +295,15 @@ def _sum(rows: Bag) -> int:
 
 @lru_cache(maxsize=1000)
 def _defined(query: str, sources: frozenset[TableName], views: frozenset[TableName]) -> Definition:
-    return Definition(query, (), sources, views, None, (), None, (), query)
+    return Definition(
+        query, (), sources, views, None, (), None, (), query, lineage=_lineage(sources)
+    )
+
+
+def _lineage(sources: frozenset[TableName]) -> Lineage:
+    """Values come from values; keys, if there are any, decide."""
+    flow = Flow(frozenset(Ref(each, "value") for each in sources))
+    return Lineage((("value", flow),), frozenset(Ref(each, "key") for each in sources))
 
 
 def define(world: Any, query: str, moment: object = None) -> Definition:

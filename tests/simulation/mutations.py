@@ -25,18 +25,21 @@ from anabranch.catalog import (
     streams,
     tables,
 )
+from anabranch.catalog.deployments import DeploymentStatus
 from anabranch.catalog.groups import Group
 from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.catalog.read_set import ReadSet
 from anabranch.catalog.retention import Retention
 from anabranch.catalog.store import Store
-from anabranch.deploy import along
+from anabranch.deploy import abort, along, conflicts
 from anabranch.errors import PublishConflict
 from anabranch.lake import archive, collect, publish
 from anabranch.lake import upkeep as lake_upkeep
 from anabranch.lake.fence import Fence
 from anabranch.lake.stage import Stage
+from anabranch.refresh import declare
 from anabranch.refresh.look import Look
+from anabranch.runtime import Transaction
 from anabranch.scheduler.due import Agenda
 from anabranch.world import World
 from tests.simulation.disk import LocalFiles
@@ -108,7 +111,8 @@ def compares_nothing(self: ReadSet, c: Any) -> None:
 
 _SWAP, _GROUPED, _EXPIRED = publish._swap, groups.grouped, Retention.expired
 _STAGES, _VERSION, _REMOVE = lake_upkeep._stages, World.version, stages.remove
-_ALONE = Store._alone
+_MOVE = deployments.move
+_ALONE, _ALONG = Store._alone, along.Along.stage
 
 
 def swaps_anyway(c: Any, catalog: str, name: Any, staged: Any) -> None:
@@ -166,6 +170,19 @@ def dies_of_an_error(self: Heartbeat, due: Any) -> bool:
         for each in due:
             each.beat(c)
     return True
+
+
+def always(*_: object) -> bool:
+    return True
+
+
+def moves_anyway(c: Any, id_: str, before: Any, after: Any, **values: Any) -> bool:
+    return _MOVE(c, id_, tuple(DeploymentStatus), after, **values)
+
+
+def alone_back(self: along.Along) -> None:
+    if self.kind != "rollback":
+        _ALONG(self)
 
 
 _STAGES_OF = SimpleNamespace(**{**vars(stages), "all_stages": nobody})
@@ -249,7 +266,7 @@ MUTATIONS: dict[str, Mutation] = {
     "backups": Mutation(
         "upkeep deletes files that a backup is about to copy",
         ((read_leases.all_files_held, nothing),),
-        197,
+        247,
     ),
     "clocks": Mutation(
         "the time of a cut is the host's, also if it is before the last one's",
@@ -288,15 +305,51 @@ MUTATIONS: dict[str, Mutation] = {
         90,
     ),
     "deployment-leases": Mutation(
-        "the lease of a deployment is not renewed", ((deployments.renew, nothing),), 190
+        "the lease of a deployment is not renewed", ((deployments.renew, nothing),), 94
     ),
     "two-backups": Mutation(
         "a backup copies a file straight into its place",
         (((LocalFiles, "type_name"), "remote"),),
-        91,
+        143,
+    ),
+    "ended-readers": Mutation(
+        "a reader is not told that its cut was given up", ((read_leases.holds, always),), 2454
+    ),
+    "write-skew": Mutation(
+        "a serializable transaction does not compare what it has read",
+        (((Transaction, "expect_what_was_read"), nothing),),
+        37,
+    ),
+    "queue": Mutation(
+        "a lease is taken past those who wait for it", ((leases._waited_for, nothing),), 100
+    ),
+    "rollback": Mutation(
+        "a roll-back refreshes nothing along", (((along.Along, "stage"), alone_back),), 236
+    ),
+    "by-hand": Mutation(
+        "a roll-back does not look for what was altered since",
+        ((conflicts.check_left, nothing),),
+        38,
+    ),
+    "base": Mutation(
+        "a promote does not look for what was altered since it was staged",
+        ((conflicts.check_base, nothing),),
+        238,
+    ),
+    "status": Mutation(
+        "a deployment ends in whatever status it is", ((deployments.move, moves_anyway),), 2039
+    ),
+    "tokens": Mutation(
+        "a publish does not compare definitions",
+        (((ReadSet, "check"), without("definitions")),),
+        231,
+    ),
+    "abort": Mutation("an abort leaves what was staged", ((abort.staged_names, nobody),), 136),
+    "lineage": Mutation(
+        "lineage is written apart from the definition", (((declare, "set_lineage"), nothing),), 36
     ),
     "backups-unsynced": Mutation(
-        "a backup does not sync what it copies", (((archive, "sync_each"), nothing),), 91
+        "a backup does not sync what it copies", (((archive, "sync_each"), nothing),), 93
     ),
 }
 

@@ -93,6 +93,7 @@ STEPS = {
     "delete": 13,
     "transfer": 18,
     "move": 20,
+    "claim": 16,
     "refresh": 32,
     "full": 30,
     "tick": 32,
@@ -198,6 +199,25 @@ def directed(seed: int, chance: random.Random) -> Plan | None:
     elif scene == 48:  # a writer on another host is given up for dead
         elsewhere = "s.b" if table == "s.a" else "s.a"
         first, other, kind = ("insert", elsewhere, row), churn, "pause"
+    elif scene == 37:  # each reads what the other one writes
+        claims: list[Op] = [("claim", name, row) for name in ("s.a", "s.b")]
+        switches = [Event(0, 1 + chance.randrange(STEPS["claim"]), "switch", 1)]
+        if chance.random() < 0.5:
+            switches.append(Event(1, 1 + chance.randrange(STEPS["claim"]), "switch", 0))
+        processes = tuple((claim,) for claim in claims)
+        return Plan(seed, "diamond", processes, (0, chance.choice((0, 1))), tuple(switches))
+    elif seed % 100 == 38:  # somebody alters by hand what a deployment is about to replace
+        family = chance.choice(("staged", "promoted", "promoted"))
+        replaced: Op = ("promote",) if family == "staged" else ("rollback",)
+        by_hand = operation(chance, "alter", family, 10)
+        middle = Event(0, 1 + chance.randrange(STEPS["alter"]), "switch", 1)
+        return Plan(seed, family, ((replaced,), (by_hand,)), (0, 0), (middle,))
+    elif seed % 100 == 39:  # two end the same deployment
+        family = chance.choice(("staged", "promoted"))
+        one: Op = ("promote",) if family == "staged" else ("rollback",)
+        two: Op = (chance.choice(("promote", "abort")),) if family == "staged" else one
+        middle = Event(0, 1 + chance.randrange(STEPS[one[0]]), "switch", 1)
+        return Plan(seed, family, ((one,), (two,)), (0, chance.choice((0, 1))), (middle,))
     elif scene in (41, 43):  # two backups into one folder, one of which dies
         return two_backups(seed, chance)
     elif scene in (

@@ -114,7 +114,7 @@ class Simulator:
         with install.simulate(world):
             verbs = Verbs(world)
             world.on_commit, world.perform = verbs.look, verbs.perform
-            world.on_beat = verbs.check_beats
+            world.on_beat, world.on_take = verbs.check_beats, verbs.check_turn
             try:
                 world.run()
                 verbs.finish(way_out=plan.seed % WAY_OUT == 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import _lru_cache_wrapper, lru_cache
 from types import ModuleType
@@ -107,7 +107,7 @@ def _is_of_sqlalchemy(value: Any) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _changes() -> tuple[tuple[ModuleType, str, Any, Any], ...]:
+def changes() -> tuple[tuple[ModuleType, str, Any, Any], ...]:
     """Module, name, what it is and what it becomes."""
     for package in (anabranch.catalog, anabranch.lake):
         for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
@@ -123,23 +123,26 @@ def _changes() -> tuple[tuple[ModuleType, str, Any, Any], ...]:
     )
 
 
+def speaking() -> list[ModuleType]:
+    return list({id(module): module for module, *_ in changes()}.values())
+
+
 @contextmanager
 def fast_sql() -> Iterator[None]:
     """Inside, the catalog makes its statements without SQLAlchemy."""
-    changes = _changes()
-    modules = {id(module): module for module, *_ in changes}.values()
+    found, modules = changes(), speaking()
     _forget(modules)
-    for module, name, _, other in changes:
+    for module, name, _, other in found:
         setattr(module, name, other)
     try:
         yield
     finally:
-        for module, name, value, _ in changes:
+        for module, name, value, _ in found:
             setattr(module, name, value)
         _forget(modules)
 
 
-def _forget(modules: Any) -> None:
+def _forget(modules: Iterable[ModuleType]) -> None:
     """Statements that are kept are of one kind or the other."""
     for module in modules:
         for value in vars(module).values():

@@ -31,7 +31,6 @@ def simulate(*given: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(0)
-@pytest.mark.extended  # until its stand-in for SQL follows lineage
 def test_seeds(capsys: pytest.CaptureFixture[str]) -> None:
     """Everything that must hold does, whatever happens to whom."""
     share = -(-SEEDS // PROCESSES)
@@ -48,7 +47,6 @@ def test_seeds(capsys: pytest.CaptureFixture[str]) -> None:
                 print(f"\n{done.stdout.strip()}")
 
 
-@pytest.mark.extended  # until its stand-in for SQL follows lineage
 def test_kept_seeds_and_mutations() -> None:
     """Every mutation is found by the seed that is noted for it, which is one of the quick run and goes
     well without; the same seed gives the same run; and statements of SQLAlchemy and those made without

@@ -40,7 +40,7 @@ from tests.simulation.plans import BY_HAND, QUERIES, Op
 from tests.simulation.world import RETENTION, Process, Wrong
 
 A, B = TableName.parse("s.a"), TableName.parse("s.b")
-WRITES = ("insert", "delete", "transfer", "move", "foreign", "churn")
+WRITES = ("insert", "delete", "transfer", "move", "claim", "foreign", "churn")
 AWHILE = 1.5 * RETENTION
 
 
@@ -112,6 +112,17 @@ class Verbs(Checks):
                 rows[key, value] += 1
                 tx.stage.commit_rows(name, light.write_rows(tx, name, rows), replace_all=True)
 
+    def do_claim(self, process: Process, table: str, key: int) -> Any:
+        """A row that one of two tables may have: both are read, one is written."""
+        with process.runtime.open_transaction(IsolationLevel.SERIALIZABLE) as tx:
+            for name in (A, B):
+                tx.world.read.add(name)
+                if light.rows_of(tx.world.version(name))[key, 1]:
+                    return False
+            name = TableName.parse(table)
+            tx.stage.commit_rows(name, light.write_rows(tx, name, Counter([(key, 1)])))
+            return True
+
     def do_foreign(self, process: Process, table: str, key: int) -> Any:
         """Another program adds a row: a file, then a pointer, and nothing that we know of."""
         name, store = TableName.parse(table), process.runtime.store
@@ -156,7 +167,6 @@ class Verbs(Checks):
 
     def do_alter(self, process: Process, name: str, query: str) -> None:
         declare.alter(process.runtime, TableName.parse(name), {"query": query})
-        self.declared[name] = self.declared.get(name, set()) | {query}
 
     def do_drop(self, process: Process, name: str) -> None:
         drop(process.runtime, TableName.parse(name), Kind.STREAM)
@@ -181,15 +191,23 @@ class Verbs(Checks):
 
     def do_promote(self, process: Process) -> None:
         done = promote(process.runtime, self.deployment(process, DeploymentStatus.STAGED))
-        self.acknowledged[done["id"]] = "PROMOTED ROLLED_BACK"
+        self.ended(done["id"], "PROMOTED ROLLED_BACK")
 
     def do_rollback(self, process: Process) -> None:
         done = rollback(process.runtime, project=projects.NAME)
-        self.acknowledged[done["id"]] = "ROLLED_BACK"
+        self.ended(done["id"], "ROLLED_BACK")
 
     def do_abort(self, process: Process) -> None:
         done = abort(process.runtime, self.deployment(process, DeploymentStatus.STAGED))
-        self.acknowledged[done["id"]] = "ABORTED"
+        self.ended(done["id"], "ABORTED")
+
+    def ended(self, deployment: str, allowed: str) -> None:
+        """A deployment ends once; only an abort may be repeated, and removes what is left."""
+        then, now = self.acknowledged.get(deployment, "STAGED").split()[0], allowed.split()[0]
+        twice = then == now != "ABORTED"
+        if twice or (then != "STAGED" and (then == "ABORTED") != (now == "ABORTED")):
+            raise Wrong(f"deployment {deployment} was {then}, and became {now}")
+        self.acknowledged[deployment] = allowed
 
     def deployment(self, process: Process, status: DeploymentStatus) -> str:
         with process.runtime.store.reading() as c:

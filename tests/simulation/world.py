@@ -154,6 +154,7 @@ class World:
         self.ended.acquire()
         self.on_commit: Callable[[Database], None] = lambda database: None
         self.on_beat: Callable[[Process, list[str]], None] = lambda process, tokens: None
+        self.on_take: Callable[[Any, Any], None] = lambda names, waiting: None
         self.perform: Callable[[Process, Op], str] = lambda process, op: "done"
 
     def start(self) -> None:
