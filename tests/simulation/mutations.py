@@ -37,10 +37,10 @@ from anabranch.lake import archive, collect, publish
 from anabranch.lake import upkeep as lake_upkeep
 from anabranch.lake.fence import Fence
 from anabranch.lake.stage import Stage
-from anabranch.refresh import declare
 from anabranch.refresh.look import Look
 from anabranch.runtime import Transaction
 from anabranch.scheduler.due import Agenda
+from anabranch.tables import stream_tables as declare
 from anabranch.world import World
 from tests.simulation.disk import LocalFiles
 from tests.simulation.plans import directed
