@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from anabranch.catalog import cuts, events, refresh_groups
 from anabranch.catalog.events import Event
-from anabranch.catalog.groups import Reads
+from anabranch.catalog.groups import Group, Reads, grouped
 from anabranch.catalog.read_set import ReadSet, tokens_of
 from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.catalog.store import Connection
@@ -223,7 +223,7 @@ def notices(seen: Look, made: Mapping[TableName, StreamTable], after: Reads) -> 
     """What to say about tables that were made or got another query."""
     known = {**seen.streams, **made}
     alone = {name for name, each in known.items() if each.diamond_consistency == "none"}
-    groups = {name: group.members for name, group in seen.declared.items()}
+    moving = Moving(after, grouped(after, known, seen.declared), seen.declared)
     found: dict[Event, None] = {}
     for name in made:
         for diamond in closed_diamonds(name, seen.reads, after):
@@ -231,27 +231,41 @@ def notices(seen: Look, made: Mapping[TableName, StreamTable], after: Reads) -> 
                 continue
             said = f"{diamond}; they will be published together"
             found[Event(diamond.convergence, events.DIAMOND, said)] = None
-        found |= dict.fromkeys(_left_out(name, after, groups))
+        found |= dict.fromkeys(moving.left_out(name))
     return list(found)
 
 
 def joiners(seen: Look, group: RefreshGroup) -> list[Event]:
     """What to say about tables that join members of a group that was declared or altered: of those of
     which nobody has been told."""
-    before = {name: each.members for name, each in seen.declared.items()}
-    after = {**before, group.name: group.members}
+    after = {**seen.declared, group.name: group}
+    before, now = (
+        Moving(seen.reads, grouped(seen.reads, seen.streams, each), each)
+        for each in (seen.declared, after)
+    )
     return [
         each
         for name in seen.order()
-        for each in _left_out(name, seen.reads, after)
-        if each not in _left_out(name, seen.reads, before)
+        for each in now.left_out(name)
+        if each not in before.left_out(name)
     ]
 
 
-def _left_out(
-    name: TableName, reads: Reads, groups: Mapping[str, Sequence[TableName]]
-) -> list[Event]:
-    hint = "add it to the group if it must show one version of both"
-    return [
-        Event(name, events.LEFT_OUT, f"{each}; {hint}") for each in left_out(name, reads, groups)
-    ]
+@dataclass(frozen=True)
+class Moving:
+    """What moves together, by declaration or because of a diamond."""
+
+    reads: Reads
+    groups: Sequence[Group]
+    declared: Mapping[str, RefreshGroup]
+
+    def left_out(self, name: TableName) -> list[Event]:
+        """The notices for a table that joins members of groups, unless it moves with them anyway."""
+        known = {each.name: each.members for each in self.declared.values()}
+        together = next((each.members for each in self.groups if name in each.members), (name,))
+        hint = "add it to the group if it must show one version of both"
+        return [
+            Event(name, events.LEFT_OUT, f"{each}; {hint}")
+            for each in left_out(name, self.reads, known)
+            if not set(each.members).issubset(together)
+        ]

@@ -12,6 +12,7 @@ from sqlalchemy import delete, insert
 from anabranch.api import Anabranch
 from anabranch.catalog import deployments, tables
 from anabranch.catalog.store import Connection
+from anabranch.errors import PublishConflict
 from anabranch.lake import upkeep
 from anabranch.lake.stage import Stage
 from anabranch.names import TableName
@@ -96,6 +97,39 @@ def test_what_is_needed_by_now_stays(
         ab.refresh()
         ab.maintain()
         assert old not in snapshots(ab)
+
+
+def test_nothing_expires_without_its_lease(ab: Anabranch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has been taken for dead does not publish, and a stream table in work is left alone."""
+    d, publish, tried = TableName.parse("s.d"), upkeep.publish, []
+    for key in range(10, 13):
+        ab.sql(f"INSERT INTO s.t VALUES ({key})")
+        ab.refresh()
+
+    def listed() -> int:
+        return len(ab._runtime.world().version(d).metadata.snapshots)
+
+    def meanwhile(stage: Stage, kind: str, *given: Any) -> int | None:
+        if not tried:
+            with ab._store.writing() as c:
+                c.execute(delete(tables.leases))
+        try:
+            found = publish(stage, kind, *given)
+        except PublishConflict as error:
+            tried.append(error.message)
+            raise
+        tried.append("published")
+        return found
+
+    before = listed()
+    assert before > 1
+    with ab._runtime.leases.hold([d], 60, wait=False):
+        ab.maintain()
+    assert listed() == before
+    monkeypatch.setattr(upkeep, "publish", meanwhile)
+    ab.sql("INSERT INTO s.t VALUES (20)")
+    ab.maintain()
+    assert "took the refresh over" in tried[0] and tried[1:] == ["published"] and listed() < before
 
 
 def test_needs_of_deployments_are_known(ab: Anabranch) -> None:

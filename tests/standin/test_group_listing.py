@@ -244,6 +244,10 @@ def test_who_joins_members_of_a_group_is_told_whichever_came_first(ab: Anabranch
     ab.alter_refresh_group("day", add=["s.j"])
     ab.create_stream_table("s.k", joined.format("e"), schedule=HOUR)
     assert [table for table, _ in told()[2:]] == ["s.k"]
+    ab.create_refresh_group("both", ["s.b", "s.c"])  # s.d moves with them, for it is their diamond
+    again = DIAMOND["s.d"].replace("n FROM", "n AS m FROM")
+    ab.create_stream_table("s.d2", again, schedule=HOUR)
+    assert [table for table, _ in told()[3:]] == []
 
 
 def test_what_cannot_be_a_member_or_a_time_out(ab: Anabranch) -> None:
