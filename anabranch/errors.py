@@ -303,6 +303,9 @@ def _likeness(name: str, other: str) -> tuple[float, float] | None:
 
 
 def _ratio(one: str, two: str) -> float:
+    most = 2 * min(len(one), len(two)) / max(len(one) + len(two), 1)
+    if most < NEAR:  # a name of 100,000 letters is like no other, and takes seconds to compare
+        return most
     return difflib.SequenceMatcher(None, two, one).ratio()
 
 

@@ -76,6 +76,7 @@ _PLAIN = {
     "channel_binding", "require_auth", "krbsrvname", "target_session_attrs", "load_balance_hosts",
     "service", "passfile", "requiressl", "gsslib", "gssdelegation", "min_protocol_version",
 }  # fmt: skip
+_WEB = re.compile(r"https?://", re.IGNORECASE)
 _CONNECT = re.compile(r"sc://", re.IGNORECASE)
 # What Spark Connect's parameters may be shown: any other is sent as a header, and those in x-… are what
 # gateways log in by.
@@ -165,6 +166,12 @@ def _pieces(address: str, *, strict: bool = False) -> Iterator[tuple[str, bool]]
     hides = _is_secret_in(scheme, strict=strict)
     before, at, behind = rest.rpartition("@")
     user, colon, password = before.partition(":")
+    if at and not colon and _WEB.match(scheme) and not re.search("[/?#]", before):
+        yield address[: whole.start(2)], False
+        yield before, not is_reference(before)  # a token, where a name alone logs nobody in
+        yield at, False
+        yield from _parameters(behind, hides)
+        return
     if not (at and colon and password):
         yield address[: whole.start(2)], False
         yield from _parameters(rest, hides)

@@ -9,7 +9,9 @@ A line that is higher in the last third of the lines than in the middle one fail
 
 The minutes are the least: on a slow or busy machine the run goes on until there were enough writes, so
 that it always ends with a verdict.  What other work makes longer is shown and not judged: of a tick the
-CPU counts, of the process and its JVM.  In less than three minutes there are no thirds (exit 2).
+CPU counts, of the process and its JVM.  Each line follows a round of upkeep, since files pile up until
+the next one, and when that comes depends on the machine.  In less than three minutes there are no
+thirds (exit 2).
 """
 
 from __future__ import annotations
@@ -105,15 +107,23 @@ def _python_mb() -> float:
     return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
+def _tidy(rounds: upkeep.Upkeep) -> None:
+    """A whole round, with files listed; one that is under way is waited for."""
+    rounds._collect_at = 0.0
+    while not rounds.round():
+        time.sleep(0.1)
+
+
 def _heap_mb(ab: Anabranch) -> float:
     """What the JVM holds after a collection."""
     jvm = ab._runtime.spark.session.sparkContext._jvm
     assert jvm is not None
-    for _ in range(2):  # what the first one finds unreachable, Spark's cleaner lets go of
+    memory, held = jvm.java.lang.Runtime.getRuntime(), []
+    for _ in range(4):  # what the first one finds unreachable, Spark's cleaner lets go of
         jvm.java.lang.System.gc()
+        held.append(float(memory.totalMemory() - memory.freeMemory()) / 1e6)
         time.sleep(0.5)
-    memory = jvm.java.lang.Runtime.getRuntime()
-    return float(memory.totalMemory() - memory.freeMemory()) / 1e6
+    return min(held)
 
 
 def _jvm_pid(ab: Anabranch) -> int:
@@ -132,7 +142,7 @@ def rising(found: Sequence[Minute]) -> list[str]:
     third = max(1, len(found) // 3)
     middle, last = found[third : 2 * third], found[-third:]
     said = []
-    for key in asdict(found[0]).keys() - UNJUDGED:
+    for key in (each for each in asdict(found[0]) if each not in UNJUDGED):
         early = statistics.median(getattr(each, key) for each in middle)
         late = statistics.median(getattr(each, key) for each in last)
         if late > MOST_RISE * early:
@@ -161,6 +171,7 @@ def run(home: Path, minutes: int) -> tuple[list[Minute], int]:
                     start, cpu = time.monotonic(), _cpu(pid)
                     ab.tick()
                     ticks.append(Tick(time.monotonic() - start, _cpu(pid) - cpu))
+                _tidy(rounds)
                 found.append(line := measured(ab, ticks))
                 print(
                     f"{len(found):>6} {at:>7} {line.python_mb:>10.0f} {line.jvm_heap_mb:>12.0f} "

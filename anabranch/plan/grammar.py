@@ -36,6 +36,8 @@ _UNITS = frozenset(
     for plural in ("", "S")
 )  # fmt: skip
 
+LONGEST_INTERVAL = 200  # letters; sqlglot's pattern takes minutes over 100,000 digits
+
 Tree = exp.Expr
 
 
@@ -189,6 +191,8 @@ class SparkGrammar(SparkParser):
         if not this or self._is_column_named_interval(this):
             self._retreat(index)
             return None
+        if this.is_string and len(this.name) > LONGEST_INTERVAL:
+            self.raise_error("Expecting an interval that is shorter")
         parts: Tree = self._parse_interval_span(this, parse_function_unit=parse_function_unit)
         if not parts.args.get("unit") and not this.is_string:  # interval + 1: a column
             self._retreat(index)
