@@ -9,10 +9,10 @@ from contextlib import suppress
 import pytest
 
 from anabranch.errors import AnabranchError, did_you_mean
-from anabranch.sql import functions
-from anabranch.sql.external import refuse_external_code
-from anabranch.sql.parse import parse_query
-from anabranch.sql.tokens import tokenize
+from anabranch.sql.analyze import functions
+from anabranch.sql.analyze.external import refuse_external_code
+from anabranch.sql.text.parse import parse_query
+from anabranch.sql.text.tokens import tokenize
 
 LONG = 40_000
 TEXTS: dict[str, Callable[[int], str]] = {
