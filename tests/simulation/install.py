@@ -178,7 +178,7 @@ SPEAKERS = (
 @contextlib.contextmanager
 def fast_sql() -> Iterator[None]:
     """Inside, the catalog makes its statements without SQLAlchemy."""
-    cuts._moved.cache_clear()
+    _forget_statements()
     light_tables = sql.light_tables(tables)
     undo = [sql.speak(module, light_tables) for module in SPEAKERS]
     kinds, records = definitions.KINDS, definitions.RECORDS
@@ -194,7 +194,12 @@ def fast_sql() -> Iterator[None]:
             each()
         definitions.KINDS, definitions.RECORDS = kinds, records
         clock.PAST = past
-        cuts._moved.cache_clear()
+        _forget_statements()
+
+
+def _forget_statements() -> None:
+    cuts._moved.cache_clear()
+    cuts._shown.cache_clear()
 
 
 _INSERT = leases._insert
@@ -220,6 +225,7 @@ def installed() -> None:
     swaps: list[tuple[Any, Any]] = [
         (streams.uuid4, lambda: active().uuid4()),
         (stages.host, lambda: active().host()),
+        (history.last_runs_of, lambda *_: {}),  # no refresh chooses by its costs
         (stages.process_start, lambda pid: active().process_start(pid)),
         (fence.database_of, lambda store: Identity(store.name, store.name)),
         (fence._overwrite_cut, overwrite_cut),
