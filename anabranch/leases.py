@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ from anabranch.catalog.heartbeat import Beat
 from anabranch.catalog.leases import Lease, Waiting
 from anabranch.catalog.read_leases import ReadLease
 from anabranch.catalog.stages import StageRow
-from anabranch.catalog.store import Store
+from anabranch.catalog.store import Connection, Store
 from anabranch.errors import AnabranchError, CutExpired
 from anabranch.names import TableName
 
@@ -25,13 +25,23 @@ class Leases:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._ended: set[str] = set()  # given back by the publish that they were taken for
 
     @contextmanager
     def hold(
-        self, names: Collection[TableName], seconds: float, *, wait: bool
+        self,
+        names: Collection[TableName],
+        seconds: float,
+        *,
+        wait: bool,
+        begin: Callable[[Connection], object] | None = None,
     ) -> Iterator[Lease | TableName]:
-        """A lease of all the tables; or, without `wait`, perhaps the table somebody else has."""
-        taken = self._wait_for(names, seconds) if wait else self._take(names, seconds)
+        """A lease of all the tables; or, without `wait`, perhaps the table somebody else has.
+
+        `begin` is run in the transaction that takes the lease, unless it had to be waited for.
+        """
+        take = self._wait_for if wait else self._take
+        taken = take(names, seconds, begin)
         if isinstance(taken, TableName):
             yield taken
             return
@@ -46,17 +56,28 @@ class Leases:
         with self._holding(taken, seconds):
             yield taken
 
-    def _wait_for(self, names: Collection[TableName], seconds: float) -> Lease:
+    def ended(self, lease: Lease) -> None:
+        """A publish has given it back."""
+        self._ended.add(lease.token)
+
+    def _wait_for(
+        self,
+        names: Collection[TableName],
+        seconds: float,
+        begin: Callable[[Connection], object] | None,
+    ) -> Lease:
         """Queue up until the tables are free."""
         with self._store.writing(durable=False) as c:
             waiting = Waiting.begin(c)
             taken = leases.take(c, names, seconds, waiting)
+            if isinstance(taken, Lease) and begin is not None:
+                begin(c)
         if isinstance(taken, Lease):
             return taken
         try:
             while isinstance(taken, TableName):
                 time.sleep(POLL_SECONDS)
-                taken = self._take(names, seconds, waiting)
+                taken = self._take(names, seconds, None, waiting)
         except BaseException:
             with (
                 suppress(AnabranchError),
@@ -73,17 +94,27 @@ class Leases:
             try:
                 yield
             finally:
-                with (
-                    suppress(AnabranchError),
-                    self._store.writing(durable=False) as c,
-                ):  # it ends by itself
-                    leases.give_back(c, taken)
+                if token in self._ended:
+                    self._ended.discard(token)
+                else:
+                    with (
+                        suppress(AnabranchError),
+                        self._store.writing(durable=False) as c,
+                    ):  # it ends by itself
+                        leases.give_back(c, taken)
 
     def _take(
-        self, names: Collection[TableName], seconds: float, waiting: Waiting | None = None
+        self,
+        names: Collection[TableName],
+        seconds: float,
+        begin: Callable[[Connection], object] | None = None,
+        waiting: Waiting | None = None,
     ) -> Lease | TableName:
         with self._store.writing(durable=False) as c:
-            return leases.take(c, names, seconds, waiting)
+            taken = leases.take(c, names, seconds, waiting)
+            if isinstance(taken, Lease) and begin is not None:
+                begin(c)
+            return taken
 
     @contextmanager
     def hold_cut(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.catalog import cuts, streams
 from anabranch.catalog import views as view_rows
+from anabranch.catalog.history import Refresh
 from anabranch.catalog.indexes import Index, all_indexes, set_indexes
 from anabranch.catalog.leases import Lease
-from anabranch.catalog.read_set import ReadSet
+from anabranch.catalog.read_set import Present, ReadSet
 from anabranch.catalog.store import Connection, Store
 from anabranch.errors import AlreadyExists, InvalidValue, PublishConflict, Refused
 from anabranch.indexes.keep import keep
@@ -27,7 +28,7 @@ from anabranch.lake.publish import check_pointers, publish, rehearse
 from anabranch.lake.stage import Stage, or_conflict
 from anabranch.lake.version import TableVersion
 from anabranch.leases import Leases
-from anabranch.model import Written
+from anabranch.model import Action, Written
 from anabranch.names import TableName
 from anabranch.retry import attempts
 from anabranch.settings import Settings
@@ -62,6 +63,14 @@ class IsolationLevel(str, Enum):
             ) from None
 
 
+@dataclass(frozen=True)
+class Leased:
+    """Rows that nobody else changes while the leases of their tables are held."""
+
+    indexes: Mapping[TableName, tuple[Index, ...]] = field(default_factory=dict)
+    runs: Mapping[TableName, Mapping[Action, Sequence[Refresh]]] = field(default_factory=dict)
+
+
 class Transaction:
     """Changes that become visible together, as one cut, or not at all.
 
@@ -69,13 +78,15 @@ class Transaction:
     time of the publish: rows that depend on nothing in it can be added to what it is then.
     """
 
-    def __init__(self, world: World) -> None:
-        self.stage = Stage(world.lake, world.pointers, world.cut_id)
+    def __init__(self, world: World, c: Connection | None = None) -> None:
+        self.stage = Stage(world.lake, world.pointers, world.cut_id, c)
         self.world = replace(world, stage=self.stage)
         self.used = ReadSet()  # what the publish has to compare, besides pointers
         self.appends: dict[TableName, tuple[Written, ...]] = {}
         self._rows: list[Rows] = []
         self.indexes: dict[TableName, tuple[Index, ...]] = {}  # of tables that get other ones
+        self.leased: Leased | None = None  # what was read with the leases of all that it writes
+        self.found: Present | None = None  # what the publish has compared with
 
     def attempt(self, act: Callable[[Transaction], T]) -> T:
         """Run one change of several; one that fails is undone, the others stand."""
@@ -205,11 +216,12 @@ class Transaction:
 
     def _keep_indexes(self) -> None:
         """Sorted copies become visible with the tables they are copies of."""
-        for table, found in keep(self.stage, self.world.spark, self.indexes).items():
+        known = None if self.leased is None else self.leased.indexes
+        for table, found in keep(self.stage, self.world.spark, self.indexes, known).items():
             self.later(lambda c, cut_id, t=table, f=found: set_indexes(c, t, f))  # type: ignore[misc]
 
     def _write_rows(self, c: Connection, cut_id: int | None) -> None:
-        self.used.check(c)
+        self.found = self.used.check(c)
         for rows in self._rows:
             rows(c, cut_id)
         self.used.check_after(c)

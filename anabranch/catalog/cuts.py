@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -14,10 +14,11 @@ from sqlalchemy import (
     Connection,
     Table,
     and_,
-    bindparam,
+    case,
     delete,
     func,
     insert,
+    literal,
     null,
     or_,
     select,
@@ -52,20 +53,34 @@ class Version:
     shape: str | None = None
 
 
+@dataclass(frozen=True)
+class Shown:
+    """The newest recorded cut, and the commits of others that are part of no cut yet."""
+
+    pointers: Mapping[TableName, str]
+    committed: Mapping[TableName, datetime | None]  # None: not noted by an older Anabranch
+    moved: Sequence[Version]
+
+
 def current(c: Connection) -> int:
-    """The newest cut; 0 when nothing was ever published."""
-    return int(c.execute(select(tables.meta.c.cut)).scalar_one())
+    """The newest cut; 0 when nothing was ever published.  Who only reads has asked at the start."""
+    known: int | None = c.get_execution_options().get(tables.CUT)
+    return int(c.execute(select(tables.meta.c.cut)).scalar_one()) if known is None else known
 
 
 def advance(c: Connection) -> int:
     """The next cut id.  Locks the counter to the end of the transaction: publishes queue up."""
-    c.execute(update(tables.meta).values(cut=tables.meta.c.cut + 1))
-    return current(c)
+    counter = tables.meta.c.cut
+    return int(
+        c.execute(update(tables.meta).values(cut=counter + 1).returning(counter)).scalar_one()
+    )
 
 
 def hold(c: Connection, *, seconds: float | None = None) -> None:
     """Wait in the same queue as publishes, without a cut: for changes of our own rows only."""
-    if seconds is not None and c.dialect.name == "postgresql":  # SQLite waits only so long anyway
+    if c.dialect.name == "sqlite":
+        return  # a transaction that writes is alone from its beginning
+    if seconds is not None:
         c.execute(text(f"SET LOCAL lock_timeout = {int(seconds * 1000)}"))
     c.execute(select(tables.meta.c.cut).with_for_update()).scalar_one()
 
@@ -79,9 +94,9 @@ def add(
 ) -> None:
     """Record a cut and what it changed; older versions of the same tables end with it."""
     views.note_versions(c, cut_id - 1)
-    moment = _next_moment(c)
-    facts = {"published_at": moment, "kind": kind, "stage_id": stage_id}
-    c.execute(insert(tables.cuts).values(cut_id=cut_id, **facts))
+    facts = {"published_at": _next_moment(c), "kind": kind, "stage_id": stage_id}
+    made = insert(tables.cuts).values(cut_id=cut_id, **facts)
+    moment = c.execute(made.returning(tables.cuts.c.published_at)).scalar_one()
     rows: list[dict[str, Any]] = [
         {
             "namespace": version.name.schema,
@@ -97,28 +112,30 @@ def add(
     if not rows:
         return
     table = tables.versions
-    known = _commits(c, [(row["namespace"], row["name"]) for row in rows])
+    known = _end(c, cut_id, [(row["namespace"], row["name"]) for row in rows])
     for row in rows:  # upkeep and changed columns are no commit of rows
         snapshot, at = known.get((row["namespace"], row["name"]), (None, None))
         same = snapshot is not None and snapshot == row["snapshot_id"]
         row["committed_at"] = at if same and at is not None else moment
-    ended = update(table).where(
-        table.c.namespace == bindparam("b_namespace"),
-        table.c.name == bindparam("b_name"),
-        table.c.until_cut.is_(None),
-    )
-    names = [{"b_namespace": row["namespace"], "b_name": row["name"]} for row in rows]
-    c.execute(ended.values(until_cut=cut_id), names)
     c.execute(insert(table), rows)
 
 
-def _commits(
-    c: Connection, names: Collection[tuple[str, str]]
+def _end(
+    c: Connection, cut_id: int, names: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], tuple[int | None, datetime | None]]:
-    """The newest snapshots of tables, and when they came."""
+    """The versions of tables end with a cut; their snapshots, and when those came."""
     table = tables.versions
-    statement = select(table.c.namespace, table.c.name, table.c.snapshot_id, table.c.committed_at)
-    found = c.execute(statement.where(table.c.until_cut.is_(None), _any_of(names)))
+    ended = update(table).values(until_cut=cut_id)
+    found = [
+        row
+        for start in range(0, len(names), CHUNK)
+        for row in c.execute(
+            ended.where(
+                table.c.until_cut.is_(None),
+                tuple_(table.c.namespace, table.c.name).in_(sorted(names[start : start + CHUNK])),
+            ).returning(table.c.namespace, table.c.name, table.c.snapshot_id, table.c.committed_at)
+        )
+    ]
     return {(space, name): (snapshot, at) for space, name, snapshot, at in found}
 
 
@@ -167,6 +184,46 @@ def _moved(catalog: str) -> CompoundSelect[Any]:
     return union_all(changed, dropped)
 
 
+def shown(c: Connection, catalog: str) -> Shown:
+    """The same, with all that the newest recorded cut shows, in one SELECT."""
+    pointers: dict[TableName, str] = {}
+    committed: dict[TableName, datetime | None] = {}
+    moved = []
+    for space, name, recorded, pointer, at in c.execute(_shown(catalog)):
+        named = table_name(space, name)
+        if named is None:
+            continue
+        if recorded is not None:
+            pointers[named], committed[named] = recorded, at
+        if recorded != pointer:
+            moved.append(Version(named, pointer))
+    return Shown(pointers, committed, moved)
+
+
+@lru_cache(maxsize=8)
+def _shown(catalog: str) -> CompoundSelect[Any]:
+    table, known = tables.iceberg_tables, tables.versions
+    same = and_(
+        known.c.namespace == table.c.table_namespace,
+        known.c.name == table.c.table_name,
+        known.c.until_cut.is_(None),
+    )
+    columns = (known.c.namespace, known.c.name, known.c.metadata_location)
+    recorded = (
+        select(*columns, table.c.metadata_location, known.c.committed_at)
+        .select_from(known.outerjoin(table, and_(same, _is_table(catalog))))
+        .where(known.c.until_cut.is_(None))
+    )
+    others = (
+        select(
+            table.c.table_namespace, table.c.table_name, null(), table.c.metadata_location, null()
+        )
+        .select_from(table.outerjoin(known, same))
+        .where(_is_table(catalog), known.c.name.is_(None))
+    )
+    return union_all(recorded, others)
+
+
 def newest(c: Connection) -> dict[TableName, str]:
     """The tables that the newest recorded cut shows, in one SELECT."""
     table = tables.versions
@@ -180,6 +237,17 @@ def pointers(c: Connection, catalog: str) -> dict[TableName, str]:
     """What the catalog points to now, in one SELECT: commits of others may belong to no cut yet."""
     table = tables.iceberg_tables
     statement = select(table.c.table_namespace, table.c.table_name, table.c.metadata_location)
+    statement = statement.where(_is_table(catalog), table.c.metadata_location.is_not(None))
+    return _named(c.execute(statement))
+
+
+def pointers_of(c: Connection, catalog: str, names: Collection[TableName]) -> dict[TableName, str]:
+    """The same for some tables; of many, all are read."""
+    table = tables.iceberg_tables
+    statement = select(table.c.table_namespace, table.c.table_name, table.c.metadata_location)
+    if len(names) <= MANY_NAMES:
+        keys = sorted({(each.schema, each.name) for each in names})
+        statement = statement.where(tuple_(table.c.table_namespace, table.c.table_name).in_(keys))
     statement = statement.where(_is_table(catalog), table.c.metadata_location.is_not(None))
     return _named(c.execute(statement))
 
@@ -324,11 +392,13 @@ def is_recorded(c: Connection, cut_id: int) -> bool:
     return c.execute(found).first() is not None
 
 
-def _next_moment(c: Connection) -> datetime:
+def _next_moment(c: Connection) -> ColumnElement[datetime]:
     """The time of the next cut, which is never before the last one's: clocks of hosts disagree, and
     retention goes by these times."""
-    last = c.execute(select(func.max(tables.cuts.c.published_at))).scalar_one_or_none()
-    return max(tables.now(c), last) if last is not None else tables.now(c)
+    at = tables.cuts.c.published_at
+    now = literal(tables.now(c), tables.Moment())
+    last = select(func.max(at)).scalar_subquery()
+    return case((last > now, last), else_=now)
 
 
 def locations_before(c: Connection, cut_id: int) -> set[str]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, Select, delete, func, insert, select, union_all
 
 from anabranch.catalog import tables
 from anabranch.model import Action
 from anabranch.names import TableName
 
+PARTS = 300  # of one statement: databases limit them
 COMPLETED, FAILED, SKIPPED = "COMPLETED", "FAILED", "SKIPPED"
 
 
@@ -78,15 +79,39 @@ def tables_with_lines(c: Connection) -> set[TableName]:
 
 def last_runs(c: Connection, table: TableName, action: Action, limit: int) -> list[Refresh]:
     """The last refreshes of a table that did the given thing to the end, newest first."""
+    return last_runs_of(c, [table], {action: limit})[table][action]
+
+
+def last_runs_of(
+    c: Connection, names: Iterable[TableName], limits: Mapping[Action, int]
+) -> dict[TableName, dict[Action, list[Refresh]]]:
+    """The same of several tables and things to do: as many rows are read as are asked for."""
+    known = {name: {action: list[Refresh]() for action in limits} for name in names}
+    wanted = [
+        _last_runs(str(name), action.value, limit)
+        for name in known
+        for action, limit in limits.items()
+    ]
+    rows = [
+        dict(row)
+        for start in range(0, len(wanted), PARTS)
+        for row in c.execute(union_all(*wanted[start : start + PARTS])).mappings()
+    ]
+    for row in sorted(rows, key=lambda row: int(row["refresh_id"]), reverse=True):
+        line = _refresh(row)
+        known[line.table][line.action].append(line)
+    return known
+
+
+def _last_runs(table: str, action: str, limit: int) -> Select[Any]:
     found = tables.history.c
-    statement = (
+    last = (
         select(tables.history)
-        .where(found.table_name == str(table), found.action == action.value)
-        .where(found.status == COMPLETED)
+        .where(found.table_name == table, found.action == action, found.status == COMPLETED)
         .order_by(found.refresh_id.desc())
         .limit(limit)
     )
-    return [_refresh(dict(row)) for row in c.execute(statement).mappings()]
+    return select(last.subquery())
 
 
 def latest(c: Connection) -> dict[TableName, dict[str, Any]]:

@@ -10,12 +10,12 @@ somebody waits for, and those who wait get their turn in the order in which they
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, null, select, union_all, update
 
 from anabranch.catalog import cuts, stages, tables
 from anabranch.catalog.streams import CHUNK
@@ -44,6 +44,23 @@ class Waiting:
         return cls(uuid.uuid4().hex, tables.now(c))
 
 
+@dataclass(frozen=True)
+class Claim:
+    """Somebody has a table, or has waited for it `since` some moment."""
+
+    table: TableName
+    token: str
+    host: str
+    pid: int
+    process_start: str
+    expires_at: datetime
+    since: datetime | None = None
+
+    def counts(self, at: datetime) -> bool:
+        """It ends with its time, and at once when its process is known to be dead."""
+        return self.expires_at > at and _lives(self, at)
+
+
 def take(
     c: Connection, names: Iterable[TableName], seconds: float, waiting: Waiting | None = None
 ) -> Lease | TableName:
@@ -55,26 +72,32 @@ def take(
     cuts.hold(c)  # two takers at once would both find nothing
     wanted = tuple(sorted(names))
     at = tables.now(c)
-    taken = _busy(c, wanted, at) or _waited_for(c, wanted, at, waiting)
+    claims = _claims(c, wanted)
+    taken = _busy(claims, at) or _waited_for(claims, at, waiting)
     if taken is not None:
         if waiting is not None:
             queue(c, wanted, waiting, seconds)
         return taken
-    if waiting is not None:
+    if waiting is not None and any(claim.token == waiting.token for claim in claims):
         leave(c, waiting)
-    return _insert(c, wanted, at, seconds)
+    return _insert(c, wanted, at, seconds, claims)
 
 
 def take_free(c: Connection, names: Iterable[TableName], seconds: float) -> Lease:
     """A lease of those tables that nobody has or waits for."""
     cuts.hold(c)
     at = tables.now(c)
+    claims = _claims(c, tuple(names))
+    theirs: dict[TableName, list[Claim]] = {}
+    for claim in claims:
+        theirs.setdefault(claim.table, []).append(claim)
     free = [
         name
         for name in sorted(names)
-        if _busy(c, (name,), at) is None and _waited_for(c, (name,), at, None) is None
+        if _busy(theirs.get(name, []), at) is None
+        and _waited_for(theirs.get(name, []), at, None) is None
     ]
-    return _insert(c, tuple(free), at, seconds)
+    return _insert(c, tuple(free), at, seconds, claims)
 
 
 def held(c: Connection, names: Iterable[TableName]) -> frozenset[TableName]:
@@ -118,25 +141,30 @@ def leave(c: Connection, waiting: Waiting) -> None:
     c.execute(delete(tables.waiters).where(tables.waiters.c.token == waiting.token))
 
 
-def _busy(c: Connection, wanted: tuple[TableName, ...], at: datetime) -> TableName | None:
-    for row in _rows(c, tables.leases, wanted):
-        if row.expires_at > at and _lives(row, at):
-            return TableName.parse(row.table_name)
+def _busy(claims: Sequence[Claim], at: datetime) -> TableName | None:
+    held = (claim for claim in claims if claim.since is None)
+    return next((claim.table for claim in held if claim.counts(at)), None)
+
+
+def _waited_for(claims: Sequence[Claim], at: datetime, mine: Waiting | None) -> TableName | None:
+    for claim in claims:
+        if claim.since is None:
+            continue
+        first = mine is None or (claim.since, claim.token) < (mine.since, mine.token)
+        if first and claim.counts(at):
+            return claim.table
     return None
 
 
-def _waited_for(
-    c: Connection, wanted: tuple[TableName, ...], at: datetime, mine: Waiting | None
-) -> TableName | None:
-    for row in _rows(c, tables.waiters, wanted):
-        first = mine is None or (row.since, row.token) < (mine.since, mine.token)
-        if first and row.expires_at > at and _lives(row, at):
-            return TableName.parse(row.table_name)
-    return None
-
-
-def _insert(c: Connection, wanted: tuple[TableName, ...], at: datetime, seconds: float) -> Lease:
-    _remove(c, wanted)
+def _insert(
+    c: Connection,
+    wanted: tuple[TableName, ...],
+    at: datetime,
+    seconds: float,
+    claims: Sequence[Claim],
+) -> Lease:
+    over = {claim.table for claim in claims if claim.since is None}.intersection(wanted)
+    _remove(c, tuple(sorted(over)))
     token, until = uuid.uuid4().hex, at + timedelta(seconds=seconds)
     rows = [
         {"table_name": str(name), "token": token, "expires_at": until, **_owner()}
@@ -162,13 +190,25 @@ def check(c: Connection, lease: Lease) -> None:
     """Refuse if somebody took a table over while this process slept."""
     held = select(tables.leases.c.table_name).where(tables.leases.c.token == lease.token)
     if len(c.execute(held).all()) != len(lease.tables):
-        raise PublishConflict(
-            "another process took the refresh over", hint="this one was silent for too long"
-        )
+        raise _taken_over()
 
 
-def give_back(c: Connection, lease: Lease) -> None:
-    c.execute(delete(tables.leases).where(tables.leases.c.token == lease.token))
+def end(c: Connection, lease: Lease) -> None:
+    """The same, and give it back: for the publish that the lease was taken for."""
+    if give_back(c, lease) != len(lease.tables):
+        raise _taken_over()
+
+
+def _taken_over() -> PublishConflict:
+    return PublishConflict(
+        "another process took the refresh over", hint="this one was silent for too long"
+    )
+
+
+def give_back(c: Connection, lease: Lease) -> int:
+    """How many of its tables were still ours."""
+    ours = tables.leases.c.token == lease.token
+    return c.execute(delete(tables.leases).where(ours)).rowcount
 
 
 def forget(c: Connection) -> int:
@@ -178,13 +218,51 @@ def forget(c: Connection) -> int:
     return c.execute(delete(tables.leases).where(tables.leases.c.expires_at < old)).rowcount
 
 
-def _rows(c: Connection, table: Table, names: tuple[TableName, ...]) -> list[Row[Any]]:
+def _claims(c: Connection, names: tuple[TableName, ...]) -> list[Claim]:
+    """Who has some tables, and who waits for them, by the names of the tables."""
     shown = [str(name) for name in names]
+    held, waits = tables.leases.c, tables.waiters.c
     found: list[Row[Any]] = []
     for start in range(0, len(shown), CHUNK):
-        chosen = table.c.table_name.in_(shown[start : start + CHUNK])
-        found += c.execute(select(table).where(chosen)).all()
-    return sorted(found, key=lambda row: str(row.table_name))
+        chosen = shown[start : start + CHUNK]
+        # The one with all columns comes first: PostgreSQL takes the types from it.
+        found += c.execute(
+            union_all(
+                select(
+                    waits.table_name,
+                    waits.token,
+                    waits.host,
+                    waits.pid,
+                    waits.process_start,
+                    waits.expires_at,
+                    waits.since,
+                ).where(waits.table_name.in_(chosen)),
+                select(
+                    held.table_name,
+                    held.token,
+                    held.host,
+                    held.pid,
+                    held.process_start,
+                    held.expires_at,
+                    null(),
+                ).where(held.table_name.in_(chosen)),
+            )
+        ).all()
+    return sorted(
+        (
+            Claim(
+                TableName.parse(row.table_name),
+                row.token,
+                row.host,
+                row.pid,
+                row.process_start,
+                row.expires_at,
+                row.since,
+            )
+            for row in found
+        ),
+        key=lambda claim: str(claim.table),
+    )
 
 
 def _remove(c: Connection, names: tuple[TableName, ...]) -> None:
@@ -194,6 +272,6 @@ def _remove(c: Connection, names: tuple[TableName, ...]) -> None:
         c.execute(delete(tables.leases).where(chosen))
 
 
-def _lives(row: Row[Any], at: datetime) -> bool:
+def _lives(row: Row[Any] | Claim, at: datetime) -> bool:
     owner = stages.StageRow("", row.host, row.pid, row.process_start, at)
     return stages.alive(owner, at)

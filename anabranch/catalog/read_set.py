@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from anabranch.catalog import cuts, groups, leases, streams
+from anabranch.catalog import cuts, groups, leases, refresh_groups, streams
 from anabranch.catalog import views as view_rows
+from anabranch.catalog.groups import Group
 from anabranch.catalog.leases import Lease
-from anabranch.catalog.streams import Input, StreamTable
+from anabranch.catalog.streams import Graph, Input, StreamTable
 from anabranch.errors import PublishConflict
 from anabranch.names import TableName
 
@@ -46,6 +48,7 @@ class ReadSet:
     leases: dict[str, Lease] = field(default_factory=dict)
     readers: dict[TableName, frozenset[TableName]] = field(default_factory=dict)
     names: set[TableName] = field(default_factory=set)
+    last: set[str] = field(default_factory=set)  # leases that end with the publish
 
     def add(self, other: ReadSet) -> None:
         """Take more in; two looks that disagree cannot both be right."""
@@ -57,10 +60,13 @@ class ReadSet:
         self.leases.update(other.leases)
         _merge(self.readers, other.readers, "readers of {} were made or dropped")
         self.names |= other.names
+        self.last |= other.last
 
-    def hold(self, lease: Lease) -> None:
-        """Publish only while the lease is ours."""
+    def hold(self, lease: Lease, *, last: bool = False) -> None:
+        """Publish only while the lease is ours; the `last` thing done under it gives it back."""
         self.leases[lease.token] = lease
+        if last:
+            self.last.add(lease.token)
 
     def copy(self) -> ReadSet:
         return ReadSet(
@@ -72,35 +78,66 @@ class ReadSet:
             dict(self.leases),
             dict(self.readers),
             set(self.names),
+            set(self.last),
         )
 
-    def check(self, c: Connection) -> None:
+    def check(self, c: Connection) -> Present:
         """Refuse to publish what was computed from something that is no longer so."""
-        for lease in self.leases.values():
-            leases.check(c, lease)
+        now = Present(c, self.inputs)
+        for token, lease in self.leases.items():
+            (leases.end if token in self.last else leases.check)(c, lease)
         if self.definitions:
-            _compare(self.definitions, streams.tokens(c), "stream table {} was redefined")
+            found = {name: stream.token for name, stream in now.streams.items()}
+            _compare(self.definitions, found, "stream table {} was redefined")
         if self.views:
             _compare(self.views, view_rows.all_views(c), "view {} was changed")
         if self.inputs:
-            _compare(self.inputs, streams.inputs(c, self.inputs), "{} was refreshed", {})
+            _compare(self.inputs, now.graph.inputs, "{} was refreshed", {})
         if self.readers:
-            reads = streams.dependencies(c)
-            now = {name: readers_of(name, reads) for name in self.readers}
-            _compare(self.readers, now, "readers of {} were made or dropped")
-        _check_groups(c, self.groups)
+            readers = {name: readers_of(name, now.graph.dependencies) for name in self.readers}
+            _compare(self.readers, readers, "readers of {} were made or dropped")
+        _check_groups(now, self.groups)
+        return now
 
     def check_after(self, c: Connection) -> None:
         """Refuse when what was written does not make the groups that were staged as whole ones, or
         has given a name away twice."""
-        _check_groups(c, self.groups_after)
+        _check_groups(Present(c, ()), self.groups_after)
         _check_names(c, self.names)
 
 
-def _check_groups(c: Connection, whole: Collection[Members]) -> None:
+class Present:
+    """The catalog as a transaction finds it, each kind of rows read when it is first asked for.
+
+    `read_by`: the tables of which it is asked what they have read.
+    """
+
+    def __init__(self, c: Connection, read_by: Collection[TableName]) -> None:
+        self._c, self._read_by = c, read_by
+
+    def has_read(self, name: TableName) -> bool:
+        """Whether inputs and the frontier of the table are part of the graph."""
+        return name in self._read_by
+
+    @cached_property
+    def streams(self) -> Mapping[TableName, StreamTable]:
+        return streams.all_streams(self._c)
+
+    @cached_property
+    def graph(self) -> Graph:
+        return streams.graph(self._c, self._read_by)
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        nothing: dict[TableName, tuple[TableName, ...]] = dict.fromkeys(self.streams, ())
+        declared = refresh_groups.all_groups(self._c)
+        return groups.grouped({**nothing, **self.graph.dependencies}, self.streams, declared)
+
+
+def _check_groups(found: Present, whole: Collection[Members]) -> None:
     if not whole:
         return
-    now = {frozenset(each.members) for each in groups.all_groups(c, streams.all_streams(c))}
+    now = {frozenset(each.members) for each in found.groups}
     for members in sorted(whole):
         if frozenset(members) not in now:
             raise _conflict("other tables were put together with {}", members[0])

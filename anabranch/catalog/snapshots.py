@@ -32,8 +32,8 @@ def shape_id(record: Record) -> str:
     return hashlib.sha1(text.encode()).hexdigest()
 
 
-def add(c: Connection, table_uuid: str, records: Iterable[Record]) -> None:
-    """Keep snapshots; those that are known stay as they are, for a snapshot never changes."""
+def add(c: Connection, found: Iterable[tuple[str, Record]]) -> None:
+    """Keep snapshots of tables; those that are known stay as they are, for a snapshot never changes."""
     rows = [
         {
             "table_uuid": table_uuid,
@@ -41,13 +41,15 @@ def add(c: Connection, table_uuid: str, records: Iterable[Record]) -> None:
             "parent_id": record.get("parent-snapshot-id"),
             "record": dict(record),
         }
-        for record in records
+        for table_uuid, record in found
     ]
     _insert_new(c, tables.snapshots, rows)
 
 
-def add_shape(c: Connection, id_: str, record: Record) -> None:
-    _insert_new(c, tables.shapes, [{"id": id_, "record": dict(record)}])
+def add_shapes(c: Connection, found: Mapping[str, Record]) -> None:
+    """Keep shapes, by their ids."""
+    rows = [{"id": id_, "record": dict(record)} for id_, record in sorted(found.items())]
+    _insert_new(c, tables.shapes, rows)
 
 
 def get(c: Connection, table_uuid: str, snapshot_id: int) -> Record | None:

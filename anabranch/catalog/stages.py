@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, literal, select, update
 
 from anabranch.cache import cached
 from anabranch.catalog import boot, tables
@@ -33,9 +33,15 @@ def mine(stage_id: str) -> StageRow:
     return StageRow(stage_id, host(), os.getpid(), process_start(os.getpid()) or "", tables.now())
 
 
-def add(c: Connection, row: StageRow) -> None:
+def add(c: Connection, row: StageRow) -> bool:
+    """Write a stage down; False when the cut that it reads is recorded no more."""
     facts = {**vars(row), "tables": list(row.tables), "heartbeat_at": tables.now(c)}
-    c.execute(insert(tables.stages).values(**facts))
+    if not row.cut_id:
+        c.execute(insert(tables.stages).values(**facts))
+        return True
+    values = [literal(value, tables.stages.c[name].type) for name, value in facts.items()]
+    recorded = select(*values).where(tables.cuts.c.cut_id == row.cut_id)
+    return c.execute(insert(tables.stages).from_select(list(facts), recorded)).rowcount == 1
 
 
 def beat(c: Connection, stage_id: str, touched: Iterable[str]) -> bool:

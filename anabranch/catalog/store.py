@@ -118,7 +118,7 @@ class Store:
             options: dict[str, object] = {_BEGIN: ("BEGIN",)}
         else:
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        with self._transaction(options, "SELECT 1 FROM ab_meta") as connection:
+        with self._transaction(options, "SELECT cut FROM ab_meta") as connection:
             yield connection
 
     @contextmanager
@@ -156,7 +156,8 @@ class Store:
             connection = connection.execution_options(**options)
             connection.begin()
             if first:  # the first statement, not BEGIN, fixes the snapshot
-                connection.execute(text(first))
+                cut = connection.execute(text(first)).scalar()
+                connection.execution_options(**{tables.CUT: cut})
         except BaseException:
             connection.close()
             raise

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    bindparam,
+    delete,
+    insert,
+    literal_column,
+    null,
+    select,
+    union_all,
+    update,
+)
 
 from anabranch import edition
 from anabranch.catalog import cuts, tables
@@ -159,6 +171,22 @@ def change(c: Connection, name: TableName, **values: Any) -> bool:
     return c.execute(statement.values(**_row(values))).rowcount == 1
 
 
+def change_all(c: Connection, found: Mapping[TableName, Mapping[str, Any]]) -> None:
+    """Set the same fields of several tables, to values of their own; none that declares anything."""
+    if not found:
+        return
+    fields_set = tuple(next(iter(found.values())))
+    assert not DECLARED.intersection(fields_set)
+    table = tables.stream_tables
+    own = update(table).where(table.c.name == bindparam("b_name"))
+    statement = own.values(**{each: bindparam(f"b_{each}") for each in fields_set})
+    rows = [
+        {"b_name": str(name)} | {f"b_{each}": value for each, value in _row(dict(values)).items()}
+        for name, values in found.items()
+    ]
+    c.execute(statement, rows)
+
+
 def carried(known: str | None, before: str | None, after: str) -> str | None:
     """What the rows follow when the table gets another token and keeps its meaning."""
     own, slash, rest = (known or "").partition("/")
@@ -223,29 +251,13 @@ def note_cut(
 Standing = tuple[int | None, str, datetime | None]
 
 
-def standing(c: Connection) -> dict[TableName, Standing]:
-    """The cut, the definition and the last refresh of every table: equal means nothing happened."""
-    found = tables.stream_tables.c
-    rows = c.execute(select(found.name, found.cut_id, found.definition, found.last_refresh_at))
-    return {
-        TableName.parse(row.name): (row.cut_id, row.definition or "", row.last_refresh_at)
-        for row in rows
-    }
-
-
 def standing_of(stream: StreamTable) -> Standing:
+    """The cut, the definition and the last refresh of a table: equal means nothing happened."""
     return stream.cut_id, stream.token, stream.last_refresh_at
 
 
-def epochs(c: Connection) -> dict[TableName, int | None]:
-    rows = c.execute(select(tables.stream_tables.c.name, tables.stream_tables.c.epoch))
-    return {TableName.parse(row.name): row.epoch for row in rows}
-
-
 def set_epochs(c: Connection, found: Mapping[TableName, int]) -> None:
-    for name, epoch in found.items():
-        statement = update(tables.stream_tables).where(tables.stream_tables.c.name == str(name))
-        c.execute(statement.values(epoch=epoch))
+    change_all(c, {name: {"epoch": epoch} for name, epoch in found.items()})
 
 
 def remove(c: Connection, name: TableName) -> bool:
@@ -275,7 +287,7 @@ def set_dependencies(c: Connection, graph: Mapping[TableName, Iterable[TableName
         for name, upstreams in graph.items()
         for upstream in dict.fromkeys(upstreams)
     ]
-    _replace(c, tables.dependencies, list(graph), rows)
+    _replace(c, tables.dependencies, graph, rows)
 
 
 def dependencies(c: Connection) -> dict[TableName, tuple[TableName, ...]]:
@@ -286,14 +298,18 @@ def dependencies(c: Connection) -> dict[TableName, tuple[TableName, ...]]:
     return {name: tuple(upstreams) for name, upstreams in found.items()}
 
 
-def set_inputs(c: Connection, read: Mapping[TableName, Mapping[TableName, Input]]) -> None:
-    """Replace what the given tables have read."""
+def set_inputs(
+    c: Connection,
+    read: Mapping[TableName, Mapping[TableName, Input]],
+    known: Mapping[TableName, Mapping[TableName, Input]] | None = None,
+) -> None:
+    """Replace what the given tables have read; `known` is what the catalog has, if that was read."""
     rows = [
         {"table_name": str(name), "source": str(source), **asdict(each)}
         for name, sources in read.items()
         for source, each in sources.items()
     ]
-    _replace(c, tables.inputs, list(read), rows)
+    _replace(c, tables.inputs, read, rows, known)
 
 
 def carry_inputs(c: Connection, source: TableName, before: str, after: str) -> None:
@@ -322,15 +338,59 @@ def inputs(
 
 
 def set_frontiers(
-    c: Connection, frontiers: Mapping[TableName, Mapping[TableName, int | None]]
+    c: Connection,
+    frontiers: Mapping[TableName, Mapping[TableName, int | None]],
+    known: Mapping[TableName, Mapping[TableName, int | None]] | None = None,
 ) -> None:
-    """Replace the frontiers of the given tables."""
+    """Replace the frontiers of the given tables; `known` is what the catalog has, if that was read."""
     rows = [
         {"table_name": str(name), "source": str(source), "snapshot_id": snapshot}
         for name, sources in frontiers.items()
         for source, snapshot in sources.items()
     ]
-    _replace(c, tables.frontiers, list(frontiers), rows)
+    _replace(c, tables.frontiers, frontiers, rows, known)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What stream tables depend on, what they last read, and their frontiers."""
+
+    dependencies: Mapping[TableName, tuple[TableName, ...]]
+    inputs: Mapping[TableName, Mapping[TableName, Input]]
+    frontiers: Mapping[TableName, Mapping[TableName, int | None]]
+
+
+_READS, _READ, _STANDS = range(3)
+
+
+def graph(c: Connection, read_by: Collection[TableName] | None = None) -> Graph:
+    """All three in one SELECT; or the dependencies, and the rest of the given tables only."""
+    depends, read, stands = tables.dependencies.c, tables.inputs.c, tables.frontiers.c
+    number: list[ColumnElement[int]] = [literal_column(str(each)) for each in range(3)]
+    # The one with all columns comes first: PostgreSQL takes the types from it.
+    inputs_of = select(
+        number[_READ], read.table_name, read.source, read.metadata_location, read.snapshot_id
+    )
+    depend_on = select(number[_READS], depends.table_name, depends.upstream, null(), null())
+    stand_on = select(number[_STANDS], stands.table_name, stands.source, null(), stands.snapshot_id)
+    if read_by is not None and len(read_by) <= CHUNK:
+        shown = [str(name) for name in read_by]
+        inputs_of = inputs_of.where(read.table_name.in_(shown))
+        stand_on = stand_on.where(stands.table_name.in_(shown))
+    rows = c.execute(union_all(inputs_of, depend_on, stand_on))
+    reads: dict[TableName, list[TableName]] = {}
+    inputs: dict[TableName, dict[TableName, Input]] = {}
+    frontiers: dict[TableName, dict[TableName, int | None]] = {}
+    for kind, table, upstream, location, snapshot in rows:
+        name, source = TableName.parse(table), TableName.parse(upstream)
+        if kind == _READS:
+            reads.setdefault(name, []).append(source)
+        elif kind == _READ:
+            inputs.setdefault(name, {})[source] = Input(location, snapshot)
+        else:
+            frontiers.setdefault(name, {})[source] = snapshot
+    ordered = sorted(reads, key=str)
+    return Graph({name: tuple(sorted(reads[name], key=str)) for name in ordered}, inputs, frontiers)
 
 
 def frontiers(c: Connection) -> dict[TableName, dict[TableName, int | None]]:
@@ -358,13 +418,31 @@ def needed_snapshots(c: Connection) -> dict[TableName, set[int]]:
 
 
 def _replace(
-    c: Connection, table: Table, names: Sequence[TableName], rows: list[dict[str, Any]]
+    c: Connection,
+    table: Table,
+    names: Mapping[TableName, Iterable[TableName]],
+    rows: list[dict[str, Any]],
+    known: Mapping[TableName, Mapping[TableName, object]] | None = None,
 ) -> None:
+    """Rows of the same keys as are known get other values; others take the place of those there."""
+    if known is not None and all(set(known.get(n, ())) == set(each) for n, each in names.items()):
+        _set_values(c, table, rows)
+        return
     shown = [str(name) for name in names]
     for start in range(0, len(shown), CHUNK):
         c.execute(delete(table).where(table.c.table_name.in_(shown[start : start + CHUNK])))
     if rows:
         c.execute(insert(table), rows)
+
+
+def _set_values(c: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    keys = ("table_name", "source")
+    here = [table.c[key] == bindparam(f"b_{key}") for key in keys]
+    others: dict[str, Any] = {key: bindparam(f"b_{key}") for key in rows[0] if key not in keys}
+    statement = update(table).where(*here).values(**others)
+    c.execute(statement, [{f"b_{key}": value for key, value in row.items()} for row in rows])
 
 
 def _row(values: dict[str, Any]) -> dict[str, Any]:

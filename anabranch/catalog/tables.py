@@ -62,6 +62,7 @@ class Clock(Protocol):
 
 
 CLOCK = "anabranch_clock"  # an option of the connections to a catalog in a file
+CUT = "anabranch_cut"  # an option of reading transactions: the newest cut that they see
 
 
 def now(c: Connection | None = None) -> datetime:

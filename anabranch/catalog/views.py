@@ -6,7 +6,7 @@ the cut before it had, so that a cut shows each view as it was when the cut ende
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+from sqlalchemy import Connection, and_, delete, insert, null, or_, select, union_all, update
 
 from anabranch.catalog import tables
 from anabranch.names import TableName
@@ -60,12 +60,11 @@ def _changed(c: Connection) -> dict[str, str | None]:
         .where(noted.c.query.is_distinct_from(now.c.query))
     )
     gone = (
-        select(noted.c.name)
+        select(noted.c.name, null())
         .select_from(noted.outerjoin(now, same))
         .where(noted.c.until_cut.is_(None), noted.c.query.is_not(None), now.c.name.is_(None))
     )
-    changed: dict[str, str | None] = {row.name: row.query for row in c.execute(other)}
-    return changed | dict.fromkeys(c.execute(gone).scalars())
+    return {row[0]: row[1] for row in c.execute(union_all(other, gone))}
 
 
 def forget_dropped(c: Connection, oldest: int) -> None:

@@ -98,17 +98,21 @@ def bring(stage: Stage, spark: Spark, index: Index, cluster: Cluster | None = No
 
 
 def keep(
-    stage: Stage, spark: Spark, declared: Mapping[TableName, tuple[Index, ...]]
+    stage: Stage,
+    spark: Spark,
+    declared: Mapping[TableName, tuple[Index, ...]],
+    there: Mapping[TableName, tuple[Index, ...]] | None = None,
 ) -> dict[TableName, tuple[Index, ...]]:
     """Before a publish: the indexes of every table that it changes come along.
 
-    `declared` are those that the work itself makes or drops; returned are the tables whose rows in
-    the catalog change.
+    `declared` are those that the work itself makes or drops, `there` those that the catalog has, where
+    that is known; returned are the tables whose rows in the catalog change.
     """
-    if not stage.changes and not declared:
+    changed = {*stage.changes, *declared}
+    if not changed or (there is not None and not declared and changed.isdisjoint(there)):
         return {}
     with stage.lake.store.reading() as c:
-        there = all_indexes(c)
+        there = all_indexes(c) if there is None else there
         known = {**there, **declared}
         clusters = all_clusters(c) if known else {}
     rows = dict(declared)

@@ -6,8 +6,10 @@ refresh has read can always be named, and be read again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TypeVar
 
 from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy import Connection
@@ -16,12 +18,14 @@ from anabranch.catalog import cuts, events, snapshots, streams
 from anabranch.catalog.cuts import Version
 from anabranch.catalog.streams import StreamTable
 from anabranch.errors import AnabranchError, CatalogDamaged, MissingRight
+from anabranch.lake import recorded
 from anabranch.lake.lake import Lake
-from anabranch.lake.recorded import LONG_WAY, facts
+from anabranch.lake.recorded import LONG_WAY, Facts, facts
 from anabranch.lake.version import TableVersion
 
 OBSERVED = "observed"
 ATTEMPTS = 5
+T = TypeVar("T")
 
 
 @contextmanager
@@ -31,17 +35,34 @@ def observed(lake: Lake) -> Iterator[Connection]:
     Programs that commit faster than their commits can be recorded do not hold it up: the newest
     recorded cut is whole as well, and what came later is part of the next.
     """
+    with _observed(lake, lambda c: cuts.moved_by_others(c, lake.catalog_name), list) as (c, _):
+        yield c
+
+
+@contextmanager
+def shown(lake: Lake) -> Iterator[tuple[Connection, cuts.Shown]]:
+    """The same, with what that cut shows."""
+    ask = partial(cuts.shown, catalog=lake.catalog_name)
+    with _observed(lake, ask, lambda found: found.moved) as asked:
+        yield asked
+
+
+@contextmanager
+def _observed(
+    lake: Lake, ask: Callable[[Connection], T], moved: Callable[[T], Sequence[Version]]
+) -> Iterator[tuple[Connection, T]]:
     for _ in range(ATTEMPTS):
         with lake.store.reading() as c:
-            if not cuts.moved_by_others(c, lake.catalog_name):
-                yield c
+            found = ask(c)
+            if not moved(found):
+                yield c, found
                 return
         try:
             observe(lake)
         except MissingRight:  # a reader sees the newest cut that others have recorded
             break
     with lake.store.reading() as c:
-        yield c
+        yield c, ask(c)
 
 
 def observe(lake: Lake) -> int | None:
@@ -75,8 +96,9 @@ def record(c: Connection, lake: Lake, cut_id: int, moved: Sequence[Version]) -> 
     before = cuts.newest(c)
     if any(each.metadata_location is None or each.name not in before for each in moved):
         lake.store.refuse_damaged(c)  # a rotten index hides rows, and no cut may call them dropped
-    found = [_with_snapshot(c, lake, each, before.get(each.name)) for each in moved]
-    cuts.add(c, cut_id, OBSERVED, found)
+    found = [_with_facts(c, lake, each, before.get(each.name)) for each in moved]
+    recorded.add(c, [known for _, known in found if known is not None])
+    cuts.add(c, cut_id, OBSERVED, [version for version, _ in found])
     known = streams.all_streams(c)
     events.add(
         c,
@@ -88,19 +110,21 @@ def record(c: Connection, lake: Lake, cut_id: int, moved: Sequence[Version]) -> 
     )
 
 
-def _with_snapshot(c: Connection, lake: Lake, moved: Version, before: str | None) -> Version:
+def _with_facts(
+    c: Connection, lake: Lake, moved: Version, before: str | None
+) -> tuple[Version, Facts | None]:
     """A file that cannot be read now is no reason to hide that somebody committed it."""
     if moved.metadata_location is None:
-        return moved
+        return moved, None
     try:
         version = lake.version(moved.name, moved.metadata_location)
         found = facts(version.metadata, _last_steps(version))
     except (AnabranchError, ValueError):
-        return moved
+        return moved, None
     if before is not None:
         with suppress(AnabranchError, ValueError):
             _forget_expired(c, lake, lake.version(moved.name, before), version)
-    return found.version(c, version)
+    return found.version(version), found
 
 
 def _last_steps(version: TableVersion) -> list[Snapshot]:

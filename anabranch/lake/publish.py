@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import MetadataLogEntry, Snapshot
-from sqlalchemy import Connection, delete, update
+from sqlalchemy import Connection, bindparam, delete, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.exc import IntegrityError
@@ -24,6 +24,7 @@ from anabranch.errors import (
     PublishConflict,
     Unreachable,
 )
+from anabranch.lake import recorded
 from anabranch.lake.checksums import sealed
 from anabranch.lake.lake import Lake
 from anabranch.lake.observe import record
@@ -177,41 +178,72 @@ def _in_transaction(
         record(c, stage.lake, cut_id, others)
         cut_id = cuts.advance(c)
     _check_expected(c, stage, catalog)
-    own = []
-    for name, prepared in changes.items():
-        _swap(c, catalog, name, prepared.staged)
-        own.append(prepared.recorded(c, name))
+    _swap(c, catalog, {name: each.staged for name, each in changes.items()})
     if cut_id is not None:
+        known = {name: each.known for name, each in changes.items()}
+        recorded.add(c, [each for each in known.values() if each is not None])
+        own = [prepared.recorded(name, known[name]) for name, prepared in changes.items()]
         cuts.add(c, cut_id, kind, own, stage.id)
     return cut_id
 
 
-def _swap(c: Connection, catalog: str, name: TableName, staged: Staged) -> None:
-    """Compare and swap one pointer."""
+def _swap(c: Connection, catalog: str, changes: Mapping[TableName, Staged]) -> None:
+    """Compare and swap pointers."""
+    moved: dict[TableName, tuple[str, str]] = {}
+    for name, staged in changes.items():
+        if staged.version is None:
+            _remove_pointer(c, catalog, name, staged.base)
+        elif staged.base is None:
+            _make_namespace(c, catalog, name)
+            _insert_pointer(c, catalog, name, staged.version.location)
+        else:
+            moved[name] = staged.base, staged.version.location
+    _move_pointers(c, catalog, moved)
+
+
+def _move_pointers(c: Connection, catalog: str, moved: Mapping[TableName, tuple[str, str]]) -> None:
+    """All in one statement; only when one has not moved is it asked which."""
+    if not moved:
+        return
     table = tables.iceberg_tables
-    here = (
+    was_there = (
+        (table.c.catalog_name == catalog)
+        & (table.c.table_namespace == bindparam("b_namespace"))
+        & (table.c.table_name == bindparam("b_name"))
+        & (table.c.metadata_location == bindparam("b_before"))
+    )
+    statement = update(table).where(was_there)
+    statement = statement.values(
+        metadata_location=bindparam("b_after"), previous_metadata_location=bindparam("b_previous")
+    )
+    rows = [
+        {
+            "b_namespace": name.schema,
+            "b_name": name.name,
+            "b_before": before,
+            "b_previous": before,
+            "b_after": after,
+        }
+        for name, (before, after) in sorted(moved.items())
+    ]
+    if c.execute(statement, rows).rowcount != len(rows):
+        there = cuts.pointers_of(c, catalog, moved)
+        raise conflict(next(n for n in sorted(moved) if there.get(n) != moved[n][1]))
+
+
+def _remove_pointer(c: Connection, catalog: str, name: TableName, base: str | None) -> None:
+    table = tables.iceberg_tables
+    was_there = (
         (table.c.catalog_name == catalog)
         & (table.c.table_namespace == name.schema)
         & (table.c.table_name == name.name)
+        & (table.c.metadata_location == base)
     )
-    if staged.version is None:
-        was_there = here & (table.c.metadata_location == staged.base)
-        moved = c.execute(delete(table).where(was_there)).rowcount
-    elif staged.base is None:
-        _make_namespace(c, catalog, name)
-        moved = _insert_pointer(c, catalog, name, staged.version.location)
-    else:
-        was_there = here & (table.c.metadata_location == staged.base)
-        values = {
-            "metadata_location": staged.version.location,
-            "previous_metadata_location": staged.base,
-        }
-        moved = c.execute(update(table).where(was_there).values(**values)).rowcount
-    if moved != 1:
+    if c.execute(delete(table).where(was_there)).rowcount != 1:
         raise conflict(name)
 
 
-def _insert_pointer(c: Connection, catalog: str, name: TableName, location: str) -> int:
+def _insert_pointer(c: Connection, catalog: str, name: TableName, location: str) -> None:
     insert = insert_sqlite if c.dialect.name == "sqlite" else insert_postgresql
     statement = insert(tables.iceberg_tables).values(
         catalog_name=catalog,
@@ -222,7 +254,8 @@ def _insert_pointer(c: Connection, catalog: str, name: TableName, location: str)
     )
     # rowcount of an INSERT is not told by every driver
     made = statement.on_conflict_do_nothing().returning(tables.iceberg_tables.c.table_name)
-    return len(c.execute(made).all())
+    if not c.execute(made).all():
+        raise conflict(name)
 
 
 def _make_namespace(c: Connection, catalog: str, name: TableName) -> None:
@@ -240,7 +273,7 @@ def _check_expected(c: Connection, stage: Stage, catalog: str) -> None:
     """Tables that were only read must still be where they were."""
     if not stage.expected:
         return
-    found = cuts.pointers(c, catalog)
+    found = cuts.pointers_of(c, catalog, stage.expected)
     for name, location in stage.expected.items():
         if found.get(name) != location:
             raise conflict(name)
@@ -248,9 +281,10 @@ def _check_expected(c: Connection, stage: Stage, catalog: str) -> None:
 
 def check_pointers(c: Connection, stage: Stage) -> None:
     """Refuse when a table that the stage changes or expects has moved: as the publish would."""
-    found = cuts.pointers(c, stage.lake.catalog_name)
     bases = {name: staged.base for name, staged in stage.changes.items()}
-    for name, location in {**stage.expected, **bases}.items():
+    wanted = {**stage.expected, **bases}
+    found = cuts.pointers_of(c, stage.lake.catalog_name, wanted)
+    for name, location in wanted.items():
         if found.get(name) != location:
             raise conflict(name)
 
@@ -267,12 +301,19 @@ class Prepared:
     facts: Facts | None = None
     superseded: tuple[str, ...] = ()
 
-    def recorded(self, c: Connection, name: TableName) -> cuts.Version:
+    @property
+    def known(self) -> Facts | None:
+        """None of a table that is dropped."""
         version = self.staged.version
         if version is None:
+            return None
+        return self.facts or facts(version.metadata, version.metadata.snapshots)
+
+    def recorded(self, name: TableName, known: Facts | None) -> cuts.Version:
+        version = self.staged.version
+        if version is None or known is None:
             return cuts.Version(name, None)
-        found = self.facts or facts(version.metadata, version.metadata.snapshots)
-        return found.version(c, version)
+        return known.version(version)
 
 
 def _prepared(stage: Stage, staged: Staged) -> Prepared:

@@ -6,8 +6,9 @@ the last few snapshots only.  The rest is in rows, for as long as a cut or a str
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -43,16 +44,19 @@ class Facts:
     shape: Record
     new: tuple[Record, ...]
 
-    def add(self, c: Connection) -> str:
-        """Write the rows; return the id of the shape."""
-        id_ = shape_id(self.shape)
-        snapshots.add_shape(c, id_, self.shape)
-        snapshots.add(c, self.table_uuid, self.new)
-        return id_
+    @cached_property
+    def shape_id(self) -> str:
+        return shape_id(self.shape)
 
-    def version(self, c: Connection, version: TableVersion) -> Version:
+    def version(self, version: TableVersion) -> Version:
         at = version.snapshot_id
-        return Version(version.name, version.location, at, self.table_uuid, self.add(c))
+        return Version(version.name, version.location, at, self.table_uuid, self.shape_id)
+
+
+def add(c: Connection, found: Sequence[Facts]) -> None:
+    """Write the rows of some versions."""
+    snapshots.add_shapes(c, {each.shape_id: each.shape for each in found})
+    snapshots.add(c, [(each.table_uuid, record) for each in found for record in each.new])
 
 
 def facts(metadata: TableMetadata, new: Iterable[Snapshot]) -> Facts:

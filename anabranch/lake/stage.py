@@ -10,7 +10,7 @@ import re
 import threading
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 
@@ -69,7 +69,11 @@ def check_kept(c: Connection, cut_id: int | None) -> None:
     if cut_id:
         cuts.hold(c)  # upkeep must not forget the cut between the question and the answer
         if not cuts.is_recorded(c, cut_id):
-            raise PublishConflict(f"cut {cut_id} was forgotten meanwhile", hint="run it again")
+            raise _forgotten(cut_id)
+
+
+def _forgotten(cut_id: int | None) -> PublishConflict:
+    return PublishConflict(f"cut {cut_id} was forgotten meanwhile", hint="run it again")
 
 
 @contextmanager
@@ -95,7 +99,7 @@ class Stage:
 
     `pointers` are the versions the work starts from (now, unless others are given), and `cut_id` the
     cut that shows them, which upkeep leaves readable.  Different tables may be worked on by different
-    threads.
+    threads.  With `c` it begins in that transaction, of whoever has claimed the warehouse before.
     """
 
     def __init__(
@@ -103,17 +107,20 @@ class Stage:
         lake: Lake,
         pointers: Mapping[TableName, str] | None = None,
         cut_id: int | None = None,
+        c: Connection | None = None,
     ) -> None:
         self.lake = lake
         self.id = uuid.uuid4().hex
         self.changes: dict[TableName, Staged] = {}
         self.expected: dict[TableName, str | None] = {}
         self.open = True
-        lake.fence.claim()
-        with lake.store.writing(durable=False) as c:
-            check_kept(c, cut_id)
-            stages.add(c, replace(stages.mine(self.id), cut_id=cut_id))
-            self.base = dict(pointers if pointers is not None else lake.pointers(c))
+        if c is None:
+            lake.fence.claim()
+        with lake.store.writing(durable=False) if c is None else nullcontext(c) as writing:
+            cuts.hold(writing)  # upkeep must not forget the cut meanwhile
+            if not stages.add(writing, replace(stages.mine(self.id), cut_id=cut_id)):
+                raise _forgotten(cut_id)
+            self.base = dict(pointers if pointers is not None else lake.pointers(writing))
         self._lock = threading.RLock()
         self._roots: set[str] = set()
         self._fresh_roots: set[str] = set()

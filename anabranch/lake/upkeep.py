@@ -22,7 +22,7 @@ from anabranch.lake.lake import Lake
 from anabranch.lake.manifests import manifests
 from anabranch.lake.places import is_our_root
 from anabranch.lake.publish import Rows, publish
-from anabranch.lake.recorded import LONG_WAY, facts, without
+from anabranch.lake.recorded import LONG_WAY, add, facts, without
 from anabranch.lake.snapshots import MANY_MANIFESTS, FileChange, with_snapshot
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import ROWS, STAGE, TableVersion, tails_of
@@ -187,7 +187,8 @@ def fill_in(lake: Lake, most: int = 10_000) -> int:
             current = metadata.current_snapshot()
             found = facts(metadata, [current] if current is not None else [])
             with lake.store.writing() as c:
-                shape, uuid = found.add(c), found.table_uuid
+                add(c, [found])
+                shape, uuid = found.shape_id, found.table_uuid
                 snapshots.fill_in(c, version.location, uuid, shape, version.snapshot_id)
             done += 1
     return done

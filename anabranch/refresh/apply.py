@@ -122,7 +122,7 @@ def refresh_table(
         return recompute(runtime, tx, seen, stream, done, full)
     definition, why = redefine(tx, seen, stream)
     sources = gather(tx.world, seen, stream, definition)
-    past = remember(runtime, stream)
+    past = remember(runtime, tx, stream)
     now = situation(runtime, tx.world, seen, stream, definition, sources, past)
     now = replace(now, redefined=why)
     choice = choose(now)

@@ -148,7 +148,9 @@ def foresee(
 ) -> Situation:
     """What a refresh would find if it began now."""
     sources = gather(world, seen, stream, definition)
-    found = situation(runtime, world, seen, stream, definition, sources, remember(runtime, stream))
+    found = situation(
+        runtime, world, seen, stream, definition, sources, remember(runtime, None, stream)
+    )
     why = redefined(world, stream, definition, seen.inputs.get(stream.name, {}))
     return replace(found, redefined=why)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from anabranch.catalog import cuts, events, history, streams, tables
 from anabranch.catalog.groups import Group
 from anabranch.catalog.history import COMPLETED, FAILED, SKIPPED, Refresh
 from anabranch.catalog.lineage import set_lineage
+from anabranch.catalog.read_set import Present
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
 from anabranch.model import Action, Status
@@ -63,33 +65,41 @@ def write_lines(
     done: Sequence[Outcome],
     occasion: Occasion,
     groups: Sequence[Group] = (),
+    seen: Look | None = None,
+    found: Present | None = None,
+    idle: Sequence[Refresh] = (),
 ) -> list[Refresh]:
-    """Every outcome into the catalog; groups of which a table changed reach their next epoch."""
-    epochs = advance_epochs(c, groups, done) if cut_id is not None else {}
-    lines = []
-    for outcome in done:
-        write_outcome(c, outcome, epochs.get(outcome.table))
-        line = outcome.line(cut_id, occasion.initiated_by)
-        lines.append(
-            replace(line, tick_watermark=occasion.watermark, epoch=epochs.get(outcome.table))
+    """Every outcome into the catalog; groups of which a table changed reach their next epoch.
+
+    `seen` is what they were computed from, and `found` what the publish has compared, where that is
+    known; `idle` are lines of tables of the same groups that had nothing to do.
+    """
+    now = found or Present(c, [each.table for each in done])
+    epochs = next_epochs(now, groups, done) if cut_id is not None else {}
+    write_outcomes(c, done, epochs, now, seen)
+    lines = [
+        replace(
+            outcome.line(cut_id, occasion.initiated_by),
+            tick_watermark=occasion.watermark,
+            epoch=epochs.get(outcome.table),
         )
-    history.add(c, lines)
+        for outcome in done
+    ]
+    history.add(c, [*lines, *idle])
     events.add(c, [outcome.event for outcome in done if outcome.event is not None])
-    return lines
+    return [*lines, *idle]
 
 
-def advance_epochs(
-    c: Connection, groups: Sequence[Group], done: Sequence[Outcome]
+def next_epochs(
+    now: Present, groups: Sequence[Group], done: Sequence[Outcome]
 ) -> dict[TableName, int]:
     """The new epoch of every member of a group that is published."""
     moved = {outcome.table for outcome in done if outcome.changed}
-    published = [group for group in groups if moved.intersection(group.members)]
-    known = streams.epochs(c)
     found: dict[TableName, int] = {}
-    for group in published:
-        epoch = 1 + max(known.get(name) or 0 for name in group.members)
-        found |= dict.fromkeys(group.members, epoch)
-    streams.set_epochs(c, found)
+    for group in groups:
+        if moved.intersection(group.members):
+            known = [now.streams[name].epoch for name in group.members if name in now.streams]
+            found |= dict.fromkeys(group.members, 1 + max((each or 0 for each in known), default=0))
     return found
 
 
@@ -100,17 +110,26 @@ def stays_suspended(stream: StreamTable, outcome: Outcome) -> bool:
     return stream.status is Status.SUSPENDED and not (given_up and outcome.choice.reason == ASKED)
 
 
-def note_cuts(c: Connection, seen: Look, noted: Look) -> None:
-    """Tables that did not change stand at a newer cut now, unless they were refreshed meanwhile."""
+def note_cuts(
+    c: Connection,
+    seen: Look,
+    noted: Look,
+    found: Present | None = None,
+    done: Collection[TableName] = (),
+) -> None:
+    """Tables that did not change stand at a newer cut now, unless they were refreshed meanwhile, or
+    are among those `done` in the transaction, which `found` the others as they are."""
     moved = [name for name, each in noted.streams.items() if each is not seen.streams.get(name)]
     if not moved:
         return
     cuts.hold(c)  # nobody publishes between the question and the answer
-    stand = streams.standing(c)
+    there = streams.all_streams(c) if found is None else found.streams
     same = [
         name
         for name in moved
-        if stand.get(name) == streams.standing_of(seen.streams[name])
+        if name in there
+        and name not in done
+        and streams.standing_of(there[name]) == streams.standing_of(seen.streams[name])
         and noted.cut_id > _known(seen.streams[name].cut_id)
     ]
     streams.note_cut(c, noted.cut_id, {name: noted.frontiers[name] for name in same})
@@ -123,30 +142,76 @@ def _known(cut_id: int | None) -> int:
     return -1 if cut_id is None else cut_id
 
 
-def write_outcome(c: Connection, outcome: Outcome, epoch: int | None) -> None:
-    """What the table has read, where it stands, and that it is well."""
-    name = outcome.table
-    stream = streams.get(c, name)
-    stays = stream is not None and stays_suspended(stream, outcome)
-    streams.set_inputs(c, {name: outcome.inputs})
-    streams.set_frontiers(c, {name: outcome.frontier})
-    streams.set_dependencies(c, {name: outcome.reads})
-    if stream is not None and stream.fingerprint != outcome.fingerprint:
-        set_lineage(c, {name: outcome.lineage.record()})
-    values: Mapping[str, Any] = {} if epoch is None else {"epoch": epoch}
-    at = outcome.stands_at
-    held = {} if at is None else cuts.commit_times(c, at, outcome.frontier)
-    streams.change(
-        c,
-        name,
-        populated=True,
-        status=Status.SUSPENDED if stays else Status.ACTIVE,
-        fingerprint=outcome.fingerprint,
-        computed_from=outcome.computed_from,
-        options=outcome.options,
-        last_refresh_at=tables.now(c),
-        cut_id=at,
-        data_at=max(held.values(), default=None),
-        **FORGIVEN,
-        **values,
+def write_outcomes(
+    c: Connection,
+    done: Sequence[Outcome],
+    epochs: Mapping[TableName, int],
+    now: Present,
+    seen: Look | None,
+) -> None:
+    """What the tables have read, where they stand, and that they are well."""
+    known = now.streams
+    there = now.graph if all(now.has_read(each.table) for each in done) else None
+    inputs, stands = (None, None) if there is None else (there.inputs, there.frontiers)
+    streams.set_inputs(c, {each.table: each.inputs for each in done}, inputs)
+    streams.set_frontiers(c, {each.table: each.frontier for each in done}, stands)
+    reads = {each.table: each.reads for each in done}
+    depends = now.graph.dependencies
+    streams.set_dependencies(
+        c, {name: read for name, read in reads.items() if {*depends.get(name, ())} != {*read}}
     )
+    others = {
+        each.table: each.lineage.record()
+        for each in done
+        if each.table in known and known[each.table].fingerprint != each.fingerprint
+    }
+    set_lineage(c, others)
+    moment, held = tables.now(c), commit_times(c, done, seen)
+    states = {
+        each.table: _state(each, known.get(each.table), moment, held, epochs.get(each.table))
+        for each in done
+    }
+    streams.change_all(c, states)
+    streams.set_epochs(c, {name: at for name, at in epochs.items() if name not in states})
+
+
+def _state(
+    outcome: Outcome,
+    stream: StreamTable | None,
+    moment: datetime,
+    held: Mapping[int, Mapping[TableName, datetime | None]],
+    epoch: int | None,
+) -> dict[str, Any]:
+    stays = stream is not None and stays_suspended(stream, outcome)
+    at = outcome.stands_at
+    times = {} if at is None else held[at]
+    known = [time for name in outcome.frontier if (time := times.get(name)) is not None]
+    return {
+        "populated": True,
+        "status": Status.SUSPENDED if stays else Status.ACTIVE,
+        "fingerprint": outcome.fingerprint,
+        "computed_from": outcome.computed_from,
+        "options": outcome.options,
+        "last_refresh_at": moment,
+        "cut_id": at,
+        "data_at": max(known, default=None),
+        "epoch": epoch if epoch is not None or stream is None else stream.epoch,
+        **FORGIVEN,
+    }
+
+
+def commit_times(
+    c: Connection, done: Sequence[Outcome], seen: Look | None
+) -> dict[int, Mapping[TableName, datetime | None]]:
+    """When the sources were committed to, by the cuts that tables stand at; asked only where that was
+    not seen already."""
+    found: dict[int, Mapping[TableName, datetime | None]] = {}
+    wanted: dict[int, set[TableName]] = {}
+    for outcome in done:
+        if outcome.stands_at is not None:
+            wanted.setdefault(outcome.stands_at, set()).update(outcome.frontier)
+    for at, names in wanted.items():
+        told = seen.committed if seen is not None and at == seen.cut_id else {}
+        all_told = all(name in told and told[name] is not None for name in names)
+        found[at] = told if all_told else cuts.commit_times(c, at, names)
+    return found

@@ -47,6 +47,7 @@ class Look:
     refreshed: frozenset[TableName] = (
         frozenset()
     )  # published upon this look: its cut shows them older
+    committed: Mapping[TableName, datetime | None] = field(default_factory=dict)  # as of the cut
     moment: datetime = field(default_factory=tables.now, compare=False)  # of the catalog's clock
     ahead: timedelta = field(default=timedelta(), compare=False)  # of it, the clock on the wall
 
@@ -304,19 +305,20 @@ class Look:
         )
 
 
-def look(c: Connection, lake: Lake | None = None) -> Look:
-    """The newest recorded cut, and all rows of ours."""
-    known = streams.all_streams(c)
+def look(c: Connection, lake: Lake | None = None, shown: cuts.Shown | None = None) -> Look:
+    """The newest recorded cut, which may be known, and all rows of ours."""
+    known, graph = streams.all_streams(c), streams.graph(c)
     nothing: dict[TableName, tuple[TableName, ...]] = dict.fromkeys(known, ())
     return Look(
-        pointers=cuts.newest(c),
+        pointers=cuts.newest(c) if shown is None else shown.pointers,
         views=view_rows.all_views(c),
         streams=known,
-        reads=nothing | streams.dependencies(c),  # a query may read no table at all
-        inputs=streams.inputs(c),
-        frontiers=streams.frontiers(c),
+        reads={**nothing, **graph.dependencies},  # a query may read no table at all
+        inputs=graph.inputs,
+        frontiers=graph.frontiers,
         declared=refresh_groups.all_groups(c),
         cut_id=cuts.current(c),
+        committed={} if shown is None else shown.committed,
         moment=tables.now(c),
         ahead=tables.ahead(c),
     )
@@ -324,10 +326,10 @@ def look(c: Connection, lake: Lake | None = None) -> Look:
 
 def look_now(runtime: Runtime) -> Look:
     """The same, once the commits of other programs are part of a cut."""
-    from anabranch.lake.observe import observed  # listings look without any library of the lake
+    from anabranch.lake.observe import shown  # listings look without any library of the lake
 
-    with observed(runtime.lake) as c:
-        return look(c, runtime.lake)
+    with shown(runtime.lake) as (c, found):
+        return look(c, runtime.lake, found)
 
 
 def _by_hand(stream: StreamTable) -> bool:

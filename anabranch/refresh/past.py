@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.catalog import history
@@ -50,12 +50,17 @@ class Past:
         return len(newest) == LONG and all(line.action is Action.FULL for line in newest)
 
 
-def recall(c: Connection, table: TableName) -> Past:
-    return past(
-        history.last_runs(c, table, Action.DIFFERENTIAL, REMEMBERED),
-        history.last_runs(c, table, Action.FULL, LONG),
-        history.last_runs(c, table, Action.REINITIALIZE, 1),
-    )
+Runs = Mapping[Action, Sequence[Refresh]]
+LIMITS = {Action.DIFFERENTIAL: REMEMBERED, Action.FULL: LONG, Action.REINITIALIZE: 1}
+
+
+def last_runs(c: Connection, names: Iterable[TableName]) -> Mapping[TableName, Runs]:
+    """What `recall` needs, of several tables at once."""
+    return history.last_runs_of(c, names, LIMITS)
+
+
+def recall(runs: Runs) -> Past:
+    return past(*(runs.get(action, ()) for action in LIMITS))
 
 
 def past(

@@ -35,9 +35,9 @@ def refresh(
     if runtime.transaction is not None:
         raise Refused("a refresh cannot run inside a transaction", hint="refresh after it")
     runtime.lake.fence.refuse_copies()
-    chosen = None if names is None else [resolve(runtime, name) for name in names]
     occasion = Occasion(initiated_by)
     seen = look_now(runtime)
+    chosen = None if names is None else [found_in(seen.streams, name) for name in names]
     work = Pass(runtime, occasion, patient=True, seen=seen, executor=runtime.workers.members)
     if full:
         work.full = frozenset(seen.streams if chosen is None else chosen)
@@ -101,7 +101,10 @@ def waiting_lines(occasion: Occasion, found: Result) -> list[Refresh]:
 def resolve(runtime: Runtime, name: TableName) -> TableName:
     """The name of a stream table as it is kept."""
     with runtime.store.reading() as c:
-        known = streams.all_streams(c)
+        return found_in(streams.all_streams(c), name)
+
+
+def found_in(known: Collection[TableName], name: TableName) -> TableName:
     found = name.find_in(known)
     if found is None:
         raise UnknownName(

@@ -15,9 +15,9 @@ from anabranch.refresh.cost import Work
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.jobs import hidden_of
 from anabranch.refresh.look import Look
-from anabranch.refresh.past import Past, recall
+from anabranch.refresh.past import Past, last_runs, recall
 from anabranch.refresh.sources import Sources
-from anabranch.runtime import Runtime
+from anabranch.runtime import Runtime, Transaction
 from anabranch.world import World
 
 
@@ -47,11 +47,14 @@ def changes(
     return Sources(versions, before, deltas, expired)
 
 
-def remember(runtime: Runtime, stream: StreamTable) -> Past:
+def remember(runtime: Runtime, tx: Transaction | None, stream: StreamTable) -> Past:
+    """From what was read with the lease, where there is one."""
     if not stream.populated:
         return Past()
+    if tx is not None and tx.leased is not None and stream.name in tx.leased.runs:
+        return recall(tx.leased.runs[stream.name])
     with runtime.store.reading() as c:
-        return recall(c, stream.name)
+        return recall(last_runs(c, [stream.name])[stream.name])
 
 
 def situation(

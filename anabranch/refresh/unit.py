@@ -13,6 +13,7 @@ from enum import Enum
 from anabranch.catalog import history, streams, tables
 from anabranch.catalog.groups import Group
 from anabranch.catalog.history import Refresh
+from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.errors import InternalError, NewerEdition, PublishConflict
@@ -26,8 +27,9 @@ from anabranch.refresh.isolation import Isolated
 from anabranch.refresh.lines import Occasion, note_cuts, write_lines
 from anabranch.refresh.look import Look, look_now
 from anabranch.refresh.members import Staging, with_name
+from anabranch.refresh.past import last_runs
 from anabranch.retry import attempts
-from anabranch.runtime import Runtime, Transaction
+from anabranch.runtime import Leased, Runtime, Transaction
 from anabranch.world import World
 
 
@@ -67,6 +69,15 @@ class Result:
     failure: Failure | None = None
     duration_ms: int = 0
     waits_for: TableName | None = None  # a table outside the unit
+
+
+@dataclass(frozen=True)
+class Begun:
+    """One attempt: the look before and after the tables without changes noted the cut."""
+
+    found: Look
+    noted: Look
+    tx: Transaction
 
 
 @dataclass
@@ -216,20 +227,55 @@ class Pass:
 
     def _leased(self, unit: Unit) -> Result:
         seconds = self.runtime.settings.lease_time
-        with self.runtime.leases.hold(unit.members, seconds, wait=self.patient) as lease:
-            if isinstance(lease, Lease):
+        plan, begun = self._noted(unit), list[Begun]()
+        if isinstance(plan, Result):
+            return plan
+        found, seen = plan  # known before the transaction, in which nobody may wait for a look
+
+        def begin(c: Connection) -> None:
+            begun.append(self._begin(c, unit, found, seen))
+
+        self.runtime.lake.fence.claim()
+        try:
+            with self.runtime.leases.hold(
+                unit.members, seconds, wait=self.patient, begin=begin
+            ) as lease:
+                if not isinstance(lease, Lease):
+                    return Result(unit, Verdict.SKIPPED, failures.busy(lease))
                 if lease.waited:  # what there was to do may be done
                     self.look_again()
-                return self._attempt(unit, lease)
-            return Result(unit, Verdict.SKIPPED, failures.busy(lease))
+                    plan = self._noted(unit)
+                    if isinstance(plan, Result):
+                        return plan
+                    found, seen = plan
+                if not begun:
+                    with self.runtime.store.writing(durable=False) as c:
+                        begin(c)
+                return self._attempt(unit, lease, begun[0])
+        except BaseException:
+            for each in begun:
+                each.tx.abandon()
+            raise
 
-    def _attempt(self, unit: Unit, lease: Lease) -> Result:
+    def _noted(self, unit: Unit) -> tuple[Look, Look] | Result:
+        """What to work on, before and after the tables without changes noted the cut; or whom to
+        wait for."""
         found = self.look()
         if waits := self._waits(found, unit):  # it may be another look than the first
             return waits
-        members = [name for name in unit.members if name in found.streams]
-        seen = found.noting(members)
-        tx = Transaction(replace(world_of(self.runtime, seen), at=self.at))
+        return found, found.noting([name for name in unit.members if name in found.streams])
+
+    def _begin(self, c: Connection, unit: Unit, found: Look, seen: Look) -> Begun:
+        """In one transaction: the stage, and what nobody changes while we have the lease."""
+        tx = Transaction(replace(world_of(self.runtime, seen), at=self.at), c)
+        members = [seen.streams[name] for name in unit.members if name in seen.streams]
+        filled = [each.name for each in members if each.populated]
+        tx.leased = Leased(all_indexes(c), last_runs(c, filled))
+        return Begun(found, seen, tx)
+
+    def _attempt(self, unit: Unit, lease: Lease, begun: Begun) -> Result:
+        found, seen, tx = begun.found, begun.noted, begun.tx
+        members = [name for name in unit.members if name in seen.streams]
         try:
             isolated = Isolated(self.runtime, tx, seen, unit.groups)
             full = self.in_full(unit)
@@ -261,24 +307,27 @@ class Pass:
         lines: list[Refresh] = []
         others = [name for name in unit.members if name not in done]
 
-        tx.used.hold(lease)
+        tx.used.hold(lease, last=True)
         tx.used.groups |= {group.members for group in unit.groups}
         for name in others:  # a group is published whole: those that stay must be where they were
             tx.stage.expect(name, tx.world.pointers.get(name))
 
         def rows(c: Connection, cut_id: int | None) -> None:
             outcomes = list(done.values())
-            lines[:] = write_lines(c, cut_id, outcomes, self.occasion, unit.groups)
-            note_cuts(c, found, noted)
-            if unit.pulled:
-                return
-            idle = [self.occasion.no_data(name, noted) for name in others if name in noted.streams]
-            history.add(c, idle)
-            streams.touch(c, others, tables.now(c))
-            lines.extend(idle)
+            idle = []
+            if not unit.pulled:
+                known = [name for name in others if name in noted.streams]
+                idle = [self.occasion.no_data(name, noted) for name in known]
+            lines[:] = write_lines(
+                c, cut_id, outcomes, self.occasion, unit.groups, noted, tx.found, idle
+            )
+            note_cuts(c, found, noted, tx.found, done)
+            if not unit.pulled:
+                streams.touch(c, others, tables.now(c))
 
         tx.later(rows)
         cut_id = tx.publish("refresh")
+        self.runtime.leases.ended(lease)
         self.published(tx, looks, done, late)
         self.runtime.progress("published", {"cut_id": cut_id})
         if cut_id is None:

@@ -37,7 +37,9 @@ def without_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases keep others out, and definitions must do without: all leases have ended."""
 
     @contextmanager
-    def hold(self: Leases, names: Any, seconds: float, *, wait: bool) -> Iterator[Lease]:
+    def hold(
+        self: Leases, names: Any, seconds: float, *, wait: bool, begin: Any = None
+    ) -> Iterator[Lease]:
         yield Lease("nobody's", ())
 
     monkeypatch.setattr(Leases, "hold", hold)

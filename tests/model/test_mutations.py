@@ -48,10 +48,14 @@ def everyone_alone(*given: Any) -> list[Group]:
     return [Group((part,)) for group in found for part in group.components]
 
 
-def swaps_anyway(c: Connection, catalog: str, name: TableName, staged: Staged) -> None:
+def swaps_anyway(c: Connection, catalog: str, changes: Mapping[TableName, Staged]) -> None:
     """A pointer is moved wherever it stands now."""
-    now = cuts.pointers(c, catalog).get(name)
-    SWAP(c, catalog, name, staged if staged.base is None else replace(staged, base=now))
+    now = cuts.pointers(c, catalog)
+    moved = {
+        name: staged if staged.base is None else replace(staged, base=now.get(name))
+        for name, staged in changes.items()
+    }
+    SWAP(c, catalog, moved)
 
 
 def nobody_reads(*_: object) -> list[int]:
@@ -68,7 +72,11 @@ GROUPED, SWAP = groups.grouped, publish._swap
 # What each puts out of force: functions, wherever they are used, or attributes of a class.
 MUTATIONS: Mapping[str, Sequence[tuple[Any, Callable[..., Any]]]] = {
     "definitions": [(read_set._compare, compares_nothing)],
-    "leases": [(leases._busy, nobody_holds), (leases.check, never_taken_over)],
+    "leases": [
+        (leases._busy, nobody_holds),
+        (leases.check, never_taken_over),
+        (leases.end, never_taken_over),
+    ],
     "groups": [(groups.grouped, everyone_alone)],
     "pointers": [(publish._swap, swaps_anyway)],
     "read_leases": [(read_leases.held_cuts, nobody_reads)],

@@ -180,6 +180,7 @@ def installed() -> None:
     swaps: list[tuple[Any, Any]] = [
         (streams.uuid4, lambda: active().uuid4()),
         (stages.host, lambda: active().host()),
+        (history.last_runs_of, lambda *_: {}),  # no refresh chooses by its costs
         (stages.process_start, lambda pid: active().process_start(pid)),
         (fence.database_of, lambda store: Identity(store.name, store.name)),
         (fence._overwrite_cut, overwrite_cut),

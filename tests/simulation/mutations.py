@@ -105,19 +105,24 @@ def without(part: str) -> Callable[..., None]:
 
 
 def compares_nothing(self: ReadSet, c: Any) -> None:
-    for lease in self.leases.values():
-        leases.check(c, lease)
+    for token, lease in self.leases.items():
+        (leases.end if token in self.last else leases.check)(c, lease)
 
 
 _SWAP, _GROUPED, _EXPIRED = publish._swap, groups.grouped, Retention.expired
+_SHOWN = cuts.shown
 _STAGES, _VERSION, _REMOVE = lake_upkeep._stages, World.version, stages.remove
 _MOVE = deployments.move
 _ALONE, _ALONG = Store._alone, along.Along.stage
 
 
-def swaps_anyway(c: Any, catalog: str, name: Any, staged: Any) -> None:
-    base = cuts.pointers(c, catalog).get(name)
-    _SWAP(c, catalog, name, staged if staged.base is None else replace(staged, base=base))
+def swaps_anyway(c: Any, catalog: str, changes: Any) -> None:
+    now = cuts.pointers(c, catalog)
+    moved = {
+        name: staged if staged.base is None else replace(staged, base=now.get(name))
+        for name, staged in changes.items()
+    }
+    _SWAP(c, catalog, moved)
 
 
 def everyone_alone(*given: Any) -> list[Group]:
@@ -164,6 +169,11 @@ def pointers_as_they_are(c: Any) -> Any:
     return cuts.pointers(c, "anabranch")
 
 
+def shows_them_as_they_are(c: Any, catalog: str) -> cuts.Shown:
+    found = _SHOWN(c, catalog)
+    return replace(found, pointers=cuts.pointers(c, catalog), moved=[])
+
+
 def dies_of_an_error(self: Heartbeat, due: Any) -> bool:
     """An error that nobody thought of ends the thread, and with it every lease."""
     with self._writing() as c:
@@ -195,11 +205,13 @@ MUTATIONS: dict[str, Mutation] = {
         431,
     ),
     "lease-check": Mutation(
-        "a publish does not look whether it still has its lease", ((leases.check, nothing),), 781
+        "a publish does not look whether it still has its lease",
+        ((leases.check, nothing), (leases.end, leases.give_back)),
+        781,
     ),
     "lease-taken": Mutation(
         "a lease keeps nobody out, nor does a publish look whether it has one",
-        ((leases._busy, nothing), (leases.check, nothing)),
+        ((leases._busy, nothing), (leases.check, nothing), (leases.end, leases.give_back)),
         73,
     ),
     "read-leases": Mutation(
@@ -220,7 +232,11 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "observed": Mutation(
         "commits of others are read before they are part of a cut",
-        ((cuts.newest, pointers_as_they_are), (cuts.moved_by_others, nobody)),
+        (
+            (cuts.newest, pointers_as_they_are),
+            (cuts.moved_by_others, nobody),
+            (cuts.shown, shows_them_as_they_are),
+        ),
         55,
     ),
     "half-a-group": Mutation(

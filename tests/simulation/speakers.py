@@ -40,6 +40,9 @@ FUNCTIONS: dict[int, Any] = {
         (sqlalchemy.bindparam, sql.bindparam),
         (sqlalchemy.union_all, sql.union_all),
         (sqlalchemy.func, sql.func),
+        (sqlalchemy.case, sql.case),
+        (sqlalchemy.literal, sql.literal),
+        (sqlalchemy.literal_column, sql.literal_column),
     )
 }
 # Statements that run as they are, those of another database, and names that only say what things are.

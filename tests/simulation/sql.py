@@ -325,6 +325,22 @@ class Tuple(Expr):
         return Expr(made, tuple(given))
 
 
+def literal_column(text: str) -> Expr:
+    return Expr(Form(text))
+
+
+def literal(value: Any, kind: Any) -> Expr:
+    """A value of some type."""
+    bind, _ = _conversions(kind)
+    return Expr(Form("?", bind=bind), (value if bind is None else bind(value),))
+
+
+def case(when: tuple[Expr, Expr], *, else_: Expr) -> Expr:
+    condition, then = when
+    text = f"CASE WHEN {condition.form.text} THEN {then.form.text} ELSE {else_.form.text} END"
+    return Expr(Form(text), (*condition.params, *then.params, *else_.params))
+
+
 def bindparam(name: str) -> Any:
     return Param(name)
 
@@ -394,14 +410,18 @@ class Made:
     def _insert(self) -> str:
         assert self.table is not None
         names = ", ".join(f'"{name}"' for name in self.values)
-        text = f"INSERT INTO {self.table.name} ({names}) VALUES ({', '.join(self.values.values())})"
+        given = f"VALUES ({', '.join(self.values.values())})"
+        text = f"INSERT INTO {self.table.name} ({names}) {self.word or given}"
+        return f"{text}{self.conflict}{self._returning()}"
+
+    def _returning(self) -> str:
         shown = ", ".join(each.text.rpartition(".")[2] for each in self.columns)
-        return f"{text}{self.conflict}{f' RETURNING {shown}' if shown else ''}"
+        return f" RETURNING {shown}" if shown else ""
 
     def _update(self) -> str:
         assert self.table is not None
         pairs = ", ".join(f'"{name}" = {mark}' for name, mark in self.values.items())
-        return f"UPDATE {self.table.name} SET {pairs}{self._conditions()}"
+        return f"UPDATE {self.table.name} SET {pairs}{self._conditions()}{self._returning()}"
 
     def _delete(self) -> str:
         assert self.table is not None
@@ -493,6 +513,17 @@ class Statement:
             else:
                 front.append(value.of(bind) if isinstance(value, Param) else bind(value))
         return Statement(made, self.front + tuple(front), self.where_)
+
+    def from_select(self, names: list[str], rows: Statement) -> Statement:
+        """An insert of what a SELECT finds."""
+        marks = dict.fromkeys(names, "?")
+        made = self._next(("rows", *names, rows.form), values=marks, word=rows.form.text)
+        return Statement(made.form, rows.params)
+
+    def scalar_subquery(self) -> Expr:
+        (column,) = self.form.columns
+        text = f"({self.form.text})"
+        return Expr(Form(text, (), column.key, column.bind, column.result), self.params)
 
     def order_by(self, *by: Expr | str) -> Statement:
         texts = ", ".join(each if isinstance(each, str) else each.form.text for each in by)
