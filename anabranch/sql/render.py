@@ -127,7 +127,7 @@ class Rendering:
             raise InternalError("a recursion is not a common table expression of its own")
         return exp.Table(this=alias.this.copy())
 
-    def again(self, node: RecursiveRef) -> exp.Table:
+    def recursive_ref(self, node: RecursiveRef) -> exp.Table:
         return exp.Table(this=identifier(self.recursions[node.name]))
 
     def body(self, node: Node) -> exp.Query:
@@ -145,7 +145,7 @@ class Rendering:
         """A FROM item, its alias, and the condition.  Keys are renamed: they may be called like a
         column of the input."""
         renamed = tuple(Item(f"_ab_on{i}", column(key)) for i, (_, key) in enumerate(on))
-        source, alias = self.aliased(self.select(self.repeated(keys), renamed))
+        source, alias = self.aliased(self.select(self.without_distinct(keys), renamed))
         pairs: list[Tree] = [
             # joins on a plain equality are several times faster
             (exp.EQ if keys.never_null(key) else exp.NullSafeEQ)(
@@ -155,16 +155,16 @@ class Rendering:
         ]
         return source, alias, exp.and_(*pairs, copy=False)
 
-    def repeated(self, keys: Node) -> Node:
+    def without_distinct(self, keys: Node) -> Node:
         """The keys, some more than once: whether a key is among them is the same without the
         shuffle that DISTINCT takes."""
         if keys in self.known or (keys in self.shared and not _only_changes(keys)):
             return keys
         match keys:
             case Aggregate(calls=()):
-                return Project(self.repeated(keys.input), keys.keys)
+                return Project(self.without_distinct(keys.input), keys.keys)
             case Project() | Filter() | UnionAll():
-                return keys.with_inputs([self.repeated(part) for part in keys.inputs])
+                return keys.with_inputs([self.without_distinct(part) for part in keys.inputs])
         return keys
 
     def lateral(self, node: Generate) -> Tree:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from anabranch.names import TableName
-from anabranch.plan.asked import Operator
+from anabranch.plan.demand import Operator
 from anabranch.plan.exprs import Tree, unwrapped
 from anabranch.sql.analyze.ctes import cte_of, mentions, tables_in
 from anabranch.sql.analyze.reach import Reach

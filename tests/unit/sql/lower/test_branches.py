@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.model import Columns
 from anabranch.names import TableName
-from anabranch.plan.asked import Operator
+from anabranch.plan.demand import Operator
 from anabranch.sql.analyze.reach import Reach
 from anabranch.sql.lower.below import place_below
 from anabranch.sql.lower.branches import branches_without
