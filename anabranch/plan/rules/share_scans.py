@@ -12,7 +12,7 @@ so that the state before the change is hardly ever read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -47,6 +47,7 @@ from anabranch.plan.nodes import (
     Scan,
     UnionAll,
     Version,
+    items_of,
     same_columns,
 )
 from anabranch.plan.nulls import without_nulls
@@ -285,7 +286,7 @@ def _minus_change(operators: Sequence[Project | Filter], after: Node, scan: Scan
     return UnionAll(
         (
             Project(current, (*same_columns(current), Item(SIGN, weight(1)))),
-            Project(changed, (*_items(names), Item(SIGN, negative(column(WEIGHT))))),
+            Project(changed, (*items_of(names), Item(SIGN, negative(column(WEIGHT))))),
         )
     )
 
@@ -304,7 +305,7 @@ def _reapplied(
 ) -> Node:
     for operator in reversed(operators):
         if isinstance(operator, Project):
-            node = Project(node, (*operator.items, *_items(extra)))
+            node = Project(node, (*operator.items, *items_of(extra)))
         else:
             node = Filter(node, operator.condition)
     return node
@@ -320,10 +321,6 @@ def _over_scan(expr: Expr, operators: Sequence[Project | Filter]) -> Expr:
 def _filtered(scan: Scan, operators: Sequence[Project | Filter]) -> Node:
     last = operators[-1] if operators else None
     return Filter(scan, last.condition) if isinstance(last, Filter) else scan
-
-
-def _items(names: Iterable[str]) -> tuple[Item, ...]:
-    return tuple(Item(name, column(name)) for name in names)
 
 
 # Merging the scans of a table
@@ -372,7 +369,7 @@ def _merge(
     replacements: dict[Node, Node] = {}
     for reduced in group:
         rows = _state_before(merged, reduced) if _is_before(reduced) and not before else merged
-        replacements[reduced] = Project(rows, _items(reduced.columns))
+        replacements[reduced] = Project(rows, items_of(reduced.columns))
     return merged, replacements
 
 
@@ -407,7 +404,7 @@ def _all_keys(group: Sequence[ReducedScan]) -> tuple[tuple[Node, On], ...]:
     for exprs, relations in by_expressions.items():
         distinct = list(dict.fromkeys(relations))
         union = UnionAll(tuple(distinct)) if len(distinct) > 1 else distinct[0]
-        keys = Aggregate(union, _items(union.columns)) if len(distinct) > 1 else union
+        keys = Aggregate(union, items_of(union.columns)) if len(distinct) > 1 else union
         result.append((keys, tuple(zip(exprs, keys.columns, strict=True))))
     return tuple(result)
 
@@ -415,11 +412,11 @@ def _all_keys(group: Sequence[ReducedScan]) -> tuple[tuple[Node, On], ...]:
 def _state_before(merged: ReducedScan, reduced: ReducedScan) -> Node:
     """S₀ = S₁ − ΔS, as rows: those with a positive count."""
     names, scan = reduced.columns, _scan(reduced)
-    current = Project(merged, (*_items(names), Item(SIGN, weight(1))))
+    current = Project(merged, (*items_of(names), Item(SIGN, weight(1))))
     delta = replace(scan, version=Version.DELTA)
-    changed = Project(delta, (*_items(names), Item(SIGN, negative(column(WEIGHT)))))
+    changed = Project(delta, (*items_of(names), Item(SIGN, negative(column(WEIGHT)))))
     total = Call(SIGN, call("SUM", column(SIGN)))
-    counts = Aggregate(UnionAll((current, changed)), _items(names), (total,))
+    counts = Aggregate(UnionAll((current, changed)), items_of(names), (total,))
     present = Filter(counts, binary(exp.GT, column(SIGN), literal(0)))
     copies = call("EXPLODE", call("SEQUENCE", weight(1), cast(column(SIGN), "bigint")))
-    return Project(Generate(present, copies, (_COPY,)), _items(names))
+    return Project(Generate(present, copies, (_COPY,)), items_of(names))

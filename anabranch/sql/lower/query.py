@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from anabranch.delta.closure import by_seeds
+from anabranch.delta.closure import with_seeds
 from anabranch.errors import UserError
 from anabranch.model import Columns
 from anabranch.names import RESERVED_PREFIX, TableName, shown
@@ -180,7 +180,7 @@ class _Lowering:
                 return part
             return _renamed(self.stand_ins[part.name], part.columns)
 
-        return self.ask(transform(by_seeds(node), known) if self.stand_ins else node, exprs)
+        return self.ask(transform(with_seeds(node), known) if self.stand_ins else node, exprs)
 
     def stand_in(self, name: str, seed: Node) -> None:
         self.stand_ins[name] = seed

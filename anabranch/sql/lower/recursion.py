@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from anabranch.delta.closure import not_kept
+from anabranch.delta.closure import not_maintainable
 from anabranch.delta.recursive import not_linear
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Tree, cast, column
@@ -67,7 +67,7 @@ def _recursion(lowering: Lowering, cte: Cte) -> Relation:
         seed, known = _typed(seed, known, wider), wider  # what steps make of it may be wider, too
     parts = [_typed(node, mine, known) for node, mine in zip(nodes, types, strict=True)]
     made = Recursive(name, seed, _united(parts), distinct)
-    why = not_kept(made) if distinct else None
+    why = not_maintainable(made) if distinct else None
     if why is not None:
         raise Stop(source.obstacle("RECURSION", steps[0], what=why))
     return Relation(made, outputs)
