@@ -36,7 +36,7 @@ from anabranch.sql.analyze.mistakes import mistake, relation_of, type_or_none
 from anabranch.sql.analyze.tables import rebind, tables_of
 from anabranch.sql.lower.lookups import filtered, looked_up, lookup_bounds
 from anabranch.sql.lower.moments import Moment
-from anabranch.sql.lower.recursion import keeps_rows_once
+from anabranch.sql.lower.recursion import has_distinct_recursion
 from anabranch.sql.text.parse import Passage, check_query, parse_expression
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class World:
 
     def _analysed(self, query: str, rows: RowsOf) -> DataFrame:
         check_query(Passage.of(query))
-        if "recursive" in query.lower() and keeps_rows_once(query):
+        if "recursive" in query.lower() and has_distinct_recursion(query):
             raise Unsupported(
                 "Spark cannot run WITH RECURSIVE … UNION",
                 hint="make the query a stream table (CREATE STREAM TABLE … AS WITH RECURSIVE …) and "

@@ -1,1 +1,1 @@
-"""A small Datalog: facts are tuples, rules are data, and the fixed point keeps why."""
+"""A small Datalog: facts are tuples, rules are data, and the fixed point keeps derivations."""

@@ -1,8 +1,8 @@
-"""The semi-naive fixed point: each round looks only at what the round before it found.
+"""The semi-naive fixed point: each round reads only what the previous round found.
 
 A fact is found in the first round in which any derivation of it exists, so the derivation that is
-kept is a lowest one; among those of one round the smallest by rule and facts is taken, whatever
-the order of rules and facts was.
+recorded is a shallowest one; among those of one round the smallest by rule and facts is taken,
+independent of the order of rules and facts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Fact:
 
 @dataclass(frozen=True, order=True)
 class Because:
-    """A derived fact, the rule that gave it and the facts it used, in the order of the body."""
+    """A derived fact, the rule that derived it and the facts it used, in the order of the body."""
 
     fact: Fact
     rule: str
@@ -42,7 +42,7 @@ Derived = dict[str, dict[Row, Derivation]]
 
 @dataclass(frozen=True)
 class Model:
-    """All facts, given and derived, and for each derived one how it came about."""
+    """All facts, given and derived, with one derivation of each derived fact."""
 
     facts: Mapping[str, frozenset[Row]]
     derived: Mapping[str, Mapping[Row, Derivation]] = field(repr=False)
@@ -51,28 +51,32 @@ class Model:
         return self.facts.get(relation, frozenset())
 
     def reason(self, fact: Fact) -> Because | None:
-        """The last step to a fact; None when it was given."""
-        found = self.derived.get(fact.relation, {}).get(fact.row)
-        if found is None:
+        """The last step of a derivation; None for a given fact."""
+        derivation = self.derived.get(fact.relation, {}).get(fact.row)
+        if derivation is None:
             return None
-        text, rows, rule = found
+        text, rows, rule = derivation
         body = zip(rule.body, rows, strict=True)
         return Because(fact, text, tuple(Fact(atom.relation, row) for atom, row in body))
 
     def why(self, relation: str, *row: object) -> tuple[Because, ...]:
-        """The derivation of a fact, causes first; nothing for a given fact."""
-        wanted = Fact(relation, tuple(row))
-        if wanted.row not in self[relation]:
-            raise InvalidValue(f"{wanted} does not hold")
+        """The derivation of a fact, causes first; empty for a given fact."""
+        target = Fact(relation, tuple(row))
+        if target.row not in self[relation]:
+            raise InvalidValue(f"{target} does not hold")
         chain: dict[Fact, Because] = {}
-        todo = [wanted]
-        while todo:
-            because = self.reason(todo[-1])
-            missing = [each for each in because.facts if self._open(each, chain)] if because else []
+        stack = [target]
+        while stack:
+            because = self.reason(stack[-1])
+            missing = (
+                [premise for premise in because.facts if self._open(premise, chain)]
+                if because
+                else []
+            )
             if missing:
-                todo.extend(reversed(missing))
+                stack.extend(reversed(missing))
                 continue
-            fact = todo.pop()
+            fact = stack.pop()
             if because:
                 chain.setdefault(fact, because)
         return tuple(chain.values())
@@ -89,14 +93,14 @@ def solve(rules: Sequence[Rule], facts: Facts) -> Model:
         for entry in entries(rule):
             by_relation.setdefault(entry.relation, []).append(entry)
     derived: Derived = {}
-    fresh: dict[str, Iterable[Row]] = {name: each.rows for name, each in relations.items()}
+    fresh: dict[str, Iterable[Row]] = {name: relation.rows for name, relation in relations.items()}
     while fresh:
-        found = _round(by_relation, fresh, relations)
-        for name, rows in found.items():
+        new = _round(by_relation, fresh, relations)
+        for name, rows in new.items():
             derived.setdefault(name, {}).update(rows)
             relations[name].add(rows)
-        fresh = dict(found)
-    return Model({name: frozenset(each.rows) for name, each in relations.items()}, derived)
+        fresh = dict(new)
+    return Model({name: frozenset(relation.rows) for name, relation in relations.items()}, derived)
 
 
 def _round(
@@ -105,32 +109,32 @@ def _round(
     relations: Mapping[str, Relation],
 ) -> Derived:
     """What follows from the fresh facts and is not known yet, each with its smallest derivation."""
-    found: Derived = {}
+    result: Derived = {}
     for name, rows in fresh.items():
         for entry in by_relation.get(name, ()):
             text, head = str(entry.rule), entry.rule.head.relation
-            known, new = relations[head].rows, found.get(head, {})
+            known, new = relations[head].rows, result.get(head, {})
             for row, used in entry.derive(rows, relations):
                 if row not in known:
-                    other = new.get(row)
-                    if other is None or (text, used) < other[:2]:
+                    smallest = new.get(row)
+                    if smallest is None or (text, used) < smallest[:2]:
                         new[row] = (text, used, entry.rule)
             if new:
-                found[head] = new
-    return found
+                result[head] = new
+    return result
 
 
 def _relations(rules: Iterable[Rule], facts: Facts) -> dict[str, Relation]:
     relations: dict[str, Relation] = {}
     for rule in rules:
         for atom in (rule.head, *rule.body):
-            known = relations.setdefault(atom.relation, Relation(atom.relation, len(atom.terms)))
-            if known.width != len(atom.terms):
+            relation = relations.setdefault(atom.relation, Relation(atom.relation, len(atom.terms)))
+            if relation.width != len(atom.terms):
                 raise InvalidValue(
-                    f"{atom.relation} is used with {known.width} and {len(atom.terms)} columns"
+                    f"{atom.relation} is used with {relation.width} and {len(atom.terms)} columns"
                 )
     for name, rows in facts.items():
-        listed = list(rows)
-        if listed:
-            relations.setdefault(name, Relation(name, len(listed[0]))).add(listed)
+        tuples = list(rows)
+        if tuples:
+            relations.setdefault(name, Relation(name, len(tuples[0]))).add(tuples)
     return relations

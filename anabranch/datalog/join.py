@@ -1,4 +1,4 @@
-"""One rule, entered at one atom of its body with the newest facts of it.
+"""One rule, evaluated from the newest facts of one atom of its body.
 
 The other atoms are joined by index, those with most bound columns first.
 """
@@ -34,7 +34,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Entry:
-    """A rule with the atom it is entered at; slots are numbered as the steps fill them."""
+    """A rule with the atom its evaluation starts from; slots are numbered as the steps fill them."""
 
     rule: Rule
     steps: tuple[Step, ...]
@@ -45,26 +45,26 @@ class Entry:
         return self.steps[0].relation
 
     def derive(self, fresh: Iterable[Row], relations: Mapping[str, Relation]) -> Iterator[Joined]:
-        """Every row of the head that a fresh row leads to, with the rows of the body."""
+        """Every row of the head that follows from a fresh row, with the rows of the body."""
         first, *others = self.steps
         if not all(relations[step.relation].rows for step in others):
             return
-        found: Iterator[Joined] = (
+        joined: Iterator[Joined] = (
             (tuple([row[column] for column in first.new]), (row,))
             for row in fresh
             if not first.same or first.fits(row)
         )
         for step in others:
-            found = _joined(step, found, relations[step.relation])
+            joined = _joined(step, joined, relations[step.relation])
         order = sorted(range(len(self.steps)), key=lambda i: self.steps[i].place)
-        for slots, rows in found:
+        for slots, rows in joined:
             yield tuple([slots[i] for i in self.head]), tuple([rows[i] for i in order])
 
 
-def _joined(step: Step, found: Iterable[Joined], relation: Relation) -> Iterator[Joined]:
+def _joined(step: Step, bindings: Iterable[Joined], relation: Relation) -> Iterator[Joined]:
     index = relation.index(step.bound)
     new, by, same = step.new, step.by, step.same
-    for slots, rows in found:
+    for slots, rows in bindings:
         for row in index.get(tuple([slots[i] for i in by]), ()):
             if not same or step.fits(row):
                 yield (*slots, *[row[column] for column in new]), (*rows, row)
@@ -78,26 +78,28 @@ def entries(rule: Rule) -> tuple[Entry, ...]:
 def _entry(rule: Rule, first: int) -> Entry:
     slots: dict[str, int] = {}
     steps = [_step(rule.body[first], first, slots)]
-    left = [place for place in range(len(rule.body)) if place != first]
-    while left:
-        place = max(left, key=lambda each: len(rule.body[each].variables & slots.keys()))
-        left.remove(place)
+    remaining = [place for place in range(len(rule.body)) if place != first]
+    while remaining:
+        place = max(
+            remaining, key=lambda candidate: len(rule.body[candidate].variables & slots.keys())
+        )
+        remaining.remove(place)
         steps.append(_step(rule.body[place], place, slots))
     return Entry(rule, tuple(steps), tuple(slots[term] for term in rule.head.terms))
 
 
 def _step(atom: Atom, place: int, slots: dict[str, int]) -> Step:
-    """Numbers the variables that are new in this atom."""
+    """Numbers the variables that this atom binds first."""
     bound = tuple(i for i, term in enumerate(atom.terms) if term in slots)
     by = tuple(slots[atom.terms[i]] for i in bound)
-    seen: dict[str, int] = {}
+    first_columns: dict[str, int] = {}
     same: list[tuple[int, int]] = []
     for i, term in enumerate(atom.terms):
         if term == ANY or i in bound:
             continue
-        if term in seen:
-            same.append((seen[term], i))
+        if term in first_columns:
+            same.append((first_columns[term], i))
         else:
-            seen[term] = i
+            first_columns[term] = i
             slots[term] = len(slots)
-    return Step(place, atom.relation, bound, by, tuple(seen.values()), tuple(same))
+    return Step(place, atom.relation, bound, by, tuple(first_columns.values()), tuple(same))

@@ -1,4 +1,4 @@
-"""A relation: a set of tuples that can be looked up by any of their columns."""
+"""A relation: a set of tuples with an index for any combination of columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Columns = tuple[int, ...]
 
 
 class Relation:
-    """Rows of one width; an index is made when first asked for, and kept."""
+    """Rows of one width; an index is built when first used, and kept."""
 
     def __init__(self, name: str, width: int) -> None:
         self.name = name
@@ -30,12 +30,12 @@ class Relation:
                     index.setdefault(_key(row, columns), []).append(row)
 
     def index(self, columns: Columns) -> dict[Row, list[Row]]:
-        """Rows by the values of some columns; it follows later additions."""
+        """Rows by the values of some columns; it includes rows added later."""
         if columns not in self._indexes:
-            made: dict[Row, list[Row]] = {}
+            index: dict[Row, list[Row]] = {}
             for row in self.rows:
-                made.setdefault(_key(row, columns), []).append(row)
-            self._indexes[columns] = made
+                index.setdefault(_key(row, columns), []).append(row)
+            self._indexes[columns] = index
         return self._indexes[columns]
 
 

@@ -1,4 +1,4 @@
-"""Rules as text: `Head(X, Y) :- First(X, Z), Second(Z, Y)`; `_` is whatever it likes."""
+"""Rules as text: `Head(X, Y) :- First(X, Z), Second(Z, Y)`; `_` matches anything."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Rule:
         if not self.body:
             raise InvalidValue(f"rule {self.head} has no body", hint="give it as a fact")
         bound = frozenset(chain.from_iterable(atom.variables for atom in self.body))
-        if loose := sorted(frozenset(self.head.terms) - bound):
-            raise InvalidValue(f'rule {self.head}: the body does not bind "{loose[0]}"')
+        if unbound := sorted(frozenset(self.head.terms) - bound):
+            raise InvalidValue(f'rule {self.head}: the body does not bind "{unbound[0]}"')
 
     @classmethod
     def parse(cls, text: str) -> Rule:
@@ -55,18 +55,18 @@ class Rule:
 
 
 def _atoms(text: str, rule: str) -> tuple[Atom, ...]:
-    found: list[Atom] = []
-    at = 0
-    while match := _ATOM.match(text, at):
+    atoms: list[Atom] = []
+    position = 0
+    while match := _ATOM.match(text, position):
         terms = tuple(term.strip() for term in match[2].split(","))
         if not all(_TERM.match(term) for term in terms):
             raise InvalidValue(f"{rule!r}: {match[0].strip()} takes variables only")
-        found.append(Atom(match[1], terms))
-        at = match.end()
-        if at < len(text) and text[at] == ",":
-            at += 1
+        atoms.append(Atom(match[1], terms))
+        position = match.end()
+        if position < len(text) and text[position] == ",":
+            position += 1
             continue
         break
-    if at != len(text) or not found or text.rstrip().endswith(","):
+    if position != len(text) or not atoms or text.rstrip().endswith(","):
         raise InvalidValue(f"{rule!r} is not a rule", hint="write Head(X) :- Body(X, Y)")
-    return tuple(found)
+    return tuple(atoms)

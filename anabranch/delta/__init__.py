@@ -1,1 +1,1 @@
-"""What changes when sources change: plan → delta plan, one operator per file."""
+"""Incremental view maintenance: plan → delta plan, one operator per file."""

@@ -1,7 +1,7 @@
-"""R = S ∪ F(R), the recursion that keeps each row once, as a component of a single member.
+"""R = S ∪ F(R), the recursion without duplicates, as a component with a single member.
 
-The member is the recursion itself: F reads it where it named itself, and the rounds of
-delta/fixpoint.py find its least fixed point and carry it over a change, deletes included.
+The member is the recursion itself: F reads it where it referred to itself, and delta/fixpoint.py
+computes its least fixed point and maintains it over changes, deletes included.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from dataclasses import replace
 from anabranch.delta.maintenance import ByRows, Maintenance
 from anabranch.delta.member import Member
 from anabranch.names import TableName
-from anabranch.plan.exprs import column
 from anabranch.plan.monotone import Broken, not_monotone
 from anabranch.plan.nodes import (
     Aggregate,
-    Item,
     Node,
     Project,
     Recursive,
@@ -23,84 +21,89 @@ from anabranch.plan.nodes import (
     Scan,
     UnionAll,
     Version,
+    items_of,
 )
 from anabranch.plan.walk import open_recursions, transform, walk
 
-_SCHEMA = "_ab_recursions"  # no table of a user is in it
+_SCHEMA = "_ab_recursions"  # users have no tables in it
 
 
-def by_seeds(plan: Node) -> Node:
-    """A plan of the same types that Spark takes: a recursion has those of its seed."""
+def with_seeds(plan: Node) -> Node:
+    """Recursions replaced by their seeds: the types are the same, and Spark can run the plan."""
 
-    def seed(part: Node) -> Node:
-        return part.seed if isinstance(part, Recursive) and part.distinct else part
+    def replace_recursion(node: Node) -> Node:
+        return node.seed if isinstance(node, Recursive) and node.distinct else node
 
-    return transform(plan, seed)
+    return transform(plan, replace_recursion)
 
 
 def table_of(node: Recursive) -> TableName:
-    """The name under which the rounds know the recursion."""
+    """The name of the recursion as a member of its component."""
     return TableName.of(_SCHEMA, node.name)
 
 
 def as_member(node: Recursive) -> Member:
-    """The recursion over its sources as they are now."""
+    """The recursion over the current state of its sources."""
     table = table_of(node)
 
-    def itself(part: Node) -> Node:
-        if isinstance(part, RecursiveRef) and part.name == node.name:
-            return Scan(table, part.names)
-        return part
+    def scan_member(reference: Node) -> Node:
+        if isinstance(reference, RecursiveRef) and reference.name == node.name:
+            return Scan(table, reference.names)
+        return reference
 
-    lines = UnionAll((node.seed, transform(node.step, itself)))
-    keys = tuple(Item(name, column(name)) for name in node.columns)
-    return Member(table, Aggregate(lines, keys), frozenset([table]))
+    branches = UnionAll((node.seed, transform(node.step, scan_member)))
+    keys = items_of(node.columns)
+    return Member(table, Aggregate(branches, keys), frozenset([table]))
 
 
-def not_kept(node: Recursive) -> str | None:
-    """What keeps a recursion from having a least fixed point, in words."""
-    for part in walk(node.step):
-        if isinstance(part, Recursive) and node.name in open_recursions(part):
+def not_maintainable(node: Recursive) -> str | None:
+    """Why a recursion has no least fixed point, in words; None if it has one."""
+    for inner in walk(node.step):
+        if isinstance(inner, Recursive) and node.name in open_recursions(inner):
             return "it names itself inside another recursion"
     member = as_member(node)
-    broken: Broken | None = next(iter(not_monotone(member.plan, member.circle)), None)
-    return None if broken is None else f"it names itself {broken.operator.value}"
+    violation: Broken | None = next(iter(not_monotone(member.plan, member.circle)), None)
+    return None if violation is None else f"it names itself {violation.operator.value}"
 
 
-def as_now(node: Recursive) -> Recursive:
-    """The recursion as it was written, whichever state of its sources a plan asks for."""
+def as_written(node: Recursive) -> Recursive:
+    """The recursion as it was written, whatever state of its sources a plan refers to."""
 
-    def move(part: Node) -> Node:
-        return replace(part, version=Version.NOW, ranges=()) if isinstance(part, Scan) else part
+    def read_now(scan: Node) -> Node:
+        return replace(scan, version=Version.NOW, ranges=()) if isinstance(scan, Scan) else scan
 
-    found = transform(node, move)
-    assert isinstance(found, Recursive)
-    return found
+    written = transform(node, read_now)
+    assert isinstance(written, Recursive)
+    return written
 
 
 def is_before(node: Recursive) -> bool:
-    """Whether a plan asks for the recursion as it was before a change."""
-    scans = (part for part in walk(node) if isinstance(part, Scan))
+    """Whether a plan refers to the state of the recursion before a change."""
+    scans = (scan for scan in walk(node) if isinstance(scan, Scan))
     return any(scan.version is Version.BEFORE for scan in scans)
 
 
 def root_recursion(plan: Node) -> tuple[Recursive, dict[str, str]] | None:
-    """The recursion that a plan is, but for the names of its columns (those of the plan to those of
-    the recursion): whoever stores the plan's rows has stored the recursion."""
+    """The recursion that a plan consists of, up to column names (those of the plan to those of the
+    recursion): if the rows of the plan are stored, so are those of the recursion."""
     names = {name: name for name in plan.columns}
     while isinstance(plan, Project):
         exprs = {item.name: item.expr.column for item in plan.items}
         if any(exprs[name] is None for name in names.values()):
             return None
-        names = {shown: exprs[name] or "" for shown, name in names.items()}
+        names = {visible: exprs[name] or "" for visible, name in names.items()}
         plan = plan.input
     if not isinstance(plan, Recursive) or not plan.distinct:
         return None
     return (plan, names) if sorted(names.values()) == sorted(plan.columns) else None
 
 
-def starts_afresh(kept: Maintenance) -> bool:
-    """Whether the plan has a recursion whose rows are not the stored ones: before a change can be
-    followed, they have to be computed."""
-    found = any(isinstance(part, Recursive) and part.distinct for part in walk(kept.full))
-    return found and not (isinstance(kept, ByRows) and root_recursion(kept.full))
+def recomputes_recursion(maintenance: Maintenance) -> bool:
+    """Whether the plan has a recursion whose rows are not stored: they are recomputed before a change
+    can be applied to them."""
+    has_recursion = any(
+        isinstance(node, Recursive) and node.distinct for node in walk(maintenance.full)
+    )
+    return has_recursion and not (
+        isinstance(maintenance, ByRows) and root_recursion(maintenance.full)
+    )

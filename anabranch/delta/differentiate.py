@@ -1,8 +1,8 @@
-"""Δ: the plan of what changes, for every operator.
+"""Δ: the delta plan of every operator.
 
-    after = before + Δ        as bags: the weights of equal rows add up, and zero is no row
+    after = before + Δ        as Z-sets: the weights of equal rows add up; weight zero is no row
 
-Weights are exactly +1 or -1; only one-row deltas are consolidated inside a delta plan.
+Weights are exactly +1 or -1; only deltas of a single row are consolidated inside a delta plan.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from anabranch.plan.walk import reads_now
 
 @cached(5_000)
 def delta(node: Node, changed: Changed) -> Node | None:
-    """The node's columns and `_ab_w`; None when nothing below it has changed."""
+    """The node's columns and `_ab_w`; None if nothing below it has changed."""
     if not reads_now(node) & changed:
         return None
     return RULES.of(node)(node, changed, delta)

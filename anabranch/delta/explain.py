@@ -1,4 +1,4 @@
-"""A maintenance in words: plan, delta plan, hidden columns, and why it is kept in this way."""
+"""Explains how a stream table is maintained: plan, delta plans, hidden columns, and why in this way."""
 
 from __future__ import annotations
 
@@ -16,70 +16,75 @@ from anabranch.plan.walk import tables
 _NAMES = {ByRows: "by rows", Combine: "by groups, combined", Replace: "by groups, recomputed"}
 
 
-def explain(kept: Maintenance, changed: Changed | None = None) -> str:
-    """`changed`: the sources assumed to change; all of them when not given."""
-    sources = tables(kept.full) if changed is None else changed
-    sections = [("plan", show(kept.full)), ("kept", f"{_NAMES[type(kept)]}: {kept.why}")]
-    if kept.hidden:
-        sections.append(("hidden columns", _columns(kept.hidden)))
+def explain(maintenance: Maintenance, changed: Changed | None = None) -> str:
+    """`changed`: the sources assumed to change; by default all of them."""
+    sources = tables(maintenance.full) if changed is None else changed
+    sections = [
+        ("plan", show(maintenance.full)),
+        ("kept", f"{_NAMES[type(maintenance)]}: {maintenance.why}"),
+    ]
+    if maintenance.hidden:
+        sections.append(("hidden columns", _columns(maintenance.hidden)))
     sections += [
         (title, show(optimize(node, KEY_RULES)))
-        for title, node in _delta_plans(kept, sources)
+        for title, node in _delta_plans(maintenance, sources)
         if node is not None
     ]
     return "\n".join(f"{title}:\n{_indented(text)}" for title, text in sections)
 
 
 def explain_rules(
-    written: Node, kept: Maintenance | None, told: Callable[[Node], Statistics]
+    written: Node, maintenance: Maintenance | None, statistics_of: Callable[[Node], Statistics]
 ) -> str:
-    """What the optimizer makes of the query and of each plan of a change, rule by rule; `told` gives
-    the statistics that a plan is optimized with."""
-    parts = [("rules of the query", _rules(written, QUERY_RULES, NOTHING))]
-    plans = [] if kept is None else _delta_plans(kept, tables(kept.full))
-    parts += [
-        (f"rules of the {title}", _rules(node, DELTA_RULES, told(node)))
+    """The effect of the optimizer on the query and on each delta plan, rule by rule; `statistics_of`
+    returns the statistics that a plan is optimized with."""
+    sections = [("rules of the query", _rules(written, QUERY_RULES, NOTHING))]
+    plans = [] if maintenance is None else _delta_plans(maintenance, tables(maintenance.full))
+    sections += [
+        (f"rules of the {title}", _rules(node, DELTA_RULES, statistics_of(node)))
         for title, node in plans
         if node is not None
     ]
-    return "\n".join(f"{title}:\n{_indented(text)}" for title, text in parts)
+    return "\n".join(f"{title}:\n{_indented(text)}" for title, text in sections)
 
 
 def _rules(plan: Node, rules: Rules, statistics: Statistics) -> str:
-    found = [
+    applied = [
         f"{step.rule}:\n{_indented(show(step.plan))}" for step in changes(plan, rules, statistics)
     ]
-    return "\n".join([f"before:\n{_indented(show(plan))}", *(found or ["no rule changes it"])])
+    return "\n".join([f"before:\n{_indented(show(plan))}", *(applied or ["no rule changes it"])])
 
 
-def _delta_plans(kept: Maintenance, sources: Changed) -> list[tuple[str, Node | None]]:
-    match kept:
+def _delta_plans(maintenance: Maintenance, sources: Changed) -> list[tuple[str, Node | None]]:
+    match maintenance:
         case ByRows():
-            return [("delta", kept.delta(sources))]
+            return [("delta", maintenance.delta(sources))]
         case Combine():
-            plans = [("change of the groups", kept.change(sources))]
-            if any(state.deleted for state in kept.state):
-                plans.append(("groups that lost an extremum", kept.rescan(_keys(kept))))
+            plans = [("change of the groups", maintenance.change(sources))]
+            if any(state.deleted for state in maintenance.state):
+                plans.append(
+                    ("groups that lost an extremum", maintenance.rescan(_keys(maintenance)))
+                )
             return plans
         case Replace():
-            keys = _keys(kept) if kept.keys else None
-            if kept.first is not None:
+            keys = _keys(maintenance) if maintenance.keys else None
+            if maintenance.first is not None:
                 return [
-                    ("first rows", kept.from_stored(sources, whole=False)),
-                    ("first rows, where too few are left", kept.recompute(None)),
+                    ("first rows", maintenance.from_stored(sources, complete=False)),
+                    ("first rows, where too few are left", maintenance.recompute(None)),
                 ]
             return [
-                ("touched groups", kept.touched(sources)),
-                ("recomputed groups", kept.recompute(keys)),
+                ("touched groups", maintenance.touched(sources)),
+                ("recomputed groups", maintenance.recompute(keys)),
             ]
 
 
-def _keys(kept: Combine | Replace) -> Parameter:
-    return Parameter("touched keys", tuple(key.name for key in kept.keys))
+def _keys(maintenance: Combine | Replace) -> Parameter:
+    return Parameter("touched keys", tuple(key.name for key in maintenance.keys))
 
 
 def _columns(columns: Columns) -> str:
-    return "\n".join(f"{each.name} {each.type}".rstrip() for each in columns)
+    return "\n".join(f"{column.name} {column.type}".rstrip() for column in columns)
 
 
 def _indented(text: str) -> str:

@@ -1,12 +1,11 @@
-"""ΔG(R) = G(ΔR): a row's weight goes with all rows that are made of it"""
+"""ΔG(R) = G(ΔR): generated rows inherit the weight of their row"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from anabranch.delta.rule import Changed, Rule, differentiates
-from anabranch.plan.exprs import column
-from anabranch.plan.nodes import WEIGHT, Generate, Item, Node, Project
+from anabranch.plan.nodes import WEIGHT, Generate, Node, Project, items_of
 
 
 @differentiates(Generate)
@@ -14,5 +13,5 @@ def generate(node: Generate, changed: Changed, delta: Rule) -> Node | None:
     change = delta(node.input, changed)
     if change is None:
         return None
-    made = replace(node, input=change)
-    return Project(made, tuple(Item(name, column(name)) for name in (*node.columns, WEIGHT)))
+    generated = replace(node, input=change)
+    return Project(generated, items_of((*node.columns, WEIGHT)))

@@ -1,10 +1,9 @@
-"""Keys of rows, found without all that the rows are joined with.
+"""A superset of the keys of some rows, without computing everything the rows are joined with.
 
 keys(R ⋈ S ⋈ T) ⊆ keys(R ⋈ T)      R has the columns of the keys, and S changed
 
-Whoever asks for the rows of some keys may ask for more of them.  What changes is large, as a rule, and
-would have to be read before the keys are known.  What does not change often says which few rows are
-meant, and stays.
+A filter on keys is correct for more keys as well.  Tables that change are large, as a rule, and would
+have to be read before the keys are known.  Tables that do not change are often selective, and stay.
 """
 
 from __future__ import annotations
@@ -18,58 +17,64 @@ from anabranch.plan.walk import walk
 
 
 def key_superset(node: Node, exprs: Sequence[Expr]) -> Aggregate:
-    """At least the values of `exprs` in the rows of a node as it was."""
-    inner, asked, conditions = _below(node, exprs)
-    if not isinstance(inner, Join) or any(expr.column is None for expr in asked):
+    """A superset of the values of `exprs` in the rows of a node before the change."""
+    core, keys, conditions = _below_filters(node, exprs)
+    if not isinstance(core, Join) or any(expr.column is None for expr in keys):
         return keys_of(node, exprs)
-    names = {expr.column for expr in asked}
-    owner = next((part for part in inner.parts if names <= {*part.columns}), None)
+    names = {key.column for key in keys}
+    owner = next((child for child in core.parts if names <= {*child.columns}), None)
     if owner is None:
         return keys_of(node, exprs)
-    conditions = [*conjuncts(inner.condition), *conditions]
-    kept = _linked(owner, [part for part in inner.parts if not _moves(part)], conditions)
-    if not any(_moves(part) for part in inner.parts if part not in kept):
+    conditions = [*conjuncts(core.condition), *conditions]
+    retained = _connected(
+        owner, [child for child in core.parts if not _reads_changed(child)], conditions
+    )
+    if not any(_reads_changed(child) for child in core.parts if child not in retained):
         return keys_of(node, exprs)
-    seen = {name for part in kept for name in part.columns}
-    condition = conjunction(each for each in conditions if each.columns <= seen)
-    if len(kept) > 1:
-        return keys_of(Join(tuple(kept), condition), asked)
-    return keys_of(owner if condition is None else Filter(owner, condition), asked)
+    available = {name for child in retained for name in child.columns}
+    condition = conjunction(predicate for predicate in conditions if predicate.columns <= available)
+    if len(retained) > 1:
+        return keys_of(Join(tuple(retained), condition), keys)
+    return keys_of(owner if condition is None else Filter(owner, condition), keys)
 
 
-def _below(node: Node, exprs: Sequence[Expr]) -> tuple[Node, list[Expr], list[Expr]]:
-    """The first node that is more than a filter or a list of columns; the expressions and the filters'
-    conditions in its words, the lower ones first: those above may count on them."""
-    asked, conditions = list(exprs), list[Expr]()
+def _below_filters(node: Node, exprs: Sequence[Expr]) -> tuple[Node, list[Expr], list[Expr]]:
+    """The node below filters and projections; the expressions and the filter conditions over its
+    columns, lower filters first, since those above may depend on them."""
+    keys, conditions = list(exprs), list[Expr]()
     while isinstance(node, (Filter, Project)):
         if isinstance(node, Filter):
             conditions = [*conjuncts(node.condition), *conditions]
         else:
-            asked, conditions = (through(node.items, each) for each in (asked, conditions))
+            keys, conditions = (through(node.items, exprs_) for exprs_ in (keys, conditions))
         node = node.input
-    return node, asked, conditions
+    return node, keys, conditions
 
 
-def _linked(owner: Node, others: Sequence[Node], conditions: Sequence[Expr]) -> list[Node]:
-    """The owner and the inputs that conditions tie to it, one after the other."""
-    kept, waiting = [owner], [part for part in others if part is not owner]
+def _connected(owner: Node, others: Sequence[Node], conditions: Sequence[Expr]) -> list[Node]:
+    """The owner and the inputs that predicates connect to it, directly or transitively."""
+    retained, remaining = [owner], [node for node in others if node is not owner]
     while True:
-        seen = {name for part in kept for name in part.columns}
-        found = next((part for part in waiting if _tied(part, seen, conditions)), None)
-        if found is None:
-            return kept
-        kept.append(found)
-        waiting.remove(found)
+        available = {name for node in retained for name in node.columns}
+        next_node = next(
+            (node for node in remaining if _is_connected(node, available, conditions)), None
+        )
+        if next_node is None:
+            return retained
+        retained.append(next_node)
+        remaining.remove(next_node)
 
 
-def _tied(part: Node, seen: set[str], conditions: Sequence[Expr]) -> bool:
-    own = {*part.columns}
+def _is_connected(node: Node, available: set[str], conditions: Sequence[Expr]) -> bool:
+    own = {*node.columns}
     return any(
-        each.columns <= seen | own and each.columns & seen and each.columns & own
-        for each in conditions
+        predicate.columns <= available | own
+        and predicate.columns & available
+        and predicate.columns & own
+        for predicate in conditions
     )
 
 
-def _moves(node: Node) -> bool:
-    scans = (part for part in walk(node) if isinstance(part, Scan))
+def _reads_changed(node: Node) -> bool:
+    scans = (scan for scan in walk(node) if isinstance(scan, Scan))
     return any(scan.version is Version.BEFORE for scan in scans)

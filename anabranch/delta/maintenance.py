@@ -1,8 +1,8 @@
-"""How a stream table's stored rows are kept up to date: decided by the root of its plan.
+"""The maintenance strategy of a stream table, chosen by the root of its plan.
 
-ByRows     stored rows come and go with the row delta
-Combine    one stored row per group, with partial results that a change is combined with
-Replace    the stored rows of a key (a group, a partition of a window) are recomputed when it is touched
+ByRows     the row delta is applied to the stored rows
+Combine    one stored row per group, with partial aggregates that a delta is merged into
+Replace    the stored rows of a touched key (a group, a partition of a window) are recomputed
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from anabranch.delta.differentiate import delta
-from anabranch.delta.first import first_rows, shown
+from anabranch.delta.first import first_rows, visible_order
 from anabranch.delta.rule import Changed, at
 from anabranch.delta.state import StateColumn, States
 from anabranch.model import Column, Columns
@@ -61,13 +61,13 @@ class ByRows:
 
     @property
     def monotone(self) -> bool:
-        """Rows that only come make rows that only come."""
+        """Whether inserts alone lead to inserts alone."""
         return all(node.linear for node in walk(self.full))
 
 
 @dataclass(frozen=True)
 class ByGroups:
-    """`keys` is empty for an aggregate without GROUP BY, a window without PARTITION BY, a limit."""
+    """`keys` is empty for an aggregate without GROUP BY, a window without PARTITION BY, and LIMIT."""
 
     full: Node  # visible and hidden columns
     keys: tuple[Key, ...]
@@ -77,11 +77,13 @@ class ByGroups:
 
     def groups(self, node: Node, calls: tuple[Call, ...] = ()) -> Aggregate:
         """The aggregate over some rows of its input, keys under their stored names."""
-        return Aggregate(node, tuple(Item(k.name, k.expr, k.type) for k in self.keys), calls)
+        return Aggregate(
+            node, tuple(Item(key.name, key.expr, key.type) for key in self.keys), calls
+        )
 
     def only(self, keys: Parameter | Node) -> Node:
-        """The input as it is after the change, only for the given keys (stored names); without keys
-        all of it, if anything is given."""
+        """The input after the change, filtered by keys (stored names); without keys all of it, if
+        the relation is not empty."""
         after = at(self.input, Version.AFTER)
         if not self.keys:
             return SemiJoin(after, keys, None)
@@ -94,16 +96,20 @@ class Combine(ByGroups):
     outputs: tuple[Item, ...]  # visible columns over stored key and state columns
 
     def change(self, changed: Changed) -> Node | None:
-        """Per touched key: stored key columns, the state's changes, and `_ab_d…` of extrema."""
+        """Per touched key: stored key columns, changes of the state, and `_ab_d…` of extrema."""
         rows = delta(self.input, changed)
         if rows is None:
             return None
-        calls = [Call(each.name, each.change) for each in self.state]
-        calls += [Call(s.deleted, s.gone) for s in self.state if s.deleted and s.gone]
+        calls = [Call(state.name, state.change) for state in self.state]
+        calls += [
+            Call(state.deleted, state.deleted_extremum)
+            for state in self.state
+            if state.deleted and state.deleted_extremum
+        ]
         return self.groups(rows, tuple(calls))
 
     def rescan(self, keys: Parameter) -> Node:
-        """Key and state columns after the change, for groups that have lost their extremum."""
+        """Key and state columns after the change, for groups whose extremum was deleted."""
         return self.groups(self.only(keys), _initial(self.state))
 
 
@@ -114,7 +120,7 @@ class Replace(ByGroups):
     condition: Expr | None  # HAVING, QUALIFY
 
     def touched(self, changed: Changed) -> Node | None:
-        """The stored key columns of touched groups, each once; without keys: one empty row."""
+        """The distinct stored key columns of touched groups; without keys: one empty row."""
         rows = delta(self.input, changed)
         if rows is None:
             return None
@@ -122,21 +128,21 @@ class Replace(ByGroups):
 
     @cached_property
     def first(self) -> TopK | None:
-        """The order of the stored rows, where they are the first of all and nothing else."""
+        """The order of the stored rows, if they are just the result of ORDER BY … LIMIT."""
         if not isinstance(self.operator, TopK) or self.condition is not None:
             return None
-        return shown(self.operator, self.items)
+        return visible_order(self.operator, self.items)
 
-    def from_stored(self, changed: Changed, *, whole: bool) -> Node | None:
-        """The first rows, from those stored and the change; see `first_rows`."""
+    def from_stored(self, changed: Changed, *, complete: bool) -> Node | None:
+        """The first rows, from the stored ones and the delta; see `first_rows`."""
         rows = delta(self.input, changed)
         if rows is None or self.first is None:
             return None
-        change = Project(rows, (*self.items, Item(WEIGHT, column(WEIGHT))))
-        return first_rows(self.first, change, whole=whole)
+        row_delta = Project(rows, (*self.items, Item(WEIGHT, column(WEIGHT))))
+        return first_rows(self.first, row_delta, complete=complete)
 
     def recompute(self, keys: Parameter | None) -> Node:
-        """Visible and hidden columns after the change, for the given keys; all of it without."""
+        """Visible and hidden columns after the change, for the given keys; without keys for all."""
         rows = at(self.input, Version.AFTER) if keys is None else self.only(keys)
         return self.result(rows)
 
@@ -149,25 +155,25 @@ Maintenance: TypeAlias = ByRows | Combine | Replace
 
 
 def maintenance(plan: Node) -> Maintenance:
-    peeled = _peel(plan)
-    if peeled is None:
+    root = _peel(plan)
+    if root is None:
         return ByRows(plan)
-    items, condition, operator = peeled
+    items, condition, operator = root
     if not isinstance(operator, Aggregate):
         return _by_partition(operator, items, condition)
     aggregate, keys = operator, _keys(items, operator)
     states = States()
     results = {call.name: states.output(call) for call in aggregate.calls}
-    unkept = [call for call in aggregate.calls if results[call.name] is None]
+    recomputed = [call for call in aggregate.calls if results[call.name] is None]
     if condition is not None:
         return _replace(aggregate, keys, items, condition, "HAVING may hide and show groups")
-    if unkept:
-        why = f"{unkept[0].expr.readable} cannot be kept from changes alone"
+    if recomputed:
+        why = f"{recomputed[0].expr.readable} cannot be kept from changes alone"
         return _replace(aggregate, keys, items, None, why)
     stored = {key.column: column(key.name) for key in keys}
     items = tuple(Item(item.name, item.expr.substitute(stored), item.type) for item in items)
-    kept = {name: result for name, result in results.items() if result is not None}
-    outputs = tuple(Item(item.name, item.expr.substitute(kept), item.type) for item in items)
+    maintained = {name: result for name, result in results.items() if result is not None}
+    outputs = tuple(Item(item.name, item.expr.substitute(maintained), item.type) for item in items)
     return _combine(aggregate, keys, outputs, tuple(states.columns.values()))
 
 
@@ -175,14 +181,14 @@ Root: TypeAlias = Aggregate | Window | TopK
 
 
 def _peel(plan: Node) -> tuple[tuple[Item, ...], Expr | None, Root] | None:
-    """The root as a projection and a condition over one operator that works key by key, if it is
-    that."""
+    """The root as a projection and a condition over one operator that works per key, if it has that
+    shape."""
     items, conditions, node = same_columns(plan), list[Expr](), plan
     while not isinstance(node, (Aggregate, Window, TopK)):
         if isinstance(node, Project):
             exprs = {item.name: item.expr for item in node.items}
-            items = tuple(Item(i.name, i.expr.substitute(exprs), i.type) for i in items)
-            conditions = [each.substitute(exprs) for each in conditions]
+            items = tuple(Item(item.name, item.expr.substitute(exprs), item.type) for item in items)
+            conditions = [condition.substitute(exprs) for condition in conditions]
         elif isinstance(node, Filter):
             conditions = [*conjuncts(node.condition), *conditions]
         else:
@@ -192,10 +198,10 @@ def _peel(plan: Node) -> tuple[tuple[Item, ...], Expr | None, Root] | None:
 
 
 def _keys(items: tuple[Item, ...], aggregate: Aggregate) -> tuple[Key, ...]:
-    """A key that is an output column as it is needs no hidden column."""
-    shown = {item.expr.column: item.name for item in reversed(items)}
+    """A key that is an output column needs no hidden column."""
+    visible = {item.expr.column: item.name for item in reversed(items)}
     return tuple(
-        Key(shown.get(key.name, f"_ab_k{i}"), key.name, key.expr, key.type, key.name in shown)
+        Key(visible.get(key.name, f"_ab_k{i}"), key.name, key.expr, key.type, key.name in visible)
         for i, key in enumerate(aggregate.keys)
     )
 
@@ -203,10 +209,10 @@ def _keys(items: tuple[Item, ...], aggregate: Aggregate) -> tuple[Key, ...]:
 def _by_partition(
     operator: Window | TopK, items: tuple[Item, ...], condition: Expr | None
 ) -> Replace:
-    shown = {item.expr: item.name for item in reversed(items)}
+    visible = {item.expr: item.name for item in reversed(items)}
     types = operator.types if isinstance(operator, Window) else ()
     keys = tuple(
-        Key(shown.get(expr, f"_ab_k{i}"), "", expr, type_, expr in shown)
+        Key(visible.get(expr, f"_ab_k{i}"), "", expr, type_, expr in visible)
         for i, (expr, type_) in enumerate(zip(operator.partition, types, strict=True))
     )
     why = "a change may touch every row of its partition"
@@ -220,11 +226,14 @@ def _hidden_keys(keys: tuple[Key, ...]) -> tuple[Column, ...]:
 
 
 def _passed(columns: Columns) -> tuple[Item, ...]:
-    return tuple(Item(each.name, column(each.name), each.type) for each in columns)
+    return tuple(
+        Item(stored_column.name, column(stored_column.name), stored_column.type)
+        for stored_column in columns
+    )
 
 
 def _initial(state: tuple[StateColumn, ...]) -> tuple[Call, ...]:
-    return tuple(Call(each.name, each.initial) for each in state)
+    return tuple(Call(stored_column.name, stored_column.initial) for stored_column in state)
 
 
 def _combine(
@@ -233,7 +242,10 @@ def _combine(
     outputs: tuple[Item, ...],
     state: tuple[StateColumn, ...],
 ) -> Combine:
-    hidden = (*_hidden_keys(keys), *(Column(each.name, each.type) for each in state))
+    hidden = (
+        *_hidden_keys(keys),
+        *(Column(stored_column.name, stored_column.type) for stored_column in state),
+    )
     items = tuple(Item(key.name, key.expr, key.type) for key in keys)
     groups = Aggregate(aggregate.input, items, _initial(state))
     return Combine(
@@ -254,20 +266,20 @@ def _replace(
     condition: Expr | None,
     why: str,
 ) -> Replace:
-    """Keys are stored as they are: a group's as the aggregate gives it, a partition's from the row."""
-    kept = (
+    """Keys are stored unchanged: a group's from the aggregate, a partition's from the row."""
+    hidden_keys = (
         Item(key.name, column(key.column) if key.column else key.expr, key.type)
         for key in keys
         if not key.visible
     )
-    made = Replace(
+    strategy = Replace(
         full=operator.input,
         keys=keys,
         hidden=_hidden_keys(keys),
         why=why,
         input=operator.input,
         operator=operator,
-        items=(*items, *kept),
+        items=(*items, *hidden_keys),
         condition=condition,
     )
-    return dataclasses.replace(made, full=made.result(operator.input))
+    return dataclasses.replace(strategy, full=strategy.result(operator.input))

@@ -1,31 +1,31 @@
-"""Over-deletion: at least the rows of a member that may go when rows of what it reads go.
+"""Over-deletion (DRed): a superset of the rows of a member that may go when its inputs lose rows.
 
-Sources move from S₀ to S₁, O are the rows that members have lost so far, X₀ the old fixed point.
-D(Q), the rows to delete from a query Q that only gains rows when members do, keeps to one law:
+Sources change from S₀ to S₁, O is what members have lost so far, X₀ the old fixed point.  D(Q), the
+rows to delete from a query Q that is monotone in the members, follows one law:
 
     D(Q)  ⊇  { r : Q(S₁, L − O) has fewer r than Q(S₀, L), for some L ≤ X₀ }
 
-L stands for the rounds in which X₀ was once derived.  Round by round, a row that is in no D is derived
-from S₁ as well, without any row of O: X₀ − O lies below the new fixed point, and no row is left that
-only leans on rows that went.
+L stands for the iterations in which X₀ was once derived.  By induction over them, a row in no D is
+derived from S₁ as well, without any row of O: X₀ − O lies below the new fixed point, and no row is left
+that only depends on deleted rows.
 
-The rows of D have no sign, so no rule can net what is after with what was before: here both are the
-same state of the members, and their difference says nothing.  Whatever is read besides is as it was
-before, S₀ and X₀, of which Q(S₀, L) is a part.
+The rows of D have no sign, so no rule can cancel rows after the change against rows before it: here
+both are the same state of the members, and their difference means nothing.  Everything else that is
+read is in the state before, S₀ and X₀, of which Q(S₀, L) is a part.
 
     no member below Q       the negative rows of ΔQ: by its own law, Q₁ = Q₀ + ΔQ
     member m                O
-    σ, π, DISTINCT, EXPLODE the same of D(R): a row is gone only if a row that it was made of is
+    σ, π, DISTINCT, EXPLODE the same of D(R): a row is deleted only if a row it was made of is
     R + S                   D(R) + D(S)
-    R ⋈ S                   D(R) ⋈ S₀  +  R₀ ⋈ D(S): a pair is gone only if one of the two is
-    L ⋉ R                   D(L) ⋉ R₀  +  L₀ ⋉ D(R): a left row goes with its last partner
-    L marked by R           the same, as marked before; a mark that a member decides is only ever asked
-                            whether it is true, and where it was not, nothing is lost with a partner
+    R ⋈ S                   D(R) ⋈ S₀  +  R₀ ⋈ D(S): a pair is deleted only if one of the two is
+    L ⋉ R                   D(L) ⋉ R₀  +  L₀ ⋉ D(R): a left row is deleted with its last match
+    mark join L, R          the same, with the marks before; of a mark that depends on a member only its
+                            truth is used, and where it was false, nothing is lost with a match
     L ▷ R, L ⟕ R            Q(D(L), R₀)  +  Q(L₀ ⋉ ΔR, R₀): R reads no member, and any change of a
-                            partner may change what the left row comes to
-    R ∩ S                   what it was for the keys in D(R) and D(S)
-    R − S                   what it was for the keys in D(R) and in the positive rows of ΔS
-    anything else           all that it was
+                            match may change the result for the left row
+    R ∩ S                   the old rows for the keys in D(R) and D(S)
+    R − S                   the old rows for the keys in D(R) and in the positive rows of ΔS
+    anything else           all old rows
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from typing import Any
 from sqlglot import exp
 
 from anabranch.cache import cached
-from anabranch.delta.by_class import ByClass
 from anabranch.delta.differentiate import delta
 from anabranch.delta.join import joined
+from anabranch.delta.registry import Registry
 from anabranch.delta.rule import Changed, at, net, weighted
-from anabranch.delta.touched import among, keys_of
+from anabranch.delta.touched import among, keys_of, matchable
 from anabranch.names import TableName
 from anabranch.plan.equalities import Equality, equalities
 from anabranch.plan.exprs import Expr, binary, column, conjuncts, literal
@@ -64,30 +64,29 @@ from anabranch.plan.nodes import (
     Version,
     same_columns,
 )
-from anabranch.plan.nulls import without_nulls
 from anabranch.plan.rules.filter_below_join import filter_below_join
 from anabranch.plan.walk import reads_now
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What loses rows: some sources that changed, or some members.
+    """The cause of a loss of rows: sources that changed, or members that lost rows.
 
-    `careful`: what reads no member is compared as it was and as it is, because Δ may join rows that
-    never met in either state, and break on them.
+    `careful`: subplans that read no member are compared before and after the change, because Δ may join
+    rows that existed in neither state together, and fail on them.
     """
 
     changed: Changed
-    circle: frozenset[TableName]
+    members: frozenset[TableName]
     careful: bool = False
 
 
-RULES = ByClass[Callable[[Any, Loss], Node]]()  # of D; without one, all that was
+RULES = Registry[Callable[[Any, Loss], Node]]()  # of D; by default, all old rows
 over_deletes = RULES.add
 
 
 def over_deleted(node: Node, loss: Loss) -> Node | None:
-    """At least the rows of a node that may go, without a sign and some of them more than once."""
+    """A superset of the rows of a node that may go, without signs and possibly with duplicates."""
     if not reads_now(node) & loss.changed:
         return None
     return _over_deleted(node, loss)
@@ -95,12 +94,12 @@ def over_deleted(node: Node, loss: Loss) -> Node | None:
 
 @cached(1_000)
 def _over_deleted(node: Node, loss: Loss) -> Node:
-    if not reads(node, loss.circle):
-        return _signed(node, loss, exp.LT)
-    return (RULES.find(node) or everything)(node, loss)
+    if not reads(node, loss.members):
+        return _rows_of_sign(node, loss, exp.LT)
+    return (RULES.find(node) or all_old_rows)(node, loss)
 
 
-def everything(node: Node, loss: Loss) -> Node:
+def all_old_rows(node: Node, loss: Loss) -> Node:
     return before(node)
 
 
@@ -108,29 +107,29 @@ def before(node: Node) -> Node:
     return at(node, Version.BEFORE)
 
 
-def _signed(node: Node, loss: Loss, sign: type[exp.LT] | type[exp.GT]) -> Node:
-    """The rows of Δ of one sign, of what no member decides."""
-    change = _change(node, loss)
-    if change is None:
+def _rows_of_sign(node: Node, loss: Loss, sign: type[exp.LT] | type[exp.GT]) -> Node:
+    """The rows of Δ with one sign, of a subplan that reads no member."""
+    changes = _delta(node, loss)
+    if changes is None:
         return Filter(before(node), Expr("FALSE"))
-    rows = Filter(change, binary(sign, column(WEIGHT), literal(0)))
-    return Project(rows, same_columns(node))
+    matching = Filter(changes, binary(sign, column(WEIGHT), literal(0)))
+    return Project(matching, same_columns(node))
 
 
-def _unsigned(node: Node, loss: Loss) -> Node | None:
-    """All rows of Δ, whether they come or go."""
-    change = _change(node, loss)
-    return None if change is None else Project(change, same_columns(node))
+def _changed_rows(node: Node, loss: Loss) -> Node | None:
+    """All rows of Δ, inserted and deleted."""
+    changes = _delta(node, loss)
+    return None if changes is None else Project(changes, same_columns(node))
 
 
-def _change(node: Node, loss: Loss) -> Node | None:
+def _delta(node: Node, loss: Loss) -> Node | None:
     if not loss.careful or not reads_now(node) & loss.changed:
         return delta(node, loss.changed)
     states = ((Version.AFTER, 1), (Version.BEFORE, -1))
     return net(UnionAll(tuple(weighted(at(node, version), sign) for version, sign in states)))
 
 
-# -- one rule for each operator that a member may be read through ------------------------------------
+# -- one rule for each operator above a reference to a member ------------------------------------
 
 
 @over_deletes(Scan)
@@ -151,114 +150,112 @@ def filter_(node: Filter, loss: Loss) -> Node:
 
 @over_deletes(Aggregate)
 def distinct(node: Aggregate, loss: Loss) -> Node:
-    """DISTINCT; members are read below no other aggregate but those of `counted`."""
+    """DISTINCT; members are below no other aggregates except those of `counted`."""
     if node.calls:
-        return everything(node, loss)
+        return all_old_rows(node, loss)
     return Project(_over_deleted(node.input, loss), node.keys)
 
 
 def counted(node: Filter, sides: CountedSides, loss: Loss) -> Node:
-    """INTERSECT and EXCEPT: as it was, for the keys that are touched."""
+    """INTERSECT and EXCEPT: the old rows for the touched keys."""
     counts = node.input
     assert isinstance(counts, Aggregate)
     touched = [over_deleted(sides.left, loss)]
     if not sides.negative:
         touched.append(over_deleted(sides.right, loss))
     elif reads_now(sides.right) & loss.changed:
-        touched.append(_signed(sides.right, loss, exp.GT))
+        touched.append(_rows_of_sign(sides.right, loss, exp.GT))
     exprs = [key.expr for key in counts.keys]
     keys = [keys_of(rows, exprs) for rows in touched if rows is not None]
-    if not keys:  # only what is excepted has changed, and it lost rows
+    if not keys:  # only the right side of EXCEPT changed, and it lost rows
         return Filter(before(node), Expr("FALSE"))
-    found = keys[0] if len(keys) == 1 else _once(UnionAll(tuple(keys)))
-    kept = replace(counts, input=among(before(counts.input), exprs, found))
-    return replace(node, input=kept)
+    all_keys = keys[0] if len(keys) == 1 else _distinct(UnionAll(tuple(keys)))
+    old_counts = replace(counts, input=among(before(counts.input), exprs, all_keys))
+    return replace(node, input=old_counts)
 
 
 @over_deletes(UnionAll)
 def union_all(node: UnionAll, loss: Loss) -> Node:
-    return _all(over_deleted(part, loss) for part in node.parts)
+    return _union(over_deleted(child, loss) for child in node.parts)
 
 
 @over_deletes(Join)
 def join(node: Join, loss: Loss) -> Node:
     node = filter_below_join(node)
     terms = []
-    for position, part in enumerate(node.parts):
-        rows = over_deleted(part, loss)
+    for position, child in enumerate(node.parts):
+        rows = over_deleted(child, loss)
         if rows is not None:
-            others = [before(other) for at, other in enumerate(node.parts) if at != position]
+            others = [before(other) for index, other in enumerate(node.parts) if index != position]
             terms.append(joined(node, rows, others))
-    return _all(terms)
+    return _union(terms)
 
 
 @over_deletes(ExistenceJoin)
 def existence(node: ExistenceJoin, loss: Loss) -> Node:
-    if not reads(node.right, loss.circle):
-        return judged(node, loss)
-    partners = over_deleted(node.right, loss)
-    losers = None if partners is None else _with_partner(node, partners)
-    if losers is not None and isinstance(node, MarkJoin):
-        losers = Project(losers, (*same_columns(node.left), Item(node.mark, Expr("TRUE"))))
-    return _all([_of_left(node, loss), losers])
+    if not reads(node.right, loss.members):
+        return affected(node, loss)
+    lost_matches = over_deleted(node.right, loss)
+    affected_rows = None if lost_matches is None else _matching(node, lost_matches)
+    if affected_rows is not None and isinstance(node, MarkJoin):
+        affected_rows = Project(
+            affected_rows, (*same_columns(node.left), Item(node.mark, Expr("TRUE")))
+        )
+    return _union([_left_loss(node, loss), affected_rows])
 
 
-def judged(node: Outer | ExistenceJoin, loss: Loss) -> Node:
-    """The right side reads no member: what the left rows that it touches came to."""
-    partners = _unsigned(node.right, loss)
-    touched = None if partners is None else _as_it_was(node, _with_partner(node, partners))
-    return _all([_of_left(node, loss), touched])
+def affected(node: Outer | ExistenceJoin, loss: Loss) -> Node:
+    """The right side reads no member: the old result for the left rows that its change affects."""
+    changed_matches = _changed_rows(node.right, loss)
+    affected_rows = (
+        None if changed_matches is None else _old_result(node, _matching(node, changed_matches))
+    )
+    return _union([_left_loss(node, loss), affected_rows])
 
 
 @over_deletes(Outer)
 def outer(node: Outer, loss: Loss) -> Node:
-    return everything(node, loss) if node.full else judged(node, loss)
+    return all_old_rows(node, loss) if node.full else affected(node, loss)
 
 
-# -- what they share -----------------------------------------------------------------------------------
+# -- helpers -----------------------------------------------------------------------------------
 
 
-def _of_left(node: Outer | ExistenceJoin, loss: Loss) -> Node | None:
+def _left_loss(node: Outer | ExistenceJoin, loss: Loss) -> Node | None:
     """Q(D(L), R₀)"""
     rows = over_deleted(node.left, loss)
-    return None if rows is None else _as_it_was(node, rows)
+    return None if rows is None else _old_result(node, rows)
 
 
-def _as_it_was(node: Outer | ExistenceJoin, left: Node) -> Node:
-    """What some left rows came to; of the right side only what has their keys is read."""
+def _old_result(node: Outer | ExistenceJoin, left: Node) -> Node:
+    """The old result for some left rows; of the right side only rows with their keys are read."""
     right, pairs = before(node.right), _pairs(node)
     if pairs:
-        keys = _met(keys_of(left, [pair.left for pair in pairs]), pairs)
+        keys = matchable(keys_of(left, [pair.left for pair in pairs]), pairs)
         right = among(right, [pair.right for pair in pairs], keys)
     return node.with_inputs([left, right])
 
 
-def _with_partner(node: Outer | ExistenceJoin, partners: Node) -> Node:
-    """L₀ ⋉ partners.  Keys say where to look; they are all that is compared if the condition is made
-    of nothing but equalities."""
+def _matching(node: Outer | ExistenceJoin, matches: Node) -> Node:
+    """L₀ ⋉ matches.  A filter on keys comes first; it is enough if the condition consists of equalities
+    only."""
     left, pairs = before(node.left), _pairs(node)
     if pairs:
-        keys = _met(keys_of(partners, [pair.right for pair in pairs]), pairs)
+        keys = matchable(keys_of(matches, [pair.right for pair in pairs]), pairs)
         left = among(left, [pair.left for pair in pairs], keys)
     if pairs and len(pairs) == len(list(conjuncts(node.condition))):
         return left
-    return SemiJoin(left, partners, node.condition)
+    return SemiJoin(left, matches, node.condition)
 
 
 def _pairs(node: Outer | ExistenceJoin) -> tuple[Equality, ...]:
     return equalities(node.condition, node.left.columns, node.right.columns)
 
 
-def _met(keys: Node, pairs: tuple[Equality, ...]) -> Node:
-    """The keys that can have a partner."""
-    named = zip(keys.columns, pairs, strict=True)
-    return without_nulls(keys, [name for name, pair in named if not pair.null_safe])
-
-
-def _once(rows: Node) -> Aggregate:
+def _distinct(rows: Node) -> Aggregate:
     return Aggregate(rows, same_columns(rows))
 
 
-def _all(parts: Iterable[Node | None]) -> Node:
-    found = tuple(part for part in parts if part is not None)
-    return UnionAll(found) if len(found) > 1 else found[0]
+def _union(terms: Iterable[Node | None]) -> Node:
+    present = tuple(term for term in terms if term is not None)
+    return UnionAll(present) if len(present) > 1 else present[0]

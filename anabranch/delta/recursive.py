@@ -2,11 +2,11 @@
 
 ΔR = ΔS + ΔF(R₀) + F₁(ΔR)      ΔF: F before and after the change of what else it reads
 
-a recursion of its own, over signed rows.  As counts of derivations add up, rows that lose one of
-several derivations stay, and rows that only supported each other go: nothing is left to rederive.
+a recursion of its own over signed rows.  Since derivations are counted, rows that lose one of several
+derivations stay, and rows that only support each other go: nothing has to be rederived.
 
-R = S ∪ F(R) keeps every row once, so that derivations are not counted (round a circle there is no end
-of them): its change is the difference of the two sets, which rounds find out (delta/closure.py).
+R = S ∪ F(R) keeps every row once, so derivations are not counted (a cycle in the data has infinitely
+many): its delta is the difference of the two sets, computed by iteration (delta/closure.py).
 """
 
 from __future__ import annotations
@@ -33,48 +33,60 @@ def recursive(node: Recursive, changed: Changed, delta: Rule) -> Node | None:
     before = at(node, Version.BEFORE, changed)
     if node.distinct:
         return Difference(before, at(node, Version.AFTER))
-    starts = [delta(node.seed, changed), delta(_from(before, node), changed)]
-    known = tuple(start for start in starts if start is not None)
-    if not known:
+    seeds = [delta(node.seed, changed), delta(_step_over(before, node), changed)]
+    present = tuple(seed for seed in seeds if seed is not None)
+    if not present:
         return None
     signed = RecursiveRef(f"{node.name}_delta", (*node.columns, WEIGHT))
-    step = lifted(at(node.step, Version.AFTER, changed), signed)
-    return Recursive(signed.name, UnionAll(known), step)
+    step = over_signed_rows(at(node.step, Version.AFTER, changed), signed)
+    return Recursive(signed.name, UnionAll(present), step)
 
 
-def _from(before: Node, node: Recursive) -> Node:
-    """F(R₀): the step taken from all rows of before the change."""
+def _step_over(before: Node, node: Recursive) -> Node:
+    """F(R₀): the step over all rows before the change."""
     return transform(
         node.step,
-        lambda part: before if isinstance(part, RecursiveRef) and part.name == node.name else part,
+        lambda reference: (
+            before
+            if isinstance(reference, RecursiveRef) and reference.name == node.name
+            else reference
+        ),
     )
 
 
-def lifted(node: Node, signed: RecursiveRef) -> Node:
-    """F over signed rows: each keeps the sign of the row that it comes from.
+def over_signed_rows(node: Node, signed: RecursiveRef) -> Node:
+    """F over signed rows: each result has the sign of the row it comes from.
 
-    Of a linear operator with one input, and of UNION ALL, that is its own rule of Δ.
+    For linear operators with one input, and for UNION ALL, that is their delta rule.
     """
     if isinstance(node, RecursiveRef):
         return signed
     if isinstance(node, Join):
-        parts = [lifted(part, signed) if open_recursions(part) else part for part in node.parts]
-        return Project(node.with_inputs(parts), items_of((*node.columns, WEIGHT)))
+        children = [
+            over_signed_rows(child, signed) if open_recursions(child) else child
+            for child in node.parts
+        ]
+        return Project(node.with_inputs(children), items_of((*node.columns, WEIGHT)))
     if node.linear and node.inputs:
-        found = RULES.of(node)(node, frozenset(), lambda part, _: lifted(part, signed))
-        if found is not None:
-            return found
+        signed_node = RULES.of(node)(
+            node, frozenset(), lambda child, _: over_signed_rows(child, signed)
+        )
+        if signed_node is not None:
+            return signed_node
     raise InternalError(f"a recursion through {type(node).__name__}")
 
 
 def not_linear(node: Node) -> Node | None:
-    """The operator that a recursion may not go through; every branch names it exactly once."""
+    """The operator that is not linear in the recursion; each branch must refer to it exactly once."""
     if isinstance(node, RecursiveRef):
         return None
     if not node.linear:
         return node
-    inside = [part for part in node.inputs if open_recursions(part)]
-    wanted = len(node.inputs) if isinstance(node, UnionAll) else 1
-    if len(inside) != wanted:
+    recursive_inputs = [child for child in node.inputs if open_recursions(child)]
+    expected = len(node.inputs) if isinstance(node, UnionAll) else 1
+    if len(recursive_inputs) != expected:
         return node
-    return next((found for part in inside if (found := not_linear(part)) is not None), None)
+    return next(
+        (nonlinear for child in recursive_inputs if (nonlinear := not_linear(child)) is not None),
+        None,
+    )

@@ -1,4 +1,4 @@
-"""What the rules of the operators share."""
+"""What the delta rules have in common."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from anabranch.delta.by_class import ByClass
+from anabranch.delta.registry import Registry
 from anabranch.names import TableName
 from anabranch.plan.exprs import binary, call, column, literal, weight
 from anabranch.plan.nodes import (
@@ -21,6 +21,7 @@ from anabranch.plan.nodes import (
     Project,
     Scan,
     Version,
+    items_of,
     same_columns,
 )
 from anabranch.plan.walk import transform
@@ -29,32 +30,32 @@ Changed = frozenset[TableName]
 Rule = Callable[[Node, Changed], Node | None]
 OperatorRule = Callable[[Any, Changed, Rule], Node | None]
 
-RULES = ByClass[OperatorRule]()  # of Δ
+RULES = Registry[OperatorRule]()  # of Δ
 differentiates = RULES.add
 
 
 def at(node: Node, version: Version, changed: Changed | None = None) -> Node:
-    """The plan over the tables as they were before, or are after, the change.
+    """The plan over the tables before or after the change.
 
-    A table outside `changed` is the same at both, and is always read as it is after.
+    A table outside `changed` is the same in both, and is always read as it is after.
     """
 
-    def move(part: Node) -> Node:
-        if not isinstance(part, Scan) or part.version is not Version.NOW:
-            return part
-        same = changed is not None and part.table not in changed
-        return replace(part, version=Version.AFTER if same else version)
+    def set_version(scan: Node) -> Node:
+        if not isinstance(scan, Scan) or scan.version is not Version.NOW:
+            return scan
+        unchanged = changed is not None and scan.table not in changed
+        return replace(scan, version=Version.AFTER if unchanged else version)
 
-    return transform(node, move)
+    return transform(node, set_version)
 
 
 def net(change: Node) -> Node:
-    """The weights of equal rows added up, for a delta of at most one row that comes and one that
-    goes: if they are equal nothing has changed."""
+    """The delta with the weights of equal rows added up, for at most one inserted and one deleted row:
+    if they are equal nothing has changed."""
     names = [name for name in change.columns if name != WEIGHT]
     total = Call(WEIGHT, call("SUM", column(WEIGHT)))
-    rows = Aggregate(change, tuple(Item(name, column(name)) for name in names), (total,))
-    return Filter(rows, binary(exp.NEQ, column(WEIGHT), literal(0)))
+    totals = Aggregate(change, items_of(names), (total,))
+    return Filter(totals, binary(exp.NEQ, column(WEIGHT), literal(0)))
 
 
 def weighted(node: Node, sign: int) -> Node:

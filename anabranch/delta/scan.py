@@ -1,4 +1,4 @@
-"""Δ(scan) is what the source's snapshots differ by; what is not stored does not change."""
+"""Δ of a scan is the difference of the source's snapshots; what is not stored does not change."""
 
 from __future__ import annotations
 

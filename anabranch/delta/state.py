@@ -1,10 +1,10 @@
-"""Partial results of a group, kept so that the group need not be read again.
+"""Partial aggregates of a group, stored so that the group need not be read again.
 
     COUNT(x)  s = Σ [x is not NULL]          SUM(x)  s = Σ x, and the count, for SUM of nothing is NULL
     MIN(x)    s = min x, until it is deleted  AVG(x)  s = Σ x and the count
 
-Sums are kept only of exact types: integers and decimals.  A change adds rows that came and takes
-away rows that went as SUM(CASE WHEN w > 0 THEN x ELSE -x END): x - y of two wide decimals would
+Sums are maintained only for exact types: integers and decimals.  A change adds inserted rows and
+subtracts deleted rows as SUM(CASE WHEN w > 0 THEN x ELSE -x END): x - y of two wide decimals would
 lose digits, and x is widened first so that -x cannot overflow.
 """
 
@@ -39,8 +39,8 @@ _WEIGHT = column(WEIGHT)
 class StateColumn:
     """`initial` computes it from all rows of a group, `change` from the rows of a delta.
 
-    `deleted` is, for an extremum, the column of a change that holds the extremum of what went, and
-    `gone` computes it.  A state that is NULL has seen no value.
+    For an extremum, `deleted` is the column of a change with the extremum of the deleted values, and
+    `deleted_extremum` computes it.  A state that is NULL has seen no value.
     """
 
     name: str
@@ -49,12 +49,12 @@ class StateColumn:
     initial: Expr
     change: Expr
     deleted: str | None = None
-    gone: Expr | None = None
+    deleted_extremum: Expr | None = None
 
 
 @dataclass
 class States:
-    """The state columns of one aggregate; calls that need the same one share it."""
+    """The state columns of one aggregate; calls with the same state share it."""
 
     columns: dict[Expr, StateColumn] = field(default_factory=dict)
 
@@ -62,20 +62,20 @@ class States:
         rows = Expr("COUNT(*)")
         self.columns[rows] = StateColumn(ROWS, "bigint", "sum", rows, call("SUM", _WEIGHT))
 
-    def output(self, wanted: Call) -> Expr | None:
-        """The call's result over state columns; None when it cannot be kept so."""
-        value = wanted.arg
-        if value is not None and wanted.where is not None:
-            value = when(wanted.where, value)
-        match wanted.function:
+    def output(self, aggregate_call: Call) -> Expr | None:
+        """The call's result over state columns; None if it cannot be maintained."""
+        value = aggregate_call.arg
+        if value is not None and aggregate_call.where is not None:
+            value = when(aggregate_call.where, value)
+        match aggregate_call.function:
             case "count":
-                return self._count(value, wanted.where)
+                return self._count(value, aggregate_call.where)
             case "sum" if value is not None:
-                return self._sum(value, _type(wanted))
+                return self._sum(value, _type(aggregate_call))
             case "avg" if value is not None:
-                return self._avg(value, _type(wanted))
+                return self._avg(value, _type(aggregate_call))
             case ("min" | "max") as extremum if value is not None:
-                return self._extremum(extremum, value, wanted.arg_type)
+                return self._extremum(extremum, value, aggregate_call.arg_type)
         return None
 
     def _count(self, value: Expr | None, where: Expr | None) -> Expr:
@@ -101,19 +101,19 @@ class States:
         count = self._count(value, None)
         if wide is None or (quotient := _quotient(arg_type)) is None:
             return None
-        kept = "decimal(38,0)" if arg_type == "bigint" else _sum_type(arg_type)
-        total = self._keep(kept, "sum", call("SUM", wide), _signed_sum(wide))
+        state_type = "decimal(38,0)" if arg_type == "bigint" else _sum_type(arg_type)
+        total = self._keep(state_type, "sum", call("SUM", wide), _signed_sum(wide))
         return self._unless_empty(value, quotient(total, count))
 
     def _unless_empty(self, value: Expr, result: Expr) -> Expr:
         return when(binary(exp.GT, self._count(value, None), literal(0)), result)
 
     def _extremum(self, function: Literal["min", "max"], value: Expr, type_: str) -> Expr:
-        came = when(binary(exp.GT, _WEIGHT, literal(0)), value)
-        went = when(binary(exp.LT, _WEIGHT, literal(0)), value)
+        inserted = when(binary(exp.GT, _WEIGHT, literal(0)), value)
+        deleted = when(binary(exp.LT, _WEIGHT, literal(0)), value)
         name = function.upper()
         initial = call(name, value)
-        return self._keep(type_, function, initial, call(name, came), call(name, went))
+        return self._keep(type_, function, initial, call(name, inserted), call(name, deleted))
 
     def _keep(
         self,
@@ -121,23 +121,23 @@ class States:
         combine: Literal["sum", "min", "max"],
         initial: Expr,
         change: Expr,
-        gone: Expr | None = None,
+        deleted_extremum: Expr | None = None,
     ) -> Expr:
         if initial not in self.columns:
             number = len(self.columns) - 1
-            deleted = f"_ab_d{number}" if gone is not None else None
+            deleted = f"_ab_d{number}" if deleted_extremum is not None else None
             self.columns[initial] = StateColumn(
-                f"_ab_s{number}", type_, combine, initial, change, deleted, gone
+                f"_ab_s{number}", type_, combine, initial, change, deleted, deleted_extremum
             )
         return column(self.columns[initial].name)
 
 
-def _type(wanted: Call) -> str:
-    return wanted.arg_type.lower().replace(" ", "")
+def _type(aggregate_call: Call) -> str:
+    return aggregate_call.arg_type.lower().replace(" ", "")
 
 
 def _widened(value: Expr, type_: str) -> Expr | None:
-    """The value in a type in which it can be negated and added up."""
+    """The value in a type that is wide enough to negate and add it."""
     if type_ in _SMALL:
         return cast(value, "bigint")
     if type_ == "bigint":
@@ -163,7 +163,7 @@ def _quotient(arg_type: str) -> Callable[[Expr, Expr], Expr] | None:
 
     AVG(decimal(p,s)) is a decimal(p+4,s+4) that is rounded once.  SQL's division rounds to a scale
     of its own: exactly s+4 for decimal(34,s) when s >= 2, and far more than s+4 when p is small.
-    For other decimals the second rounding could show.
+    For other decimals the second rounding would be visible.
     """
     type_ = Type.parse(arg_type)
     if not type_.is_decimal:

@@ -8,6 +8,6 @@ from anabranch.plan.nodes import Node, UnionAll
 
 @differentiates(UnionAll)
 def union_all(node: UnionAll, changed: Changed, delta: Rule) -> Node | None:
-    changes = [delta(part, changed) for part in node.parts]
-    parts = tuple(change for change in changes if change is not None)
-    return UnionAll(parts) if len(parts) > 1 else next(iter(parts), None)
+    changes = [delta(child, changed) for child in node.parts]
+    present = tuple(change for change in changes if change is not None)
+    return UnionAll(present) if len(present) > 1 else next(iter(present), None)

@@ -14,5 +14,5 @@ def window(node: Window, changed: Changed, delta: Rule) -> Node | None:
 
 @differentiates(TopK)
 def top(node: TopK, changed: Changed, delta: Rule) -> Node | None:
-    """The first rows of a partition follow from the partition, too."""
+    """The first rows of a partition depend on nothing but the partition."""
     return by_keys(node, node.partition, changed, delta)

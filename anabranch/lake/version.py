@@ -40,7 +40,7 @@ from anabranch.model import (
     Reading,
 )
 from anabranch.names import TableName
-from anabranch.plan.statistics import FileStatistics, lie_together, share
+from anabranch.plan.statistics import FileStatistics, is_clustered, share
 
 HIDDEN = "anabranch.hidden"  # table property: the hidden columns of our files
 STAGE = "anabranch.stage"  # snapshot summary: the stage that made it
@@ -234,7 +234,7 @@ class TableVersion:
     def lies_together(self, column: str) -> bool:
         """Whether rows with like values of a column lie in the same files."""
         data = self.state(self.snapshot_id).data
-        return lie_together(file_statistics(self.metadata.schema(), data, [column]), column)
+        return is_clustered(file_statistics(self.metadata.schema(), data, [column]), column)
 
     def share(self, within: Sequence[ColumnRanges]) -> float:
         """About what part of the rows lies in the boxes, as far as file statistics tell."""

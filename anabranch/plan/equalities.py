@@ -1,4 +1,4 @@
-"""The equalities of a join condition: what makes it possible to look at some keys only."""
+"""The equalities of a join condition: what makes it possible to read some keys only."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class Equality:
 def equalities(
     condition: Expr | None, left: Collection[str], right: Collection[str]
 ) -> tuple[Equality, ...]:
-    """The parts of the condition that compare something of the left with something of the right."""
-    found = (equality(part, left, right) for part in conjuncts(condition))
-    return tuple(each for each in found if each is not None)
+    """The conjuncts that compare an expression over the left with one over the right."""
+    candidates = (equality(conjunct, left, right) for conjunct in conjuncts(condition))
+    return tuple(candidate for candidate in candidates if candidate is not None)
 
 
 def equality(expr: Expr, left: Collection[str], right: Collection[str]) -> Equality | None:
     tree = expr.tree
     if not isinstance(tree, (exp.EQ, exp.NullSafeEQ)):
         return None
-    one, other = Expr.of(tree.this), Expr.of(tree.expression)
-    if not one.columns or not other.columns:
+    first, second = Expr.of(tree.this), Expr.of(tree.expression)
+    if not first.columns or not second.columns:
         return None
     null_safe = isinstance(tree, exp.NullSafeEQ)
-    mine, theirs = set(left), set(right)
-    if one.columns <= mine and other.columns <= theirs:
-        return Equality(one, other, null_safe)
-    if one.columns <= theirs and other.columns <= mine:
-        return Equality(other, one, null_safe)
+    left_columns, right_columns = set(left), set(right)
+    if first.columns <= left_columns and second.columns <= right_columns:
+        return Equality(first, second, null_safe)
+    if first.columns <= right_columns and second.columns <= left_columns:
+        return Equality(second, first, null_safe)
     return None

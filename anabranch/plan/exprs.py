@@ -25,7 +25,7 @@ _SPECIAL_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION
 
 
 class SparkText(Spark):
-    """Spark's SQL, where `window` is a name but before the clause WINDOW w AS (…)."""
+    """Spark's SQL, where `window` is a name, except before the clause WINDOW w AS (…)."""
 
     class Parser(SparkGrammar):
         pass
@@ -33,14 +33,14 @@ class SparkText(Spark):
     def tokenize(self, sql: str, dialect: DialectType = None) -> list[Token]:
         tokens = super().tokenize(sql, dialect)
         for at, token in enumerate(tokens):
-            clause = [each.token_type for each in tokens[at + 2 : at + 4]]
+            clause = [following.token_type for following in tokens[at + 2 : at + 4]]
             if token.token_type is TokenType.WINDOW and clause != _CLAUSE:
                 token.token_type = TokenType.VAR
         return tokens
 
 
 class Written(exp.Expression):
-    """A leaf of a tree: SQL that has been written already."""
+    """A leaf of a tree: SQL text that is already final."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
@@ -64,7 +64,7 @@ class Verbatim(SparkText):
         }
 
     class Generator(SparkGenerator):
-        # What is written for a SELECT here is what was read or made: nothing has to be rewritten.
+        # A SELECT here is what was read or built by us: sqlglot has nothing to rewrite in it.
         TRANSFORMS: ClassVar[dict[Any, Callable[..., str]]] = {
             kind: write
             for kind, write in SparkGenerator.TRANSFORMS.items()
@@ -96,7 +96,7 @@ class Expr:
 
     @classmethod
     def of(cls, tree: Tree) -> Expr:
-        # Copying took three quarters of the time; what `Verbatim` writes leaves trees as they are.
+        # Copying took three quarters of the time; the generator of `Verbatim` does not change trees.
         return cls(tree.sql(dialect=VERBATIM, copy=False))
 
     @property
@@ -135,8 +135,8 @@ class Expr:
         return self.text.replace("`", "")
 
 
-def _as_in_a_plan(node: Tree) -> Tree:
-    """The first part of a name is the column; a bare word is none, such as DAY in a date function."""
+def _as_plan_column(node: Tree) -> Tree:
+    """The first part of a name is the column; an unquoted word is none, as DAY in a date function."""
     if not isinstance(node, exp.Column):
         return node
     first, *fields = node.parts
@@ -148,7 +148,7 @@ def _as_in_a_plan(node: Tree) -> Tree:
 
 @cached(5_000)
 def _tree(text: str) -> Tree:
-    return parse_one(text, dialect=VERBATIM).transform(_as_in_a_plan, copy=False)
+    return parse_one(text, dialect=VERBATIM).transform(_as_plan_column, copy=False)
 
 
 @cached(5_000)
@@ -184,7 +184,7 @@ def _type_tree(text: str) -> exp.DataType:
 
 
 def weight(sign: int) -> Expr:
-    """The weight +1 or -1, as the BIGINT that the column of weights is."""
+    """The weight +1 or -1, typed BIGINT like the weight column."""
     return cast(literal(sign), "bigint")
 
 
@@ -218,13 +218,13 @@ def negative(expr: Expr) -> Expr:
 
 
 def conjuncts(condition: Expr | None) -> tuple[Expr, ...]:
-    """The parts of an AND, in the order written."""
+    """The operands of AND, in the order written."""
     return () if condition is None else _split(condition.text)
 
 
 @cached(5_000)
 def _split(text: str) -> tuple[Expr, ...]:
-    return tuple(Expr.of(part) for part in _conjuncts(_tree(text)))
+    return tuple(Expr.of(conjunct) for conjunct in _conjuncts(_tree(text)))
 
 
 def _conjuncts(tree: Tree) -> Iterator[Tree]:
@@ -236,12 +236,12 @@ def _conjuncts(tree: Tree) -> Iterator[Tree]:
         yield tree
 
 
-def conjunction(parts: Iterable[Expr]) -> Expr | None:
-    """AND of all parts; None stands for TRUE."""
-    different = list(dict.fromkeys(parts))
-    if len(different) < 2:
-        return next(iter(different), None)
-    trees = [_side_of_and(part.tree.copy()) for part in different]
+def conjunction(conjuncts: Iterable[Expr]) -> Expr | None:
+    """AND of all conjuncts; None stands for TRUE."""
+    distinct = list(dict.fromkeys(conjuncts))
+    if len(distinct) < 2:
+        return next(iter(distinct), None)
+    trees = [_side_of_and(conjunct.tree.copy()) for conjunct in distinct]
     return Expr.of(unwrapped(reduce(lambda a, b: exp.And(this=a, expression=b), trees)))
 
 
@@ -253,7 +253,7 @@ _ATOMS = (exp.Column, exp.Dot, exp.Literal, exp.Null, exp.Boolean, exp.Paren)
 
 
 def operand(tree: Tree) -> Tree:
-    """The tree, in parentheses unless it needs none anywhere."""
+    """The tree, in parentheses unless it never needs any."""
     is_call = isinstance(tree, exp.Func) and not isinstance(tree, exp.Binary)
     return tree if is_call or isinstance(tree, _ATOMS) else exp.Paren(this=tree)
 
@@ -268,13 +268,13 @@ _COMMUTATIVE = (exp.Add, exp.Mul, exp.And, exp.Or, exp.EQ, exp.NEQ, exp.NullSafe
 
 
 def meaning(tree: Tree) -> str:
-    """A text that is equal for trees that differ only in parentheses and in the order of operands.
+    """A text that is equal for trees that differ only in parentheses and the order of operands.
 
-    Spark matches GROUP BY expressions with those of the SELECT list in this way.
+    This is how Spark matches GROUP BY expressions with those of the SELECT list.
     """
     tree = unwrapped(tree)
     if isinstance(tree, _COMMUTATIVE):
-        return f"{tree.key}({','.join(sorted(meaning(part) for part in _operands(tree)))})"
+        return f"{tree.key}({','.join(sorted(meaning(side) for side in _operands(tree)))})"
     if isinstance(tree, exp.Anonymous):
         return f"{tree.name.lower()}({','.join(meaning(arg) for arg in tree.expressions)})"
     if isinstance(tree, (exp.Identifier, exp.Literal, exp.Var)):
@@ -284,14 +284,14 @@ def meaning(tree: Tree) -> str:
 
 def _shape(name: str, arg: Any) -> str:
     if isinstance(arg, list):
-        return f"{name}=[{','.join(_shape('', each) for each in arg)}]"
+        return f"{name}=[{','.join(_shape('', element) for element in arg)}]"
     return f"{name}={meaning(arg) if isinstance(arg, exp.Expr) else arg}"
 
 
 def _operands(tree: exp.Binary) -> Iterator[Tree]:
     """a + (b + c) has the operands a, b, c"""
-    for part in (unwrapped(tree.this), unwrapped(tree.expression)):
-        if type(part) is type(tree) and isinstance(part, (exp.Add, exp.Mul, exp.And, exp.Or)):
-            yield from _operands(part)
+    for side in (unwrapped(tree.this), unwrapped(tree.expression)):
+        if type(side) is type(tree) and isinstance(side, (exp.Add, exp.Mul, exp.And, exp.Or)):
+            yield from _operands(side)
         else:
-            yield part
+            yield side

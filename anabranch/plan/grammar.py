@@ -1,6 +1,6 @@
-"""How tightly Spark's operators bind: sqlglot reads some of them, and intervals, in another way.
+"""Operator precedence as Spark has it: sqlglot parses some operators, and intervals, differently.
 
-Where the two differ the tree gets parentheses, so that its text means the same to either reader.
+Where the two differ the tree gets parentheses, so that its text means the same to both.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _grouped(kind: type[exp.Binary], side: Tree | None) -> Tree | None:
 
 
 def _value(tree: Tree | None) -> Tree | None:
-    """An operand of a predicate: in parentheses if it is a comparison."""
+    """An operand of a predicate, in parentheses if it is a comparison."""
     return exp.Paren(this=tree) if isinstance(tree, _COMPARED) else tree
 
 
@@ -88,11 +88,11 @@ class SparkGrammar(SparkParser):
         this = self._parse_comparison()
         if this is None or not parse_is:
             return this
-        found = self._parse_range(this, parse_is=True)
+        predicate = self._parse_range(this, parse_is=True)
         bare = isinstance(this, _COMPARED) and not isinstance(this.parent, exp.Paren)
-        if found is not this and bare:
+        if predicate is not this and bare:
             this.replace(exp.paren(this))
-        return found
+        return predicate
 
     def _parse_comparison(self, this: Tree | None = None) -> Tree | None:
         this = this or self._parse_bitwise()
@@ -164,7 +164,7 @@ class SparkGrammar(SparkParser):
         return this
 
     def _parse_positive(self) -> Tree | None:
-        """+ makes a number of a string; before a number it says nothing."""
+        """A unary plus casts a string to a number; before a number it does nothing."""
         is_number = self._match(TokenType.NUMBER, advance=False)
         operand = self._parse_unary()
         if is_number or operand is None:
@@ -172,7 +172,7 @@ class SparkGrammar(SparkParser):
         return self.expression(exp.Anonymous(this="POSITIVE", expressions=[operand]))
 
     def _parse_negative(self) -> Tree | None:
-        """The sign belongs to the number: -128Y is a TINYINT, 128Y is none."""
+        """The sign belongs to the literal: -128Y is a TINYINT, 128Y is out of range."""
         kind = self._tokens[self._index + 1 : self._index + 3]
         is_decimal = len(kind) == 2 and kind[1].text.upper() == "BD"
         if self._match(TokenType.NUMBER, advance=False) and not is_decimal:
@@ -200,8 +200,8 @@ class SparkGrammar(SparkParser):
         several = False
         while self._is_at_amount():
             several = True
-            more = self._parse_interval_span(self._parse_amount(), parse_function_unit=False)
-            parts = self.expression(exp.Add(this=parts, expression=more))
+            next_part = self._parse_interval_span(self._parse_amount(), parse_function_unit=False)
+            parts = self.expression(exp.Add(this=parts, expression=next_part))
         return self.expression(exp.Paren(this=parts)) if several else parts
 
     def _parse_amount(self) -> Any:

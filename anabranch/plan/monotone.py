@@ -2,9 +2,9 @@
 
 monotone in M:    M ≤ M'  implies  Q(M) ≤ Q(M'), as bags
 
-Parts that read no member may do anything.  A reference to a member may stand below filters,
-projections, joins, generators, UNION, INTERSECT, DISTINCT, EXISTS and IN, and on the left of LEFT JOIN,
-EXCEPT and NOT EXISTS: more rows there never take a row away.
+Subplans that read no member are unrestricted.  A member may be read below filters, projections, joins,
+generators, UNION, INTERSECT, DISTINCT, EXISTS and IN, and on the left side of LEFT JOIN, EXCEPT and NOT
+EXISTS: there, more rows never remove any.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from anabranch.names import TableName
-from anabranch.plan.asked import Asked, Operator
+from anabranch.plan.demand import Demand, Operator
 from anabranch.plan.exprs import conjuncts
 from anabranch.plan.nodes import Aggregate, Filter, Generate, Node, Project, Scan, UnionAll
 from anabranch.plan.walk import walk
@@ -25,7 +25,7 @@ Members = Collection[TableName]
 
 @dataclass(frozen=True)
 class Broken:
-    """A member that is read below an operator that more rows may take rows from."""
+    """A member that is read below an operator that may lose rows when its input gains some."""
 
     table: TableName
     operator: Operator
@@ -33,40 +33,40 @@ class Broken:
 
 def reads(node: Node, members: Members) -> list[TableName]:
     """The members that are read below a node."""
-    found = (part.table for part in walk(node) if isinstance(part, Scan))
-    return list(dict.fromkeys(table for table in found if table in members))
+    scanned = (scan.table for scan in walk(node) if isinstance(scan, Scan))
+    return list(dict.fromkeys(table for table in scanned if table in members))
 
 
-def not_monotone(node: Node, members: Members, asked: Asked | None = None) -> Iterator[Broken]:
-    """Every member that is read where it must not be; `asked` is what those above look at."""
+def not_monotone(node: Node, members: Members, demand: Demand | None = None) -> Iterator[Broken]:
+    """Every member read where it must not be; `demand` is what the operators above need."""
     if not reads(node, members):
         return
-    asked = Asked(shown=frozenset(node.columns)) if asked is None else asked
-    for operator, below in forbidden(node, asked):
-        for table in reads(below, members):
+    demand = Demand(values=frozenset(node.columns)) if demand is None else demand
+    for operator, subplan in nonmonotone_inputs(node, demand):
+        for table in reads(subplan, members):
             yield Broken(table, operator)
-    for below in allowed(node, asked):
-        yield from not_monotone(below, members, node.asks_of(asked))
+    for subplan in monotone_inputs(node, demand):
+        yield from not_monotone(subplan, members, node.demand_of(demand))
 
 
-def forbidden(node: Node, asked: Asked) -> list[tuple[Operator, Node]]:
-    """The inputs that a node may lose rows by when they gain some."""
+def nonmonotone_inputs(node: Node, demand: Demand) -> list[tuple[Operator, Node]]:
+    """The inputs whose additional rows may remove rows from the node."""
     if isinstance(node, Filter) and (sides := counted_sides(node)) is not None:
         return [(Operator.EXCEPT, sides.right)] if sides.negative else []
-    return node.loses_by(asked)
+    return node.nonmonotone_inputs(demand)
 
 
-def allowed(node: Node, asked: Asked) -> tuple[Node, ...]:
-    """The inputs that a node can only gain rows by."""
+def monotone_inputs(node: Node, demand: Demand) -> tuple[Node, ...]:
+    """The inputs whose additional rows can only add rows to the node."""
     if isinstance(node, Filter) and (sides := counted_sides(node)) is not None:
         return (sides.left,) if sides.negative else (sides.left, sides.right)
-    banned = [below for _, below in forbidden(node, asked)]
-    return tuple(below for below in node.inputs if below not in banned)
+    nonmonotone = [subplan for _, subplan in nonmonotone_inputs(node, demand)]
+    return tuple(subplan for subplan in node.inputs if subplan not in nonmonotone)
 
 
 @dataclass(frozen=True)
 class CountedSides:
-    """INTERSECT and EXCEPT count how often either side has a row (see sql/set_operations)."""
+    """INTERSECT and EXCEPT count how often either side has a row (see sql/lower/set_operations)."""
 
     keys: tuple[str, ...]
     left: Node
@@ -88,21 +88,23 @@ def counted_sides(node: Filter) -> CountedSides | None:
     if not isinstance(sides, UnionAll) or len(sides.parts) != 2:
         return None
     left, right = sides.parts
-    for each in reversed(filters):
-        left, right = (replace(each, input=side) for side in (left, right))
-    wanted = {part.text for part in conjuncts(node.condition) if isinstance(part.tree, exp.GT)}
-    both = {f"`{LEFT}` > 0", f"`{RIGHT}` > 0"} <= wanted
-    return CountedSides(tuple(key.name for key in counts.keys), left, right, not both)
+    for filter_ in reversed(filters):
+        left, right = (replace(filter_, input=side) for side in (left, right))
+    positive = {
+        conjunct.text for conjunct in conjuncts(node.condition) if isinstance(conjunct.tree, exp.GT)
+    }
+    is_intersection = {f"`{LEFT}` > 0", f"`{RIGHT}` > 0"} <= positive
+    return CountedSides(tuple(key.name for key in counts.keys), left, right, not is_intersection)
 
 
 def unbounded(node: Node, members: Members) -> set[TableName]:
-    """Members of which a row that comes twice makes rows that come twice: nothing that keeps a row
-    only once lies above them."""
+    """Members whose duplicates become duplicates of the result: no operator above them removes
+    duplicates."""
     if isinstance(node, Scan):
         return {node.table} & set(members)
     if isinstance(node, Filter) and counted_sides(node) is not None:
         return set()
-    return {table for part in node.repeats for table in unbounded(part, members)}
+    return {table for child in node.duplicating for table in unbounded(child, members)}
 
 
 def counts_copies(node: Node) -> bool:
@@ -115,15 +117,15 @@ def counts_copies(node: Node) -> bool:
 
 
 def distinct_root(plan: Node) -> Project | None:
-    """The query without its DISTINCT, if every row of its result comes once because of it."""
-    above = plan if isinstance(plan, Project) else None
-    below = above.input if above is not None else plan
-    if not isinstance(below, Aggregate) or below.calls:
+    """The query without its DISTINCT, if it is DISTINCT that makes its rows unique."""
+    project = plan if isinstance(plan, Project) else None
+    distinct = project.input if project is not None else plan
+    if not isinstance(distinct, Aggregate) or distinct.calls:
         return None
-    if above is None:
-        return Project(below.input, below.keys)
-    keys = {key.name: key.expr for key in below.keys}
-    if {item.expr.column for item in above.items} != keys.keys():
+    if project is None:
+        return Project(distinct.input, distinct.keys)
+    keys = {key.name: key.expr for key in distinct.keys}
+    if {item.expr.column for item in project.items} != keys.keys():
         return None
-    items = tuple(type(item)(item.name, keys[item.expr.column or ""]) for item in above.items)
-    return Project(below.input, items)
+    items = tuple(type(item)(item.name, keys[item.expr.column or ""]) for item in project.items)
+    return Project(distinct.input, items)

@@ -1,4 +1,4 @@
-"""Rows without NULLs in some columns; that a plan says so itself is a trait of its nodes."""
+"""Filtering out rows with NULLs in some columns; what is known to be NOT NULL is a trait of nodes."""
 
 from __future__ import annotations
 

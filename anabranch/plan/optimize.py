@@ -1,8 +1,8 @@
 """The optimizer: ordered rules over the plan of a query, and over the plan of a change.
 
-A rule is a pure function in plan/rules, of the plan and of statistics that whoever asks has gathered.
-Nothing else rewrites plans: what a query means is put into its plan by `sql/lower`, what changes by the
-rules of `delta`, and how an operator is written as SQL stands beside the operator.
+A rule is a pure function in plan/rules, of the plan and of statistics that the caller has gathered.
+Nothing else rewrites plans: `sql/lower` translates a query into its plan, the rules of `delta`
+differentiate it, and how an operator is written as SQL stands beside the operator.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from anabranch.plan.walk import transform
 
 @dataclass(frozen=True)
 class Everywhere:
-    """A rule about one operator, applied to each from the leaves upwards."""
+    """A rule about one operator, applied bottom-up to every node."""
 
     rule: Callable[[Node], Node]
 
@@ -36,8 +36,8 @@ class Everywhere:
 
 
 @dataclass(frozen=True)
-class Whole:
-    """A rule about the plan as a whole."""
+class OfPlan:
+    """A rule about the whole plan."""
 
     rule: Callable[[Node], Node]
 
@@ -47,7 +47,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Measured:
-    """A rule about the plan as a whole that goes by statistics."""
+    """A rule about the whole plan that uses statistics."""
 
     rule: Callable[[Node, Statistics], Node]
 
@@ -55,12 +55,12 @@ class Measured:
         return self.rule(plan, statistics)
 
 
-Rule = Everywhere | Whole | Measured
+Rule = Everywhere | OfPlan | Measured
 
 
 @dataclass(frozen=True)
 class UntilStable:
-    """Rules in order, over and over, until none of them changes the plan."""
+    """Rules in order, repeated until none of them changes the plan."""
 
     rules: tuple[Rule, ...]
 
@@ -78,11 +78,11 @@ QUERY_RULES: Rules = (
             Everywhere(flatten_joins),
         )
     ),
-    Whole(prune_columns),
+    OfPlan(prune_columns),
     Everywhere(merge_projects),
 )
 
-KEY_RULES: Rules = (Everywhere(push_keys),)  # of a change of which no statistics are known
+KEY_RULES: Rules = (Everywhere(push_keys),)  # for a delta without statistics
 
 DELTA_RULES: Rules = (
     *KEY_RULES,
@@ -92,8 +92,8 @@ DELTA_RULES: Rules = (
 
 
 @dataclass(frozen=True)
-class Step:
-    """A rule, and the plan after it."""
+class Applied:
+    """A rule that was applied, and the plan after it."""
 
     rule: str
     plan: Node
@@ -101,35 +101,35 @@ class Step:
 
 def optimize(plan: Node, rules: Rules, statistics: Statistics = NOTHING) -> Node:
     """The plan after all rules."""
-    for step in _steps(plan, rules, statistics):
-        plan = step.plan
+    for applied in _apply_all(plan, rules, statistics):
+        plan = applied.plan
     return plan
 
 
-def changes(plan: Node, rules: Rules, statistics: Statistics = NOTHING) -> Iterator[Step]:
+def changes(plan: Node, rules: Rules, statistics: Statistics = NOTHING) -> Iterator[Applied]:
     """The rules that change the plan, each with the plan after it."""
-    for step in _steps(plan, rules, statistics):
-        if step.plan != plan:
-            yield step
-        plan = step.plan
+    for applied in _apply_all(plan, rules, statistics):
+        if applied.plan != plan:
+            yield applied
+        plan = applied.plan
 
 
-def _steps(plan: Node, rules: Rules, statistics: Statistics) -> Iterator[Step]:
+def _apply_all(plan: Node, rules: Rules, statistics: Statistics) -> Iterator[Applied]:
     for rule in rules:
         if isinstance(rule, UntilStable):
-            found = _until_stable(plan, rule.rules, statistics)
+            applications = _until_stable(plan, rule.rules, statistics)
         else:
-            found = iter([Step(rule.rule.__name__, rule.apply(plan, statistics))])
-        for step in found:
-            yield step
-            plan = step.plan
+            applications = iter([Applied(rule.rule.__name__, rule.apply(plan, statistics))])
+        for applied in applications:
+            yield applied
+            plan = applied.plan
 
 
-def _until_stable(plan: Node, rules: tuple[Rule, ...], statistics: Statistics) -> Iterator[Step]:
+def _until_stable(plan: Node, rules: tuple[Rule, ...], statistics: Statistics) -> Iterator[Applied]:
     while True:
         before = plan
         for rule in rules:
             plan = rule.apply(plan, statistics)
-            yield Step(rule.rule.__name__, plan)
+            yield Applied(rule.rule.__name__, plan)
         if plan == before:
             return

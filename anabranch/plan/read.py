@@ -1,7 +1,7 @@
-"""A plan from the way it is printed: for examples of rules, and tests.
+"""Parses the printed form of a plan, for the examples of rules and for tests.
 
-The text of a plan is for people, and says less than a plan: what `show` leaves out, such as the types
-of columns, is what it usually is.  Inputs stand below their operator, two blanks deeper.
+The text is for people and says less than a plan: what `show` leaves out, such as column types, gets its
+default.  Inputs stand below their operator, indented by two more blanks.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ Make = Callable[[re.Match[str], Sequence[Node]], Node]
 
 
 def read(text: str) -> Node:
-    """The plan that a text shows."""
+    """The plan that a text describes."""
     lines = [(len(line) - len(line.lstrip()), line.strip()) for line in dedent(text).splitlines()]
     return _node([line for line in lines if line[1]])
 
 
 def rewritten(rule: Callable[..., Node], text: str) -> None:
-    """Print what a rule makes of a plan."""
+    """Print the plan after a rule."""
     print(show(rule(read(text))))  # noqa: T201 - for examples in docstrings
 
 
 def _node(lines: Lines) -> Node:
     (depth, head), rest = lines[0], list(lines[1:])
-    starts = [at for at, (indent, _) in enumerate(rest) if indent == depth + 2]
+    starts = [position for position, (indent, _) in enumerate(rest) if indent == depth + 2]
     inputs = [_node(rest[start:end]) for start, end in pairwise([*starts, len(rest)])]
     for pattern, make in _HEADS.items():
-        if found := re.fullmatch(pattern, head):
-            return make(found, inputs)
+        if match_ := re.fullmatch(pattern, head):
+            return make(match_, inputs)
     raise InternalError(f"a plan has no line {head!r}")
 
 
 def expr(text: str) -> Expr:
-    """An expression without quotes: what looks like a column is one, with all its dots."""
+    """An expression without quotes: a dotted name is one column."""
     from sqlglot import exp, parse_one
 
     def quoted(node: Tree) -> Tree:
@@ -76,14 +76,14 @@ def expr(text: str) -> Expr:
 
 
 def _listed(text: str) -> list[str]:
-    """The parts between commas that stand in no parentheses."""
+    """The parts between top-level commas."""
     depth, parts = 0, [""]
-    for sign in text:
-        depth += (sign == "(") - (sign == ")")
-        if sign == "," and depth == 0:
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
             parts.append("")
         else:
-            parts[-1] += sign
+            parts[-1] += character
     return [part.strip() for part in parts if part.strip()]
 
 
@@ -106,49 +106,48 @@ def _on(text: str) -> On:
     return tuple((expr(value), key) for value, _, key in pairs)
 
 
-def _scan(found: re.Match[str], _: Sequence[Node]) -> Node:
-    version = Version(found[2] or "now")
-    names = tuple(name for name in _listed(found[3]) if name != WEIGHT)
-    return Scan(TableName.parse(found[1]), names, version)
+def _scan(head: re.Match[str], _: Sequence[Node]) -> Node:
+    version = Version(head[2] or "now")
+    names = tuple(name for name in _listed(head[3]) if name != WEIGHT)
+    return Scan(TableName.parse(head[1]), names, version)
 
 
-def _aggregate(found: re.Match[str], inputs: Sequence[Node]) -> Node:
-    calls = tuple(Call(name, value) for name, value in _named(found[1]))
-    return Aggregate(inputs[0], _items(found[2] or ""), calls)
+def _aggregate(head: re.Match[str], inputs: Sequence[Node]) -> Node:
+    calls = tuple(Call(name, value) for name, value in _named(head[1]))
+    return Aggregate(inputs[0], _items(head[2] or ""), calls)
 
 
-def _top(found: re.Match[str], inputs: Sequence[Node]) -> Node:
+def _top(head: re.Match[str], inputs: Sequence[Node]) -> Node:
     order = tuple(
-        Order(expr(part.removesuffix(" desc")), part.endswith(" desc"))
-        for part in _listed(found[2])
+        Order(expr(part.removesuffix(" desc")), part.endswith(" desc")) for part in _listed(head[2])
     )
-    partition = tuple(map(expr, _listed(found[3] or "")))
-    return TopK(inputs[0], order, int(found[1]), partition=partition)
+    partition = tuple(map(expr, _listed(head[3] or "")))
+    return TopK(inputs[0], order, int(head[1]), partition=partition)
 
 
 _HEADS: dict[str, Make] = {
     r"Scan (\S+)(?: \[(\w+)\])? \((.*)\)": _scan,
-    r"Parameter (\S+) \((.*)\)": lambda found, _: Parameter(found[1], tuple(_listed(found[2]))),
-    r"Filter (.*)": lambda found, inputs: Filter(inputs[0], expr(found[1])),
-    r"Project (.*)": lambda found, inputs: Project(inputs[0], _items(found[1])),
-    r"Join(?: on (.*?)| \(all pairs\))( \[first input small\])?": lambda found, inputs: Join(
-        tuple(inputs), _condition(found[1]), bool(found[2])
+    r"Parameter (\S+) \((.*)\)": lambda head, _: Parameter(head[1], tuple(_listed(head[2]))),
+    r"Filter (.*)": lambda head, inputs: Filter(inputs[0], expr(head[1])),
+    r"Project (.*)": lambda head, inputs: Project(inputs[0], _items(head[1])),
+    r"Join(?: on (.*?)| \(all pairs\))( \[first input small\])?": lambda head, inputs: Join(
+        tuple(inputs), _condition(head[1]), bool(head[2])
     ),
-    r"Distinct (.*)": lambda found, inputs: Aggregate(inputs[0], _items(found[1])),
+    r"Distinct (.*)": lambda head, inputs: Aggregate(inputs[0], _items(head[1])),
     r"Aggregate (.*?)(?: by (.*))?": _aggregate,
     r"UnionAll": lambda _, inputs: UnionAll(tuple(inputs)),
-    r"(Left|Full) join(?: on (.*)| \(all pairs\))": lambda found, inputs: Outer(
-        inputs[0], inputs[1], _condition(found[2]), full=found[1] == "Full"
+    r"(Left|Full) join(?: on (.*)| \(all pairs\))": lambda head, inputs: Outer(
+        inputs[0], inputs[1], _condition(head[2]), full=head[1] == "Full"
     ),
-    r"Semi join(?: on (.*)| \(all pairs\))": lambda found, inputs: SemiJoin(
-        inputs[0], inputs[1], _condition(found[1])
+    r"Semi join(?: on (.*)| \(all pairs\))": lambda head, inputs: SemiJoin(
+        inputs[0], inputs[1], _condition(head[1])
     ),
-    r"Anti join(?: on (.*)| \(all pairs\))": lambda found, inputs: AntiJoin(
-        inputs[0], inputs[1], _condition(found[1])
+    r"Anti join(?: on (.*)| \(all pairs\))": lambda head, inputs: AntiJoin(
+        inputs[0], inputs[1], _condition(head[1])
     ),
-    r"Mark (\S+)(?: on (.*)| \(all pairs\))": lambda found, inputs: MarkJoin(
-        inputs[0], inputs[1], _condition(found[2]), found[1]
+    r"Mark (\S+)(?: on (.*)| \(all pairs\))": lambda head, inputs: MarkJoin(
+        inputs[0], inputs[1], _condition(head[2]), head[1]
     ),
-    r"KeyFilter where (.*)": lambda found, inputs: KeyFilter(inputs[0], inputs[1], _on(found[1])),
+    r"KeyFilter where (.*)": lambda head, inputs: KeyFilter(inputs[0], inputs[1], _on(head[1])),
     r"TopK (\d+) by (.*?)(?: per (.*))?": _top,
 }

@@ -1,12 +1,12 @@
-"""Whether values that Spark calls equal are the same value, byte for byte: the one answer.
+"""Whether values that Spark considers equal are identical byte for byte; everybody asks here.
 
-BYTES   equal values are the same in every respect
-FORM    equal values may differ (0.0 and -0.0), but GROUP BY, DISTINCT and UNION show one fixed form
-OPEN    equal values may differ ('a' and 'A' under UTF8_LCASE), and Spark shows any of them
-NONE    Spark has no equality for them, or the type is not known here
+BYTES   equal values are identical
+FORM    equal values may differ (0.0 and -0.0), but GROUP BY, DISTINCT and UNION normalize them
+OPEN    equal values may differ ('a' and 'A' under UTF8_LCASE), and Spark returns any of them
+NONE    Spark has no equality for them, or the type is unknown here
 
-Keys, groups and rows that are looked up again need to know it.  A type that nobody has thought of
-is NONE, so that nothing is maintained by an equality that was only assumed.
+It matters for keys, groups and stored rows that are found again by value.  An unknown type is NONE, so
+that nothing is maintained by an equality that was only assumed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Sameness(Enum):
 
     @property
     def makes_keys(self) -> bool:
-        """Whether a group, a row or a partner can be found again by such a value."""
+        """Whether a group, a row or a match can be found again by such a value."""
         return self in (Sameness.BYTES, Sameness.FORM)
 
 

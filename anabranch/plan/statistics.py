@@ -1,7 +1,7 @@
-"""What the optimizer is told of the tables of a plan: a record, gathered before it starts.
+"""What the optimizer knows of the tables of a plan: a record, gathered before it starts.
 
-Rules never look anything up, so that the same plan and the same statistics give the same plan, in a
-test as well as in a refresh.
+Rules look nothing up themselves, so that the same plan and the same statistics give the same plan, in a
+test as in a refresh.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 from anabranch.model import ColumnRanges, RangeSet
 from anabranch.names import TableName
 
-Limits = Mapping[str, RangeSet]  # of a node's columns: rows outside are of no interest
+Limits = Mapping[str, RangeSet]  # by column of a node: rows outside are not needed
 NONE: Limits = {}
-WORTH_SHARE = 0.5  # more than this part of a table is read as all of it
+WORTH_SHARE = 0.5  # a table is read whole if more than this share of it would be read
 
 
 @dataclass(frozen=True)
 class ColumnRange:
-    """Where the values of a column of one file lie; without ends it is not known.
+    """The bounds of a column within one file; None: unknown.
 
-    `nulls`: there may be some; `only_nulls`: there is nothing else.
+    `nulls`: there may be NULLs; `only_nulls`: there is nothing else.
     """
 
     low: Any | None
@@ -44,13 +44,13 @@ class ColumnRange:
             return starts_below
         return ends_above if op in (">", ">=") else starts_below and ends_above
 
-    def share(self, wanted: RangeSet) -> float:
-        """About what part of the rows lies in the ranges; 0 means none."""
-        if wanted.nulls and self.nulls:
+    def share(self, ranges: RangeSet) -> float:
+        """The estimated share of the rows within the ranges; 0 means none."""
+        if ranges.nulls and self.nulls:
             return 1.0
         if self.low is None or self.high is None:
             return 1.0
-        return wanted.share(self.low, self.high)
+        return ranges.share(self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -58,19 +58,22 @@ class FileStatistics:
     rows: int
     columns: Mapping[str, ColumnRange]
 
-    def share(self, boxes: Sequence[ColumnRanges]) -> float:
-        """About what part of the rows lies in the boxes; 0 means none."""
-        parts = (min(self.columns[name].share(spans) for name, spans in box) for box in boxes)
-        return min(sum(parts), 1.0)
+    def share(self, alternatives: Sequence[ColumnRanges]) -> float:
+        """The estimated share of the rows within any of the alternatives; 0 means none."""
+        shares = (
+            min(self.columns[name].share(ranges) for name, ranges in conjunction)
+            for conjunction in alternatives
+        )
+        return min(sum(shares), 1.0)
 
 
 @dataclass(frozen=True)
 class TableStatistics:
-    """A table as it is now.
+    """A table in its current state.
 
-    `kinds` are the kinds of ranges that columns can have, `same` the columns of which equal values are
-    the same in every respect, `changed` where the values of the changed rows lie, as far as that is
-    known.  `files` tell of the columns that somebody may want ranges of.
+    `kinds` are the kinds of ranges that columns can have, `same` the columns whose equal values are
+    identical byte for byte, `changed` the ranges of values in the changed rows, where known.  `files`
+    has statistics of the columns that ranges may be wanted of.
     """
 
     rows: int
@@ -79,25 +82,25 @@ class TableStatistics:
     changed: Mapping[str, RangeSet] = field(default_factory=dict)
     files: tuple[FileStatistics, ...] | None = None
 
-    def rows_read(self, boxes: Sequence[ColumnRanges]) -> int:
-        """About how many rows are read to find those in the boxes; without boxes all."""
-        if not boxes or self.files is None:
+    def rows_read(self, alternatives: Sequence[ColumnRanges]) -> int:
+        """The estimated number of rows read to find those in the ranges; without ranges all."""
+        if not alternatives or self.files is None:
             return self.rows
-        part = share(self.files, boxes)
-        if part > WORTH_SHARE:
+        fraction = share(self.files, alternatives)
+        if fraction > WORTH_SHARE:
             return self.rows
-        names = [[name for name, _ in box] for box in boxes]
-        if all(any(lie_together(self.files, name) for name in box) for box in names):
-            return round(self.rows * part)
-        return sum(file.rows for file in self.files if file.share(boxes))
+        names = [[name for name, _ in conjunction] for conjunction in alternatives]
+        if all(any(is_clustered(self.files, name) for name in columns) for columns in names):
+            return round(self.rows * fraction)
+        return sum(file.rows for file in self.files if file.share(alternatives))
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What is known of the tables of a plan, and of the relation that it is given.
+    """What is known of the tables of a plan, and of the relation bound to its parameter.
 
-    `large`: from so many rows on, reading a table twice costs more than keeping rows of it.  `few`: up
-    to so many rows are sent whole to every task.
+    `large`: from this many rows on, reading a table twice costs more than storing rows of it.
+    `few`: up to this many rows are broadcast.
     """
 
     tables: Mapping[TableName, TableStatistics] = field(default_factory=dict)
@@ -108,41 +111,43 @@ class Statistics:
 
     def kind(self, table: TableName, column: str) -> str | None:
         """The kind of ranges that a column can have."""
-        found = self.tables.get(table)
-        return None if found is None else found.kinds.get(column)
+        statistics = self.tables.get(table)
+        return None if statistics is None else statistics.kinds.get(column)
 
     def changed(self, table: TableName, column: str) -> RangeSet | None:
-        """Where the values of a column of the changed rows lie."""
-        found = self.tables.get(table)
-        return None if found is None else found.changed.get(column)
+        """The ranges of a column's values in the changed rows."""
+        statistics = self.tables.get(table)
+        return None if statistics is None else statistics.changed.get(column)
 
-    def rows_read(self, table: TableName, boxes: Sequence[ColumnRanges]) -> int:
-        found = self.tables.get(table)
-        return 0 if found is None else found.rows_read(boxes)
+    def rows_read(self, table: TableName, alternatives: Sequence[ColumnRanges]) -> int:
+        statistics = self.tables.get(table)
+        return 0 if statistics is None else statistics.rows_read(alternatives)
 
     def given_that(self, limits: Limits) -> Statistics:
-        """The same, with what is known of the relation that the plan is given."""
+        """The same, with the ranges of the relation bound to the parameter."""
         return replace(self, given=limits)
 
 
 NOTHING = Statistics()
 
 
-def share(files: Sequence[FileStatistics], boxes: Sequence[ColumnRanges]) -> float:
-    """About what part of the rows of some files lies in the boxes; 0 means none."""
+def share(files: Sequence[FileStatistics], alternatives: Sequence[ColumnRanges]) -> float:
+    """The estimated share of the rows of some files within the ranges; 0 means none."""
     total = sum(file.rows for file in files)
-    inside = sum(file.rows * file.share(boxes) for file in files)
+    inside = sum(file.rows * file.share(alternatives) for file in files)
     return inside / total if total else 0.0
 
 
-def lie_together(files: Sequence[FileStatistics], column: str) -> bool:
-    """Whether rows with like values of a column lie in the same files, as they came: then a file
-    has only some of the values."""
-    known = (file.columns[column] for file in files)
-    ends: list[tuple[int, int]] = [
-        (each.low, each.high) for each in known if each.low is not None and each.high is not None
+def is_clustered(files: Sequence[FileStatistics], column: str) -> bool:
+    """Whether the files are clustered by a column: similar values are stored in the same file, so that
+    a file has only some of them."""
+    bounds = (file.columns[column] for file in files)
+    intervals: list[tuple[int, int]] = [
+        (bound.low, bound.high)
+        for bound in bounds
+        if bound.low is not None and bound.high is not None
     ]
-    if not ends:
+    if not intervals:
         return False
-    whole = max(high for _, high in ends) - min(low for low, _ in ends)
-    return median(high - low for low, high in ends) <= whole / 2
+    extent = max(high for _, high in intervals) - min(low for low, _ in intervals)
+    return median(high - low for low, high in intervals) <= extent / 2

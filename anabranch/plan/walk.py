@@ -1,4 +1,4 @@
-"""Going through a plan."""
+"""Traversals of a plan."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ from anabranch.plan.nodes import Node, Recursive, RecursiveRef, Scan, TopK, Vers
 
 
 def walk(node: Node, until: Callable[[Node], bool] | None = None) -> Iterator[Node]:
-    """The node and everything below it, inputs after their operator; a shared part comes once.
+    """The node and everything below it, inputs after their operator, a shared subplan once.
 
-    What lies below a node that `until` holds for is left out.
+    Inputs of a node that `until` holds for are not visited.
     """
     seen: set[int] = set()
-    waiting = [node]
-    while waiting:
-        found = waiting.pop()
-        if id(found) not in seen:
-            seen.add(id(found))
-            yield found
-            if until is None or not until(found):
-                waiting += reversed(found.inputs)
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            if until is None or not until(current):
+                stack += reversed(current.inputs)
 
 
 def transform(node: Node, rule: Callable[[Node], Node]) -> Node:
-    """The plan with `rule` applied everywhere, from the leaves upwards, to a shared part once."""
-    done: dict[Node, Node] = {}
+    """The plan with `rule` applied bottom-up to every node, to a shared subplan once."""
+    results: dict[Node, Node] = {}
 
-    def visit(part: Node) -> Node:
-        if part not in done:
-            inputs = tuple(visit(child) for child in part.inputs)
-            unchanged = all(a is b for a, b in zip(inputs, part.inputs, strict=True))
-            done[part] = rule(part if unchanged else part.with_inputs(inputs))
-        return done[part]
+    def visit(current: Node) -> Node:
+        if current not in results:
+            inputs = tuple(visit(child) for child in current.inputs)
+            unchanged = all(a is b for a, b in zip(inputs, current.inputs, strict=True))
+            results[current] = rule(current if unchanged else current.with_inputs(inputs))
+        return results[current]
 
     return visit(node)
 
 
 def reads_now(node: Node) -> frozenset[TableName]:
-    """The tables that a plan reads as they are; those at a fixed version do not change."""
-    scans = (part for part in walk(node) if isinstance(part, Scan))
+    """The tables that a plan reads at their current version; a fixed version does not change."""
+    scans = (scan for scan in walk(node) if isinstance(scan, Scan))
     return frozenset(part.table for part in scans if part.version is Version.NOW)
 
 
 def settles_ties(node: Node) -> bool:
-    """Whether the plan chooses among rows that tie, where the query leaves it open."""
+    """Whether the plan breaks ties that the query leaves open."""
     return any(isinstance(part, (TopK, Window)) for part in walk(node))
 
 
 def tables(node: Node) -> frozenset[TableName]:
     """The tables that a plan reads."""
-    return frozenset(part.table for part in walk(node) if isinstance(part, Scan))
+    return frozenset(scan.table for scan in walk(node) if isinstance(scan, Scan))
 
 
 @cached(5_000)
 def open_recursions(node: Node) -> frozenset[str]:
-    """The recursions that a part names and does not hold: it means something only inside their step."""
+    """The recursions that a subplan refers to but does not contain: it is valid only in their step."""
     if isinstance(node, RecursiveRef):
         return frozenset([node.name])
     if isinstance(node, Recursive):

@@ -11,7 +11,7 @@ from anabranch.errors import UserError
 from anabranch.model import Columns
 from anabranch.names import TableName
 from anabranch.project.records import fold
-from anabranch.sql.lower.branches import branches_without
+from anabranch.sql.lower.base_branches import base_branches
 
 SETTLING = 10  # times that types may pass round a circle until they are settled
 Known = Mapping[ObjectKey, Columns]
@@ -41,7 +41,7 @@ def _start(queries: Mapping[ObjectKey, str], analyse: Analyse) -> dict[ObjectKey
             return fold(name.parts) in unknown
 
         for key, query in waiting.items():
-            found = branches_without(query, is_unknown)
+            found = base_branches(query, is_unknown)
             if found is not None:
                 known[key] = _named(analyse(found.text, known), found.names)
                 break

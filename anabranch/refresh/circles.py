@@ -30,9 +30,9 @@ from anabranch.refresh.look import Look
 from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
 from anabranch.sql.analyze.reach import Reach
-from anabranch.sql.lower.below import place_below
-from anabranch.sql.lower.branches import branches_without
-from anabranch.sql.lower.recursion import keeps_rows_once
+from anabranch.sql.lower.base_branches import base_branches
+from anabranch.sql.lower.locate import locate_operator
+from anabranch.sql.lower.recursion import has_distinct_recursion
 from anabranch.sql.text.source_text import SourceText
 from anabranch.types import Type
 from anabranch.world import World
@@ -100,7 +100,7 @@ def check_member(
 
 
 def _refuse_recursion(name: TableName, query: str, circle: Circle) -> None:
-    if keeps_rows_once(query):
+    if has_distinct_recursion(query):
         raise Refused(
             f"{name} cannot be in a circle with {_others(name, circle)}: "
             "its query has a WITH RECURSIVE … UNION of its own",
@@ -117,7 +117,7 @@ def not_monotone_in(
 ) -> Refused:
     nothing: Columns = ()
     reach = Reach.of(SourceText(query), dict.fromkeys(sources, nothing), views)
-    below = place_below(reach, broken.table, broken.operator)
+    below = locate_operator(reach, broken.table, broken.operator)
     source = below.source
     line, column = source.position(below.start)
     where = f"in view {source.view}, " if source.view else ""
@@ -253,7 +253,7 @@ def _start(
     while waiting:
         unknown = frozenset(_fold(name) for name in waiting)
         for name, query in list(waiting.items()):
-            found = branches_without(query, lambda each, known=unknown: _fold(each) in known)  # type: ignore[misc]
+            found = base_branches(query, lambda each, known=unknown: _fold(each) in known)  # type: ignore[misc]
             if found is not None:
                 with fitting(tx.world, name, query) if name in kept else nullcontext():
                     columns = given_columns(tx.world, found.text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.cache import Cache
 from anabranch.catalog.events import COLLATION, RECURSION, Event
 from anabranch.catalog.streams import UNPLANNED, is_unplanned
-from anabranch.delta.closure import by_seeds, starts_afresh
+from anabranch.delta.closure import recomputes_recursion, with_seeds
 from anabranch.delta.maintenance import ByRows, Maintenance, maintenance
 from anabranch.errors import NotIncremental, SchemaError, UserError
 from anabranch.lake.types import to_iceberg, to_text
@@ -186,7 +186,9 @@ def _define(
     output = None if schema is None else output_columns(result_columns(schema))
 
     def types(node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
-        probe = Project(by_seeds(node), tuple(Item(f"e{i}", expr) for i, expr in enumerate(exprs)))
+        probe = Project(
+            with_seeds(node), tuple(Item(f"e{i}", expr) for i, expr in enumerate(exprs))
+        )
         names = view_names(columns)
 
         def name_of(scan: Scan | Parameter) -> str:
@@ -294,7 +296,11 @@ def definition_notices(name: TableName, mode: RefreshMode, definition: Definitio
         Event(name, COLLATION, f"{shown(column)} {WITHOUT_COLLATION}")
         for column in definition.collated
     ]
-    if mode is RefreshMode.FULL or definition.kept is None or not starts_afresh(definition.kept):
+    if (
+        mode is RefreshMode.FULL
+        or definition.kept is None
+        or not recomputes_recursion(definition.kept)
+    ):
         return said
     return [*said, Event(name, RECURSION, AFRESH)]
 

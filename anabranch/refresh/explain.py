@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from anabranch.catalog.streams import StreamTable
-from anabranch.delta.closure import starts_afresh
+from anabranch.delta.closure import recomputes_recursion
 from anabranch.delta.explain import explain as explain_kept
 from anabranch.delta.explain import explain_rules
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance
@@ -64,7 +64,7 @@ def explain(runtime: Runtime, name: TableName, *, rules: bool = False) -> str:
         sections.append(_obstacles(definition, world))
     if definition.kept is not None:
         sections.append("incremental: yes")
-        if starts_afresh(definition.kept):
+        if recomputes_recursion(definition.kept):
             sections.append(f"note: {AFRESH}")
         sections.append(explain_kept(definition.kept))
         if isinstance(definition.kept, ByRows) and definition.hidden:

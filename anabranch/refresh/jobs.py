@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import StreamTable
-from anabranch.delta.closure import as_now, root_recursion
+from anabranch.delta.closure import as_written, root_recursion
 from anabranch.delta.maintenance import ByRows, Combine, Replace
 from anabranch.lake.footers import counts
 from anabranch.lake.version import TableVersion
@@ -212,7 +212,7 @@ class Job:
         stored = self.visible_rows([each.name for each in columns])
         shown = {inner: name for name, inner in names.items()}
         items = [f"{quote(shown[each])} AS {quote(each)}" for each in recursion.columns]
-        self.scans.recursions.stored[as_now(recursion)] = stored.selectExpr(*items)
+        self.scans.recursions.stored[as_written(recursion)] = stored.selectExpr(*items)
 
     def combined(self, kept: Combine) -> DataFrame | None:
         node = kept.change(self.changed)

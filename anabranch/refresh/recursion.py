@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from anabranch.catalog.bounds import past
-from anabranch.delta.closure import as_member, as_now, is_before
+from anabranch.delta.closure import as_member, as_written, is_before
 from anabranch.delta.fixpoint import (
     REMOVED,
     Counts,
@@ -99,11 +99,11 @@ class Recursions:
 
     def _bound(self, node: Node) -> Node:
         if isinstance(node, Difference) and isinstance(node.right, Recursive):
-            found = self.closure(as_now(node.right))
+            found = self.closure(as_written(node.right))
             if found.change is not None:
                 return self.given(found.change, node.columns)
         if isinstance(node, Recursive) and node.distinct:
-            found = self.closure(as_now(node))
+            found = self.closure(as_written(node))
             return self.given(found.before if is_before(node) else found.after, node.columns)
         inputs = [self.bound(part) for part in node.inputs]
         same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))

@@ -77,7 +77,7 @@ class Scans:
         )
 
     def frame(self, node: Node, name_of: NameOf) -> DataFrame:
-        text = to_sql(node, name_of, "spark", hints=self.hints, known=self.parts)
+        text = to_sql(node, name_of, "spark", hints=self.hints, materialized=self.parts)
         return run_sql(self.session, text, labels=self.inputs.labels)
 
     def view(self, scan: Scan) -> str:

@@ -66,7 +66,7 @@ def from_stored(kept: Replace, columns: Columns, sources: Sources, stored_rows: 
     if kept.first is None or plain(columns) != {each.name for each in columns}:
         return None
     whole = stored_rows < (kept.first.limit or 0)
-    found = kept.from_stored(frozenset(sources.deltas), whole=whole)
+    found = kept.from_stored(frozenset(sources.deltas), complete=whole)
     if found is None:
         return None
     anew = scanned([(kept.recompute(None), NONE)], sources)

@@ -1,7 +1,7 @@
 """Plan → SQL text.  A tree until the last line.
 
-Operators that fit into one SELECT share it; a node that is used twice becomes a CTE.
-Every FROM item gets a reserved alias, so that a struct column never reads as a table's name.
+Operators that fit into one SELECT share it; a shared node becomes a CTE.  Every FROM item gets a
+reserved alias, so that a struct column is never taken for a table name.
 """
 
 from __future__ import annotations
@@ -50,30 +50,30 @@ def to_sql(
     dialect: Literal["spark", "duckdb"] = "spark",
     *,
     hints: bool = True,
-    known: Mapping[Node, str] | None = None,
+    materialized: Mapping[Node, str] | None = None,
     rendering: type[Rendering] | None = None,
 ) -> str:
-    """`name_of` gives the view that stands for a scan or a given relation, `known` those of parts
-    that are there already; `hints=False` leaves out the broadcast hints, for deltas that turn out to
-    be large; `rendering` writes some parts its own way."""
-    known = known or {}
-    parts = frozenset(shared(node, known))
+    """`name_of` returns the view of a scan or a parameter, `materialized` has the views of stored
+    subplans; `hints=False` omits broadcast hints, for deltas that turn out to be large;
+    `rendering` overrides how some parts are written."""
+    materialized = materialized or {}
+    common = frozenset(shared(node, materialized))
     render = rendering or Rendering
-    text = render(name_of, parts, known, hints and dialect == "spark").query(node)
+    text = render(name_of, common, materialized, hints and dialect == "spark").query(node)
     return text if dialect == "spark" else parse_one(text, dialect="spark").sql(dialect=dialect)
 
 
 @dataclass
 class Rendering:
-    """The pieces of one statement, as Spark reads them."""
+    """The parts of one statement in Spark's SQL."""
 
     name_of: NameOf
     shared: frozenset[Node]
-    known: Mapping[Node, str]
+    materialized: Mapping[Node, str]
     hints: bool
     ctes: dict[Node, tuple[str | exp.TableAlias, exp.Query]] = field(default_factory=dict)
     aliases: int = 0
-    recursions: dict[str, str] = field(default_factory=dict)  # those whose step is being written
+    recursions: dict[str, str] = field(default_factory=dict)  # whose step is being rendered
     recursive: bool = False
 
     def query(self, root: Node) -> str:
@@ -84,7 +84,7 @@ class Rendering:
         return query.sql(dialect=VERBATIM, copy=False)
 
     def relation(self, node: Node) -> exp.Query:
-        if node in self.known:
+        if node in self.materialized:
             return exp.select(*self.named(node.columns), copy=False).from_(
                 self.view(node), copy=False
             )
@@ -93,7 +93,7 @@ class Rendering:
         return exp.select(*self.named(node.columns), copy=False).from_(self.cte(node), copy=False)
 
     def view(self, node: Node) -> exp.Table:
-        return exp.Table(this=identifier(self.known[node]))
+        return exp.Table(this=identifier(self.materialized[node]))
 
     def cte(self, node: Node) -> exp.Table:
         if node not in self.ctes:
@@ -104,30 +104,30 @@ class Rendering:
     def recursion(self, node: Recursive) -> exp.Table:
         """WITH RECURSIVE name (columns) AS (seed UNION [ALL] step)
 
-        One recursion at two versions, or asked for some keys only, is two: each has its own name.
+        A recursion over two versions, or filtered by keys, is rendered twice: each has its own name.
         """
         if node not in self.ctes:
             self.recursive = True
             self.aliases += 1
             name = f"{node.name}_{self.aliases}"
             seed = self.body(node.seed)
-            around = self.recursions
-            self.recursions = {**around, node.name: name}
+            outer = self.recursions
+            self.recursions = {**outer, node.name: name}
             step = self.body(node.step)
             if isinstance(step, exp.Union):  # or its first branch would belong to the seed
                 step = step.subquery(copy=False)
             if node.distinct and isinstance(seed, exp.Union):
                 seed = seed.subquery(copy=False)
-            self.recursions = around
-            whole = exp.union(seed, step, distinct=node.distinct, copy=False)
-            columns = [identifier(each) for each in node.columns]
-            self.ctes[node] = (exp.TableAlias(this=identifier(name), columns=columns), whole)
+            self.recursions = outer
+            union = exp.union(seed, step, distinct=node.distinct, copy=False)
+            columns = [identifier(name_) for name_ in node.columns]
+            self.ctes[node] = (exp.TableAlias(this=identifier(name), columns=columns), union)
         alias = self.ctes[node][0]
         if not isinstance(alias, exp.TableAlias):
             raise InternalError("a recursion is not a common table expression of its own")
         return exp.Table(this=alias.this.copy())
 
-    def again(self, node: RecursiveRef) -> exp.Table:
+    def recursive_ref(self, node: RecursiveRef) -> exp.Table:
         return exp.Table(this=identifier(self.recursions[node.name]))
 
     def body(self, node: Node) -> exp.Query:
@@ -142,12 +142,12 @@ class Rendering:
         return source.join_into(self, query)
 
     def keys(self, keys: Node, on: On) -> tuple[Tree, str, Tree]:
-        """A FROM item, its alias, and the condition.  Keys are renamed: they may be called like a
-        column of the input."""
+        """A FROM item, its alias, and the join condition.  Keys are renamed, since they may have the
+        name of an input column."""
         renamed = tuple(Item(f"_ab_on{i}", column(key)) for i, (_, key) in enumerate(on))
-        source, alias = self.aliased(self.select(self.repeated(keys), renamed))
+        source, alias = self.aliased(self.select(self.without_distinct(keys), renamed))
         pairs: list[Tree] = [
-            # joins on a plain equality are several times faster
+            # joins on plain equality are several times faster than NULL-safe ones
             (exp.EQ if keys.never_null(key) else exp.NullSafeEQ)(
                 this=self.operand(expr), expression=self.column(item.name)
             )
@@ -155,16 +155,16 @@ class Rendering:
         ]
         return source, alias, exp.and_(*pairs, copy=False)
 
-    def repeated(self, keys: Node) -> Node:
-        """The keys, some more than once: whether a key is among them is the same without the
-        shuffle that DISTINCT takes."""
-        if keys in self.known or (keys in self.shared and not _only_changes(keys)):
+    def without_distinct(self, keys: Node) -> Node:
+        """The keys, possibly with duplicates: a semi join gives the same result without the shuffle of
+        DISTINCT."""
+        if keys in self.materialized or (keys in self.shared and not _only_changes(keys)):
             return keys
         match keys:
             case Aggregate(calls=()):
-                return Project(self.repeated(keys.input), keys.keys)
+                return Project(self.without_distinct(keys.input), keys.keys)
             case Project() | Filter() | UnionAll():
-                return keys.with_inputs([self.repeated(part) for part in keys.inputs])
+                return keys.with_inputs([self.without_distinct(child) for child in keys.inputs])
         return keys
 
     def lateral(self, node: Generate) -> Tree:
@@ -179,7 +179,7 @@ class Rendering:
 
     def source(self, node: Node) -> tuple[Tree, str]:
         """The node as a FROM item, and its alias."""
-        if not (node.named or node in self.known or node in self.shared):
+        if not (node.named or node in self.materialized or node in self.shared):
             return self.aliased(self.body(node))
         alias = self.alias()
         return exp.alias_(self.table(node), identifier(alias), table=True, copy=False), alias
@@ -187,7 +187,7 @@ class Rendering:
     def table(self, node: Node) -> exp.Table:
         if node.named:
             return node.as_table(self)
-        return self.view(node) if node in self.known else self.cte(node)
+        return self.view(node) if node in self.materialized else self.cte(node)
 
     def stored(self, leaf: Scan | Parameter) -> exp.Table:
         return exp.Table(this=identifier(self.name_of(leaf)))
@@ -206,10 +206,10 @@ class Rendering:
             query.set("hint", exp.Hint(expressions=[broadcast]))
 
     def item(self, item: Item) -> Tree:
-        written = self.written(item.expr)
+        tree = self.written(item.expr)
         if item.expr.column == item.name:
-            return written
-        return exp.Alias(this=written, alias=identifier(item.name))
+            return tree
+        return exp.Alias(this=tree, alias=identifier(item.name))
 
     def named(self, names: tuple[str, ...]) -> list[Tree]:
         if not names:
@@ -223,9 +223,9 @@ class Rendering:
         return self.written(column(name))
 
     def condition(self, expr: Expr) -> Tree:
-        """The expression, so that AND may follow."""
-        written = self.written(expr)
-        return exp.Paren(this=written) if isinstance(expr.tree, exp.Or) else written
+        """The expression as an operand of AND."""
+        tree = self.written(expr)
+        return exp.Paren(this=tree) if isinstance(expr.tree, exp.Or) else tree
 
     def operand(self, expr: Expr) -> Tree:
         """The expression, in parentheses unless it needs none."""
@@ -234,5 +234,5 @@ class Rendering:
 
 
 def _only_changes(node: Node) -> bool:
-    scans = (part for part in walk(node) if isinstance(part, Scan))
+    scans = (scan for scan in walk(node) if isinstance(scan, Scan))
     return all(scan.version is Version.DELTA for scan in scans)

@@ -371,7 +371,7 @@ class Kept:
         if kept.first is None or kept.first.limit is None:
             return None
         whole = len(self.stored) < kept.first.limit
-        plan = kept.from_stored(changed, whole=whole)
+        plan = kept.from_stored(changed, complete=whole)
         assert plan is not None
         self.world.bind(STORED, kept.full, self.stored)
         found = self.world.rows(plan)

@@ -157,7 +157,7 @@ def first_input_only(node: Join, loss: Loss) -> Node:
 
 
 def left_only(node: ExistenceJoin | Outer, loss: Loss) -> Node:
-    return overdelete._of_left(node, loss) or nothing(node, loss)
+    return overdelete._left_loss(node, loss) or nothing(node, loss)
 
 
 def nothing(node: Node, loss: Loss) -> Node:

@@ -1,16 +1,16 @@
 """The nodes of a plan: frozen and checked when made, so that a wrong plan cannot be built.
 
-Scan · OneRow · Given · Again                            leaves
-Filter · Project · Aggregate · Windows · Top · Generate  one input
-Outer · SemiJoin · AntiJoin · MarkJoin · Difference      two inputs: the second completes or judges
-Semi                                                     one input, and keys
-Look                                                     one input, and any number of keys
+Scan · OneRow · Parameter · RecursiveRef                 leaves
+Filter · Project · Aggregate · Window · TopK · Generate  one input
+Outer · SemiJoin · AntiJoin · MarkJoin · Difference      two inputs, used in different ways
+KeyFilter                                                one input, and a relation of keys
+ReducedScan                                              one input, and any number of key relations
 Join · UnionAll                                          many inputs
-Recursive                                                a first relation, and a step that repeats
+Recursive                                                a seed, and a step that is iterated
 
-Names of columns are unique inside a node; a node's expressions name columns of its inputs.  What the
-rest of the engine asks of a node stands beside it, as traits (see base.py): a new operator is its file,
-its delta rule, and one line where the rules are imported.
+Column names are unique inside a node; a node's expressions refer to columns of its inputs.  What the
+rest of the engine needs to know of a node stands beside it, as traits (see base.py): a new operator is
+its file, its delta rule, and one line where the rules are imported.
 """
 
 from __future__ import annotations

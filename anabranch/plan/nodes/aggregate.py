@@ -9,8 +9,9 @@ from typing import ClassVar
 from sqlglot import exp
 
 from anabranch.errors import InternalError
-from anabranch.plan.asked import Asked, Operator
+from anabranch.plan.demand import Demand, Operator
 from anabranch.plan.exprs import column
+from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import (
     Call,
     Item,
@@ -27,12 +28,11 @@ from anabranch.plan.nodes.base import (
     same_columns,
     used_by,
 )
-from anabranch.plan.nodes.conditions import in_words_of, reads_only
+from anabranch.plan.nodes.conditions import expressed_in, reads_only
 from anabranch.plan.nodes.project import Project
-from anabranch.plan.remembered import remembered
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class Aggregate(OverOne):
     """One row per group of equal keys (NULL equals NULL); without keys exactly one row.
@@ -67,25 +67,25 @@ class Aggregate(OverOne):
         return (used_by((*self.keys, *self.calls)),)
 
     def origins(self, name: str) -> tuple[Origin, ...]:
-        below = passed_on(self.keys).get(name)
-        return () if below is None else (Origin(0, below),)
+        input_column = passed_on(self.keys).get(name)
+        return () if input_column is None else (Origin(0, input_column),)
 
     def never_null(self, name: str) -> bool:
-        return any(self.input.never_null(each.name) for each in self.origins(name))
+        return any(self.input.never_null(origin.name) for origin in self.origins(name))
 
-    def loses_by(self, asked: Asked) -> list[tuple[Operator, Node]]:
+    def nonmonotone_inputs(self, demand: Demand) -> list[tuple[Operator, Node]]:
         return [(Operator.AGGREGATE, self.input)] if self.calls else []
 
-    def asks_of(self, asked: Asked) -> Asked:
-        return Asked(shown=used_by((*self.keys, *self.calls)))
+    def demand_of(self, demand: Demand) -> Demand:
+        return Demand(values=used_by((*self.keys, *self.calls)))
 
     @property
-    def repeats(self) -> tuple[Node, ...]:
+    def duplicating(self) -> tuple[Node, ...]:
         return ()
 
     def routes(self, on: On) -> tuple[On, ...] | None:
         keys = {key.name: key.expr for key in self.keys}
-        return (in_words_of(on, keys),) if keys and reads_only(on, keys) else None
+        return (expressed_in(on, keys),) if keys and reads_only(on, keys) else None
 
     @property
     def heavy(self) -> bool:
@@ -99,7 +99,7 @@ class Aggregate(OverOne):
         return f"Aggregate {item_heads(self.calls)}{by}"
 
     def body(self, sql: Sql) -> exp.Query:
-        """Keys that are computed get a name first: GROUP BY 5 would mean the fifth column."""
+        """Computed keys get a name first: GROUP BY 5 would mean the fifth column."""
         source, keys = self.input, self.keys
         if any(key.expr.column is None for key in keys):
             needed = used_by(self.calls)

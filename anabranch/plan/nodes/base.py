@@ -1,12 +1,12 @@
-"""What every operator of a plan answers for itself.
+"""What every operator of a plan says about itself.
 
-An operator is a frozen dataclass that checks itself when it is made.  What the layers above want to
-know of it are its *traits*, the methods and flags of `Node`: pruning, pushing, rendering, `explain` and
-the delta engine ask for them, and not which class they have before them.  Each trait has a default that
-is right for any operator, if not the cheapest; an operator overrides those that it knows better.
+An operator is a frozen dataclass that validates itself when it is made.  What the layers above need to
+know of it are its *traits*, the methods and flags of `Node`: pruning, pushdown, rendering, `explain`
+and the delta rules use them and do not dispatch on classes.  The default of each trait is correct for
+any operator, if not the cheapest; an operator overrides what it knows better.
 
     columns        columns · keep_only · uses · origins · typed_like · never_null
-    rows           linear · monotone · loses_by · asks_of · repeats
+    rows           linear · monotone · nonmonotone_inputs · demand_of · duplicating
     keys           routes
     cost           shareable · work · heavy
     text           head (in `explain`) · body, join_into, as_table (as SQL) · facts (in fingerprints)
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from sqlglot import exp
 
 from anabranch.errors import InternalError
-from anabranch.plan.asked import Asked, Operator
+from anabranch.plan.demand import Demand, Operator
 from anabranch.plan.exprs import Expr, Tree, column
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 WEIGHT = "_ab_w"  # the signed multiplicity of a row of a delta
 
 Names = frozenset[str]
-On = tuple[tuple[Expr, str], ...]  # pairs an expression over an input with a column of its keys
+On = tuple[tuple[Expr, str], ...]  # pairs of an expression over an input and a column of its keys
 
 
 class Version(Enum):
@@ -42,12 +42,12 @@ class Version(Enum):
     NOW = "now"  # as the user wrote it
     BEFORE = "before"
     AFTER = "after"
-    DELTA = "delta"  # the rows that came and went, with their weight
+    DELTA = "delta"  # the inserted and deleted rows, with their weights
 
 
 @dataclass(frozen=True)
 class Item:
-    """A column that is computed; `type` is Spark's, where it is known."""
+    """A computed column; `type` is Spark's, where known."""
 
     name: str
     expr: Expr
@@ -58,9 +58,9 @@ class Item:
 class Call:
     """One aggregate call.
 
-    `expr` is the whole call.  `function` is count, sum, avg, min or max when the call is that
-    function of at most one argument and nothing else; then `arg`, `arg_type` and the FILTER
-    condition `where` say the rest, and count without `arg` is COUNT(*).  Otherwise it is "".
+    `expr` is the whole call.  `function` is count, sum, avg, min or max when the call is just that
+    function of at most one argument; then `arg`, `arg_type` and the FILTER condition `where` say the
+    rest, and count without `arg` is COUNT(*).  Otherwise it is "".
     """
 
     name: str
@@ -69,7 +69,9 @@ class Call:
     arg: Expr | None = None
     arg_type: str = ""
     where: Expr | None = None
-    exact: bool = True  # the same rows give the same bits, in whatever order they come
+    exact: bool = (
+        True  # the result does not depend on the order of the rows, not even in the last bit
+    )
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,13 @@ class Origin:
 
 
 class Sql(Protocol):
-    """The statement that a node writes its part of; see sql/render."""
+    """The statement that a node adds itself to; see sql/render."""
 
     def select(self, source: Node, items: tuple[Item, ...]) -> exp.Select:
-        """SELECT items FROM source, which may bring joins and conditions along."""
+        """SELECT items FROM source, including the joins and conditions of the source."""
 
     def join_into(self, query: exp.Select, source: Node) -> list[Expr]:
-        """Give a SELECT its FROM clause; the conditions that belong into its WHERE clause."""
+        """Add the FROM clause; returns the conditions that belong into the WHERE clause."""
 
     def relation(self, node: Node) -> exp.Query:
         """A query of a node, by its name where it has one."""
@@ -113,7 +115,7 @@ class Sql(Protocol):
         """A query as a FROM item, and its alias."""
 
     def alias(self) -> str:
-        """An alias that nothing else has."""
+        """An unused alias."""
 
     def stored(self, leaf: Scan | Parameter) -> exp.Table:
         """The table that stands for a leaf."""
@@ -121,20 +123,20 @@ class Sql(Protocol):
     def recursion(self, node: Recursive) -> exp.Table:
         """The common table expression of a recursion."""
 
-    def again(self, node: RecursiveRef) -> exp.Table:
-        """The recursion whose step is being written."""
+    def recursive_ref(self, node: RecursiveRef) -> exp.Table:
+        """The recursion whose step is being rendered."""
 
     def lateral(self, node: Generate) -> Tree:
         """LATERAL VIEW."""
 
     def hint(self, query: exp.Select, alias: str) -> None:
-        """The FROM item of this alias is small."""
+        """A broadcast hint for the FROM item with this alias."""
 
     def keys(self, keys: Node, on: On) -> tuple[Tree, str, Tree]:
-        """Keys as a FROM item, its alias, and the condition that a row has one of them."""
+        """Keys as a FROM item, its alias, and the join condition."""
 
-    def repeated(self, keys: Node) -> Node:
-        """The keys, some more than once, where that is cheaper."""
+    def without_distinct(self, keys: Node) -> Node:
+        """The keys, possibly with duplicates, where that is cheaper."""
 
     def item(self, item: Item) -> Tree:
         """A column of a SELECT list."""
@@ -146,7 +148,7 @@ class Sql(Protocol):
         """A column."""
 
     def condition(self, expr: Expr) -> Tree:
-        """An expression, so that AND may follow."""
+        """An expression that can be an operand of AND."""
 
     def operand(self, expr: Expr) -> Tree:
         """An expression, in parentheses unless it needs none."""
@@ -155,12 +157,14 @@ class Sql(Protocol):
 class Node:
     """A relation: a bag of rows."""
 
-    spelled: ClassVar[str] = ""  # the name in fingerprints, where it is not that of the class
+    spelled: ClassVar[str] = (
+        ""  # the name in stored fingerprints, where it is not that of the class
+    )
     linear: ClassVar[bool] = False  # Q(R + S) = Q(R) + Q(S), in each of its inputs
-    monotone: ClassVar[bool] = False  # more rows of an input never take a row away
-    exact: ClassVar[bool] = False  # inputs must have just the columns that are wanted of them
-    shareable: ClassVar[bool] = False  # it may become a relation with a name of its own
-    named: ClassVar[bool] = False  # a table stands for it: its rows are stored or bound
+    monotone: ClassVar[bool] = False  # more rows of an input never remove a row
+    exact: ClassVar[bool] = False  # inputs must have exactly the columns that are used of them
+    shareable: ClassVar[bool] = False  # it may become a common table expression
+    named: ClassVar[bool] = False  # it is a table in SQL: its rows are stored or bound
     work: ClassVar[bool] = False  # more than a scan, renamed or filtered
 
     @property
@@ -180,48 +184,46 @@ class Node:
     # -- columns
 
     def keep_only(self, needed: Names) -> Node:
-        """The node without what it computes for other columns only; its input where it computes
-        nothing else."""
+        """The node without the outputs that are not needed; its input if it computes nothing else."""
         return self
 
     def uses(self, needed: Names) -> tuple[Names | None, ...]:
-        """The columns of each input that the needed ones are made of, and those that decide about
-        rows; None: the input stays as it is."""
+        """Per input, the columns that the needed outputs and the choice of rows depend on; None: all
+        columns stay."""
         return tuple(None for _ in self.inputs)
 
     def origins(self, name: str) -> tuple[Origin, ...]:
-        """The columns of inputs among whose values all values of a column are; none: not known."""
+        """Input columns whose values include all values of a column; empty: unknown."""
         return ()
 
     def typed_like(self, name: str) -> tuple[Origin, ...]:
-        """The columns of inputs that a column has the type of: the same rows, or NULL."""
+        """The columns of inputs that a column takes its type from: the same values, or NULL."""
         return self.origins(name)
 
     def never_null(self, name: str) -> bool:
-        """Whether the plan itself says that a column is never NULL."""
+        """Whether a column is known not to be NULL from the plan alone."""
         return False
 
     # -- rows
 
-    def loses_by(self, asked: Asked) -> list[tuple[Operator, Node]]:
-        """The inputs that it may lose rows by when they gain some; `asked` is what those above look
-        at."""
-        return [] if self.monotone else [(Operator.OTHER, part) for part in self.inputs]
+    def nonmonotone_inputs(self, demand: Demand) -> list[tuple[Operator, Node]]:
+        """The inputs whose additional rows may remove rows; `demand`: what the operators above need."""
+        return [] if self.monotone else [(Operator.OTHER, node) for node in self.inputs]
 
-    def asks_of(self, asked: Asked) -> Asked:
-        """What it asks of the columns of its inputs, for those above and for itself."""
-        return Asked(shown=frozenset(name for below in self.inputs for name in below.columns))
+    def demand_of(self, demand: Demand) -> Demand:
+        """What is needed of the columns of its inputs, for the operators above and for itself."""
+        return Demand(values=frozenset(name for node in self.inputs for name in node.columns))
 
     @property
-    def repeats(self) -> tuple[Node, ...]:
-        """The inputs of which a row that comes twice makes rows that come twice."""
+    def duplicating(self) -> tuple[Node, ...]:
+        """The inputs whose duplicate rows become duplicates of the output."""
         return self.inputs
 
     # -- keys
 
     def routes(self, on: On) -> tuple[On, ...] | None:
-        """Asking for the rows with some keys is asking the inputs for theirs: for each input, what its
-        rows are compared by (empty: all of them are needed); None: the node has to be computed."""
+        """How a filter on keys is pushed down: per input, the comparisons with the keys (empty: the
+        input stays unfiltered); None: it cannot be pushed."""
         return None
 
     # -- cost
@@ -235,30 +237,30 @@ class Node:
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """What a fingerprint says of it besides its fields."""
+        """What a fingerprint has of it besides its fields."""
         return {}
 
     @property
     def head(self) -> str:
-        """The line that stands for it in a printed plan."""
+        """Its line in a printed plan."""
         return type(self).__name__
 
     def body(self, sql: Sql) -> exp.Query:
-        """A query that gives its rows."""
+        """A query for its rows."""
         raise InternalError(f"{type(self).__name__} cannot be written as SQL")
 
     def join_into(self, sql: Sql, query: exp.Select) -> list[Expr]:
-        """Make it the FROM clause of a query; gives back conditions for its WHERE clause."""
+        """Make it the FROM clause of a query; returns conditions for the WHERE clause."""
         query.from_(sql.source(self)[0], copy=False)
         return []
 
     def as_table(self, sql: Sql) -> exp.Table:
-        """What stands for it in every statement, if it is `named`."""
+        """The table that represents it in SQL, if it is `named`."""
         raise InternalError(f"{type(self).__name__} has no name")
 
 
 class Clause(Node):
-    """An operator that is a clause of a SELECT: it overrides `join_into`."""
+    """An operator that becomes a clause of a SELECT: it overrides `join_into`."""
 
     def body(self, sql: Sql) -> exp.Query:
         return sql.select(self, same_columns(self))
@@ -266,7 +268,7 @@ class Clause(Node):
 
 @dataclass(frozen=True)
 class OverOne(Node):
-    """An operator with one input; it passes its columns on unless it says otherwise."""
+    """An operator with one input, whose columns it passes on by default."""
 
     input: Node
 
@@ -287,7 +289,7 @@ class OverOne(Node):
 
 @dataclass(frozen=True)
 class OverTwo(Node):
-    """An operator that looks at two inputs in different ways."""
+    """An operator that uses its two inputs in different ways."""
 
     left: Node
     right: Node
@@ -318,14 +320,14 @@ def columns_of(condition: Expr | None) -> Names:
     return condition.columns if condition is not None else frozenset()
 
 
-def kept_of(names: Iterable[str], needed: Names) -> tuple[str, ...]:
-    """A relation keeps one column even when only its rows are counted."""
-    every = tuple(names)
-    return tuple(name for name in every if name in needed) or every[:1]
+def needed_or_first(names: Iterable[str], needed: Names) -> tuple[str, ...]:
+    """The needed columns; at least one, since rows without columns could not be counted."""
+    candidates = tuple(names)
+    return tuple(name for name in candidates if name in needed) or candidates[:1]
 
 
 def passed_on(items: Iterable[Item]) -> dict[str, str]:
-    """Item name → the input's column, for items that are nothing but a column."""
+    """Item name → input column, for items that only pass a column on."""
     return {item.name: item.expr.column for item in items if item.expr.column is not None}
 
 
@@ -371,7 +373,7 @@ def check_keys(on: On, node: Node, keys: Node) -> None:
 
 
 def orders(order: Sequence[Order]) -> Iterator[exp.Ordered]:
-    for each in order:
+    for key in order:
         yield exp.Ordered(
-            this=each.expr.tree.copy(), desc=each.descending, nulls_first=each.nulls_first
+            this=key.expr.tree.copy(), desc=key.descending, nulls_first=key.nulls_first
         )

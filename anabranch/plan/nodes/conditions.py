@@ -1,4 +1,4 @@
-"""How keys reach the inputs of an operator whose condition compares columns."""
+"""How a filter on keys is pushed through conditions that compare columns."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ def reads_only(on: On, names: Collection[str] | Mapping[str, Expr]) -> bool:
     return all(expr.columns <= set(names) for expr, _ in on)
 
 
-def in_words_of(on: On, exprs: Mapping[str, Expr]) -> On:
-    """The comparison over what the columns are computed from."""
+def expressed_in(on: On, exprs: Mapping[str, Expr]) -> On:
+    """The comparisons over the expressions that compute the columns."""
     return tuple((expr.substitute(exprs), key) for expr, key in on)
 
 
-def through_equality(condition: Expr | None, part: Node, on: On) -> On:
-    """`on` in the words of another input, as far as the condition makes them equal."""
+def through_equality(condition: Expr | None, child: Node, on: On) -> On:
+    """`on` over another input, for the columns that the condition equates."""
     equal: dict[str, str] = {}
-    for each in conjuncts(condition):
-        match each.tree:
+    for conjunct in conjuncts(condition):
+        match conjunct.tree:
             case exp.EQ(this=exp.Column() as left, expression=exp.Column() as right):
-                for mine, other in ((left.name, right.name), (right.name, left.name)):
-                    if mine in part.columns:
-                        equal.setdefault(other, mine)
+                for own, other in ((left.name, right.name), (right.name, left.name)):
+                    if own in child.columns:
+                        equal.setdefault(other, own)
     pairs = ((equal.get(expr.column or ""), key) for expr, key in on)
     return tuple((column(name), key) for name, key in pairs if name is not None)

@@ -1,4 +1,4 @@
-"""⋉, ▷ and marks: left rows, each once, judged by whether the condition is true for some right row."""
+"""⋉, ▷ and mark joins: left rows, each once, by whether the condition holds for some right row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import ClassVar
 from sqlglot import exp
 
 from anabranch.errors import InternalError
-from anabranch.plan.asked import Asked, Operator
+from anabranch.plan.demand import Demand, Operator
 from anabranch.plan.equalities import Equality, equalities
 from anabranch.plan.exprs import (
     Expr,
@@ -22,6 +22,7 @@ from anabranch.plan.exprs import (
     identifier,
     is_not_null,
 )
+from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.aggregate import Aggregate
 from anabranch.plan.nodes.base import (
     Clause,
@@ -43,12 +44,11 @@ from anabranch.plan.nodes.filter import Filter
 from anabranch.plan.nodes.outer import Outer, join_pair
 from anabranch.plan.nodes.project import Project
 from anabranch.plan.nodes.union_all import UnionAll
-from anabranch.plan.remembered import remembered
 
 
 @dataclass(frozen=True)
 class ExistenceJoin(OverTwo):
-    """Left rows, each once, judged by whether the condition is true for some right row."""
+    """Left rows, each once, by whether the condition holds for some right row."""
 
     condition: Expr | None
 
@@ -71,21 +71,21 @@ class ExistenceJoin(OverTwo):
         return self.left.columns
 
     def uses(self, needed: Names) -> tuple[Names, ...]:
-        mine = columns_of(self.condition)
-        return (needed | mine, mine)
+        used = columns_of(self.condition)
+        return (needed | used, used)
 
     def origins(self, name: str) -> tuple[Origin, ...]:
         return (Origin(0, name),) if name in self.left.columns else ()
 
-    def asks_of(self, asked: Asked) -> Asked:
-        return asked | Asked(shown=columns_of(self.condition))
+    def demand_of(self, demand: Demand) -> Demand:
+        return demand | Demand(values=columns_of(self.condition))
 
     @property
-    def repeats(self) -> tuple[Node, ...]:
+    def duplicating(self) -> tuple[Node, ...]:
         return (self.left,)
 
     def routes(self, on: On) -> tuple[On, ...] | None:
-        """A right row matters only to left rows that it equals."""
+        """Only right rows with the keys of a left row can match it."""
         if not reads_only(on, self.left.columns):
             return None
         return (on, through_equality(self.condition, self.right, on))
@@ -95,10 +95,10 @@ class ExistenceJoin(OverTwo):
         return True
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class SemiJoin(ExistenceJoin, Clause):
-    """The left rows with a partner."""
+    """The left rows with a match."""
 
     judgement: ClassVar[str] = "wanted"
     monotone: ClassVar[bool] = True
@@ -112,10 +112,10 @@ class SemiJoin(ExistenceJoin, Clause):
         return []
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class AntiJoin(ExistenceJoin, Clause):
-    """The left rows without a partner."""
+    """The left rows without a match."""
 
     judgement: ClassVar[str] = "unwanted"
 
@@ -123,7 +123,7 @@ class AntiJoin(ExistenceJoin, Clause):
     def head(self) -> str:
         return f"Anti join{condition_head(self.condition)}"
 
-    def loses_by(self, asked: Asked) -> list[tuple[Operator, Node]]:
+    def nonmonotone_inputs(self, demand: Demand) -> list[tuple[Operator, Node]]:
         return [(Operator.ABSENT, self.right)]
 
     def join_into(self, sql: Sql, query: exp.Select) -> list[Expr]:
@@ -131,12 +131,12 @@ class AntiJoin(ExistenceJoin, Clause):
         return []
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class MarkJoin(ExistenceJoin):
-    """Every left row, and a column that says whether it has a partner.
+    """Every left row, and a column that says whether it has a match.
 
-    `one_to_one`: no two values of the right side equal the same one of the left.
+    `one_to_one`: no two values of the right side equal the same value of the left.
     """
 
     mark: str
@@ -153,37 +153,47 @@ class MarkJoin(ExistenceJoin):
     def columns(self) -> tuple[str, ...]:
         return (*self.left.columns, self.mark)
 
-    def loses_by(self, asked: Asked) -> list[tuple[Operator, Node]]:
-        return [(Operator.VALUE, self.right)] if self.mark in asked.shown else []
+    def nonmonotone_inputs(self, demand: Demand) -> list[tuple[Operator, Node]]:
+        return [(Operator.VALUE, self.right)] if self.mark in demand.values else []
 
     @property
     def head(self) -> str:
         return f"Mark {self.mark}{condition_head(self.condition)}"
 
     def body(self, sql: Sql) -> exp.Query:
-        """Never a correlated EXISTS: with UNION above it and a filter above that, Spark's optimizer
+        """Never a correlated EXISTS: below a filter over a UNION, Spark's optimizer
         looks for columns of the inner query in the outer one, and fails with "key not found"."""
         compared = conjuncts(self.condition)
         pairs = equalities(self.condition, self.left.columns, self.right.columns)
-        mine = [each for each in compared if each.columns and each.columns <= {*self.left.columns}]
-        theirs = [each for each in compared if each.columns <= {*self.right.columns}]
-        right = Filter(self.right, both) if (both := conjunction(theirs)) else self.right
-        by_key = len(pairs) + len(mine) + len(theirs) == len(compared)
+        left_only = [
+            conjunct
+            for conjunct in compared
+            if conjunct.columns and conjunct.columns <= {*self.left.columns}
+        ]
+        right_only = [
+            conjunct for conjunct in compared if conjunct.columns <= {*self.right.columns}
+        ]
+        right = (
+            Filter(self.right, right_condition)
+            if (right_condition := conjunction(right_only))
+            else self.right
+        )
+        by_key = len(pairs) + len(left_only) + len(right_only) == len(compared)
         if not by_key or (pairs and not self.one_to_one):
             return sql.body(self._judged_twice())
         if pairs:
-            return self._found_by_key(sql, right, pairs, mine)
+            return self._found_by_key(sql, right, pairs, left_only)
         inner = exp.select(exp.Literal.number(1), copy=False)
-        some: Tree = exp.Exists(this=inner.from_(sql.source(right)[0], copy=False))
-        if (own := conjunction(mine)) is not None:
-            known = exp.Coalesce(this=sql.written(own), expressions=[exp.false()])
-            some = exp.and_(known, some, copy=False)
-        mark = exp.alias_(some, identifier(self.mark), copy=False)
+        mark_value: Tree = exp.Exists(this=inner.from_(sql.source(right)[0], copy=False))
+        if (left_condition := conjunction(left_only)) is not None:
+            left_holds = exp.Coalesce(this=sql.written(left_condition), expressions=[exp.false()])
+            mark_value = exp.and_(left_holds, mark_value, copy=False)
+        mark = exp.alias_(mark_value, identifier(self.mark), copy=False)
         query = exp.select(*map(sql.column, self.left.columns), mark, copy=False)
         return query.from_(sql.source(self.left)[0], copy=False)
 
     def _judged_twice(self) -> Node:
-        """The left rows with a partner, and those without."""
+        """The left rows with a match, and those without."""
         sides = (
             Project(
                 kind(self.left, self.right, self.condition),
@@ -194,17 +204,17 @@ class MarkJoin(ExistenceJoin):
         return UnionAll(tuple(sides))
 
     def _found_by_key(
-        self, sql: Sql, right: Node, pairs: tuple[Equality, ...], mine: list[Expr]
+        self, sql: Sql, right: Node, pairs: tuple[Equality, ...], left_only: list[Expr]
     ) -> exp.Select:
-        """L LEFT JOIN the keys of R, each once: the mark is whether one was found."""
+        """L LEFT JOIN the distinct keys of R: the mark is whether a key was found."""
         keys = Aggregate(
             right, tuple(Item(f"_ab_met{i}", pair.right) for i, pair in enumerate(pairs))
         )
-        found = Project(keys, (*same_columns(keys), Item("_ab_met", Expr("TRUE"))))
+        marked_keys = Project(keys, (*same_columns(keys), Item("_ab_met", Expr("TRUE"))))
         equal = [
             binary(exp.NullSafeEQ if pair.null_safe else exp.EQ, pair.left, column(key.name))
             for pair, key in zip(pairs, keys.keys, strict=True)
         ]
-        outer = Outer(self.left, found, conjunction([*mine, *equal]))
+        outer = Outer(self.left, marked_keys, conjunction([*left_only, *equal]))
         mark = Item(self.mark, is_not_null(column("_ab_met")))
         return sql.select(outer, (*same_columns(self.left), mark))

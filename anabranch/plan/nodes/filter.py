@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from anabranch.plan.asked import Asked, if_true
+from anabranch.plan.demand import Demand, truth_demand
 from anabranch.plan.exprs import Expr, binary, column, conjuncts, is_not_null
+from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import Clause, Names, On, OverOne, Sql, check_known
-from anabranch.plan.remembered import remembered
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class Filter(OverOne, Clause):
     """The rows for which the condition is true."""
@@ -30,11 +30,11 @@ class Filter(OverOne, Clause):
         return (needed | self.condition.columns,)
 
     def never_null(self, name: str) -> bool:
-        known = {is_not_null(column(name)), binary(exp.EQ, column(name), column(name))}
-        return bool(known & {*conjuncts(self.condition)}) or self.input.never_null(name)
+        implying = {is_not_null(column(name)), binary(exp.EQ, column(name), column(name))}
+        return bool(implying & {*conjuncts(self.condition)}) or self.input.never_null(name)
 
-    def asks_of(self, asked: Asked) -> Asked:
-        return asked | if_true(self.condition.tree)
+    def demand_of(self, demand: Demand) -> Demand:
+        return demand | truth_demand(self.condition.tree)
 
     def routes(self, on: On) -> tuple[On, ...]:
         return (on,)

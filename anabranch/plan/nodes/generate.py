@@ -1,4 +1,4 @@
-"""Rows that are made of rows: explode and its like."""
+"""Generators: explode and similar functions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import ClassVar
 from sqlglot import exp
 
 from anabranch.plan.exprs import Expr
+from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import Names, On, OverOne, Sql, check_known, check_unique
 from anabranch.plan.nodes.conditions import reads_only
-from anabranch.plan.remembered import remembered
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class Generate(OverOne):
-    """Each row with every row that its generator, such as explode(a), makes of it.
+    """Each row joined with the rows that its generator, such as explode(a), makes of it.
 
-    `outer`: a row for which it makes none stays, with NULLs.
+    `outer`: a row without any generated rows is kept, with NULLs.
     """
 
     generator: Expr

@@ -10,8 +10,9 @@ from typing import ClassVar
 from sqlglot import exp
 
 from anabranch.errors import InternalError
-from anabranch.plan.asked import Asked, if_true
+from anabranch.plan.demand import Demand, truth_demand
 from anabranch.plan.exprs import Expr, conjunction, conjuncts
+from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import (
     Clause,
     Names,
@@ -25,10 +26,9 @@ from anabranch.plan.nodes.base import (
     condition_head,
 )
 from anabranch.plan.nodes.conditions import reads_only, through_equality
-from anabranch.plan.remembered import remembered
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class Join(Clause):
     """Inner join of any number of inputs; no condition: all combinations.
@@ -53,7 +53,7 @@ class Join(Clause):
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        return tuple(name for part in self.parts for name in part.columns)
+        return tuple(name for child in self.parts for name in child.columns)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -66,20 +66,20 @@ class Join(Clause):
         return (needed | columns_of(self.condition),) * len(self.parts)
 
     def origins(self, name: str) -> tuple[Origin, ...]:
-        owners = (at for at, part in enumerate(self.parts) if name in part.columns)
-        return tuple(Origin(at, name) for at in owners)
+        owners = (position for position, child in enumerate(self.parts) if name in child.columns)
+        return tuple(Origin(position, name) for position in owners)
 
-    def asks_of(self, asked: Asked) -> Asked:
-        return asked | (if_true(self.condition.tree) if self.condition else Asked())
+    def demand_of(self, demand: Demand) -> Demand:
+        return demand | (truth_demand(self.condition.tree) if self.condition else Demand())
 
     def routes(self, on: On) -> tuple[On, ...] | None:
-        """(R ⋈ S) ⋉ K = (R ⋉ K) ⋈ (S ⋉ K) when R has the keys, and S columns that must equal them"""
-        owners = [reads_only(on, part.columns) for part in self.parts]
+        """(R ⋈ S) ⋉ K = (R ⋉ K) ⋈ (S ⋉ K) if R has the keys, and S columns equated with them"""
+        owners = [reads_only(on, child.columns) for child in self.parts]
         if not any(owners):
             return None
         return tuple(
-            on if owns else through_equality(self.condition, part, on)
-            for part, owns in zip(self.parts, owners, strict=True)
+            on if owns else through_equality(self.condition, child, on)
+            for child, owns in zip(self.parts, owners, strict=True)
         )
 
     @property
@@ -93,16 +93,16 @@ class Join(Clause):
         )
 
     def join_into(self, sql: Sql, query: exp.Select) -> list[Expr]:
-        """FROM a JOIN b ON …, each condition as early as its columns are there; gives back those
-        that belong to the first input alone."""
-        waiting = list(conjuncts(self.condition))
-        seen: set[str] = set()
+        """FROM a JOIN b ON …, each conjunct as soon as its columns are available; returns those over
+        the first input alone."""
+        pending = list(conjuncts(self.condition))
+        available: set[str] = set()
         first: list[Expr] = []
-        for position, part in enumerate(self.parts):
-            source, alias = sql.source(part)
-            seen.update(part.columns)
-            ready = [expr for expr in waiting if expr.columns <= seen]
-            waiting = [expr for expr in waiting if expr not in ready]
+        for position, child in enumerate(self.parts):
+            source, alias = sql.source(child)
+            available.update(child.columns)
+            ready = [expr for expr in pending if expr.columns <= available]
+            pending = [expr for expr in pending if expr not in ready]
             if position == 0:
                 query.from_(source, copy=False)
                 first = ready

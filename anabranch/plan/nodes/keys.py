@@ -1,4 +1,4 @@
-"""Asking for the rows with some keys: exactly, or at least."""
+"""Filters on keys: exact, or as a superset."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from anabranch.errors import InternalError
 from anabranch.plan.exprs import Expr, Tree, column, is_null
+from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import (
     Clause,
     Item,
@@ -23,15 +24,14 @@ from anabranch.plan.nodes.base import (
     same_columns,
 )
 from anabranch.plan.nodes.filter import Filter
-from anabranch.plan.remembered import remembered
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class KeyFilter(Clause):
-    """The rows of the input whose values are among the keys; NULL matches NULL.
+    """The input rows whose values are among the keys; NULL matches NULL.
 
-    `broadcast`: few keys.
+    `broadcast`: the keys are few.
     """
 
     input: Node
@@ -67,21 +67,21 @@ class KeyFilter(Clause):
         return f"KeyFilter where {keys_head(self.on)}"
 
     def join_into(self, sql: Sql, query: exp.Select) -> list[Expr]:
-        keys, alias, met = sql.keys(self.keys, self.on)
+        keys, alias, condition = sql.keys(self.keys, self.on)
         query.from_(sql.source(self.input)[0], copy=False)
-        query.join(keys, on=met, join_type="left semi", copy=False)
+        query.join(keys, on=condition, join_type="left semi", copy=False)
         if self.broadcast:
             sql.hint(query, alias)
         return []
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class ReducedScan(Node):
-    """Of the rows whose values are among some of the keys, all; of the others, any.
+    """All rows whose values are among some of the keys, and possibly others.
 
-    The scan of a table, or a filter over it, that several readers share.  Whoever reads it asks for its
-    own keys again, so that scans of one table can be one.
+    The scan of a table, or a filter over one, that several readers share.  Each reader filters by its
+    own keys again, so that the scans of a table can become one.
     """
 
     input: Node
@@ -115,31 +115,31 @@ class ReducedScan(Node):
         return f"ReducedScan where {' or '.join(keys_head(on) for _, on in self.by)}"
 
     def body(self, sql: Sql) -> exp.Query:
-        """One kind of keys is a semi join; several are conditions of which one must hold: IN, for a
+        """One relation of keys is a semi join; several are conditions joined by OR: IN, since a
         correlated EXISTS must not stand below UNION (see MarkJoin)."""
         if len(self.by) == 1:
             ((keys, on),) = self.by
             return sql.select(KeyFilter(self.input, keys, on), same_columns(self))
-        some = [condition for keys, on in self.by for condition in _among(sql, keys, on)]
+        memberships = [condition for keys, on in self.by for condition in _among(sql, keys, on)]
         query = sql.select(self.input, same_columns(self))
-        return query.where(exp.or_(*some, copy=False), copy=False)
+        return query.where(exp.or_(*memberships, copy=False), copy=False)
 
 
 def _among(sql: Sql, keys: Node, on: On) -> Iterator[Tree]:
-    """Conditions of which one holds for each row whose values are among the keys.  IN finds no
-    NULL: if there is one among the keys, every row with a NULL in its place is taken."""
-    keys = sql.repeated(keys)
+    """Conditions of which one holds for each row whose values are among the keys.  IN never matches
+    NULL: if there is one among the keys, all rows with NULL in that column are read."""
+    keys = sql.without_distinct(keys)
     named = tuple(Item(key, column(key)) for key in dict.fromkeys(key for _, key in on))
     source, alias = sql.aliased(sql.select(keys, named))
-    wanted = exp.select(*(sql.column(key) for _, key in on), copy=False)
-    sql.hint(wanted.from_(source, copy=False), alias)
+    subquery = exp.select(*(sql.column(key) for _, key in on), copy=False)
+    sql.hint(subquery.from_(source, copy=False), alias)
     values = [sql.operand(expr) for expr, _ in on]
     this = values[0] if len(values) == 1 else exp.Tuple(expressions=values)
-    yield exp.In(this=this, query=wanted.subquery(copy=False))
+    yield exp.In(this=this, query=subquery.subquery(copy=False))
     for expr, key in on:
         if not keys.never_null(key):
-            absent = Filter(keys, is_null(column(key)))
+            null_keys = Filter(keys, is_null(column(key)))
             inner = exp.select(exp.Literal.number(1), copy=False)
-            inner.from_(sql.source(absent)[0], copy=False)
-            missing = exp.Is(this=sql.operand(expr), expression=exp.Null())
-            yield exp.Paren(this=exp.and_(missing, exp.Exists(this=inner), copy=False))
+            inner.from_(sql.source(null_keys)[0], copy=False)
+            value_is_null = exp.Is(this=sql.operand(expr), expression=exp.Null())
+            yield exp.Paren(this=exp.and_(value_is_null, exp.Exists(this=inner), copy=False))

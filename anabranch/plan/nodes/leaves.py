@@ -1,4 +1,4 @@
-"""What a plan starts from: tables, relations that are given, and a single row."""
+"""The leaves of a plan: tables, relations bound when it runs, and a single row."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sqlglot import exp
 from anabranch.model import ColumnRanges
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, identifier
+from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import (
     WEIGHT,
     Clause,
@@ -19,18 +20,16 @@ from anabranch.plan.nodes.base import (
     Sql,
     Version,
     check_unique,
-    kept_of,
+    needed_or_first,
 )
-from anabranch.plan.remembered import remembered
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class Scan(Clause):
     """The rows of a table at one version.
 
-    `ranges`: only rows whose columns lie in one of these sets of ranges are of interest; of the others,
-    any.
+    `ranges`: only rows within one of these are needed; the scan may return others as well.
     """
 
     table: TableName
@@ -50,25 +49,26 @@ class Scan(Clause):
         return (*self.names, WEIGHT) if self.version is Version.DELTA else self.names
 
     def keep_only(self, needed: Names) -> Node:
-        return replace(self, names=kept_of(self.names, needed))
+        return replace(self, names=needed_or_first(self.names, needed))
 
     @property
     def head(self) -> str:
         version = "" if self.version is Version.NOW else f" [{self.version.value}]"
-        within = " or ".join(
-            " and ".join(f"{name} in {spans.head}" for name, spans in box) for box in self.ranges
+        condition = " or ".join(
+            " and ".join(f"{name} in {ranges.head}" for name, ranges in conjunction)
+            for conjunction in self.ranges
         )
-        where = f" where {within}" if within else ""
+        where = f" where {condition}" if condition else ""
         return f"Scan {self.table}{version} ({', '.join(self.columns)}){where}"
 
     def as_table(self, sql: Sql) -> exp.Table:
         return sql.stored(self)
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class Parameter(Clause):
-    """A relation that whoever runs the plan will bind, such as the keys of touched groups."""
+    """A relation that is bound when the plan runs, such as the keys of the touched groups."""
 
     name: str
     names: tuple[str, ...]
@@ -91,7 +91,7 @@ class Parameter(Clause):
         return sql.stored(self)
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class OneRow(Node):
     """One row without columns: SELECT without FROM."""

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from anabranch.plan.asked import Asked, Operator
+from anabranch.plan.demand import Demand, Operator
 from anabranch.plan.exprs import Expr
+from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import (
     Clause,
     Names,
@@ -24,15 +25,14 @@ from anabranch.plan.nodes.base import (
     condition_head,
 )
 from anabranch.plan.nodes.conditions import reads_only, through_equality
-from anabranch.plan.remembered import remembered
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class Outer(OverTwo, Clause):
-    """The rows of a join, and every left row without a partner, completed with NULLs.
+    """The rows of a join, and every left row without a match, padded with NULLs.
 
-    `full`: every right row without a partner too.
+    `full`: every right row without a match too.
     """
 
     condition: Expr | None = None
@@ -54,17 +54,17 @@ class Outer(OverTwo, Clause):
         return (needed | columns_of(self.condition),) * 2
 
     def origins(self, name: str) -> tuple[Origin, ...]:
-        """NULLs come from nowhere, so that only the side that is never completed tells its values."""
+        """Padding adds NULLs, so that only columns of a side that is never padded have an origin."""
         return (Origin(0, name),) if not self.full and name in self.left.columns else ()
 
     def typed_like(self, name: str) -> tuple[Origin, ...]:
         return (Origin(0 if name in self.left.columns else 1, name),)
 
-    def loses_by(self, asked: Asked) -> list[tuple[Operator, Node]]:
-        return [(Operator.OUTER, part) for part in self.inputs[0 if self.full else 1 :]]
+    def nonmonotone_inputs(self, demand: Demand) -> list[tuple[Operator, Node]]:
+        return [(Operator.OUTER, child) for child in self.inputs[0 if self.full else 1 :]]
 
     def routes(self, on: On) -> tuple[On, ...] | None:
-        """A right row matters only to left rows that it equals."""
+        """Only right rows with the keys of a left row can match it."""
         if self.full or not reads_only(on, self.left.columns):
             return None
         return (on, through_equality(self.condition, self.right, on))

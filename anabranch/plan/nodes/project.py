@@ -1,4 +1,4 @@
-"""π: columns that are computed row by row."""
+"""π: columns computed row by row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from anabranch.plan.asked import Asked, if_true
+from anabranch.plan.demand import Demand, truth_demand
+from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import (
     Item,
     Names,
@@ -20,18 +21,17 @@ from anabranch.plan.nodes.base import (
     check_known,
     check_unique,
     item_heads,
-    kept_of,
+    needed_or_first,
     passed_on,
     used_by,
 )
-from anabranch.plan.nodes.conditions import in_words_of
-from anabranch.plan.remembered import remembered
+from anabranch.plan.nodes.conditions import expressed_in
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class Project(OverOne):
-    """One row per row: the items."""
+    """One output row per input row."""
 
     items: tuple[Item, ...]
 
@@ -49,28 +49,28 @@ class Project(OverOne):
         return tuple(item.name for item in self.items)
 
     def keep_only(self, needed: Names) -> Node:
-        kept = kept_of(self.columns, needed)
-        return Project(self.input, tuple(item for item in self.items if item.name in kept))
+        retained = needed_or_first(self.columns, needed)
+        return Project(self.input, tuple(item for item in self.items if item.name in retained))
 
     def uses(self, needed: Names) -> tuple[Names, ...]:
         return (used_by(self.items),)
 
     def origins(self, name: str) -> tuple[Origin, ...]:
-        below = passed_on(self.items).get(name)
-        return () if below is None else (Origin(0, below),)
+        input_column = passed_on(self.items).get(name)
+        return () if input_column is None else (Origin(0, input_column),)
 
     def never_null(self, name: str) -> bool:
-        return any(self.input.never_null(each.name) for each in self.origins(name))
+        return any(self.input.never_null(origin.name) for origin in self.origins(name))
 
-    def asks_of(self, asked: Asked) -> Asked:
-        shown = [item.expr.columns for item in self.items if item.name in asked.shown]
-        found = Asked(shown=frozenset[str]().union(*shown))
+    def demand_of(self, demand: Demand) -> Demand:
+        used = [item.expr.columns for item in self.items if item.name in demand.values]
+        below = Demand(values=frozenset[str]().union(*used))
         for item in self.items:
-            found |= if_true(item.expr.tree) if item.name in asked.true else Asked()
-        return found
+            below |= truth_demand(item.expr.tree) if item.name in demand.truth else Demand()
+        return below
 
     def routes(self, on: On) -> tuple[On, ...]:
-        return (in_words_of(on, {item.name: item.expr for item in self.items}),)
+        return (expressed_in(on, {item.name: item.expr for item in self.items}),)
 
     @property
     def head(self) -> str:

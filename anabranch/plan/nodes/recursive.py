@@ -1,4 +1,4 @@
-"""Recursions, and how two states of one differ."""
+"""Recursion, and the difference of two of its results."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from anabranch.errors import InternalError
 from anabranch.plan.exprs import binary, call, column, literal, weight
+from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.aggregate import Aggregate
 from anabranch.plan.nodes.base import (
     WEIGHT,
@@ -27,13 +28,12 @@ from anabranch.plan.nodes.base import (
 from anabranch.plan.nodes.filter import Filter
 from anabranch.plan.nodes.project import Project
 from anabranch.plan.nodes.union_all import UnionAll
-from anabranch.plan.remembered import remembered
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class RecursiveRef(Clause):
-    """Inside the step of a recursion: the rows that the last round found."""
+    """Inside the step of a recursion: the rows found by the previous iteration."""
 
     name: str
     names: tuple[str, ...]
@@ -52,18 +52,18 @@ class RecursiveRef(Clause):
         return f"RecursiveRef {self.name} ({', '.join(self.columns)})"
 
     def as_table(self, sql: Sql) -> exp.Table:
-        return sql.again(self)
+        return sql.recursive_ref(self)
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class Recursive(Clause):
-    """R = seed + step(R): rows of the seed, of a step from them, of a step from those, and so on.
+    """R = seed + step(R): rows of the seed, of the step over them, and so on.
 
-    The step names the recursion with Again, once in each of its branches; it is linear in it.
+    The step refers to the recursion by RecursiveRef, once in each of its branches; it is linear in it.
 
-    `distinct`: R = seed ∪ step(R), the least set for which that holds; the step is monotone in it, and
-    may name it several times.
+    `distinct`: R = seed ∪ step(R), the least such set; the step is monotone in it and may refer to it
+    several times.
     """
 
     name: str
@@ -105,10 +105,10 @@ class Recursive(Clause):
         return sql.recursion(self)
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class Difference(OverTwo):
-    """What a set (the right one) has more than it had (the left one), and less, with weights."""
+    """The change from a set (left) to its next state (right), with weights."""
 
     def __post_init__(self) -> None:
         if self.left.columns != self.right.columns:
@@ -123,12 +123,12 @@ class Difference(OverTwo):
         return "Difference of before and after, by rounds"
 
     def body(self, sql: Sql) -> exp.Query:
-        """Of what both sides have, the weights come to nothing."""
+        """The weights of rows on both sides sum to zero."""
         sides = tuple(
             Project(side, (*same_columns(side), Item(WEIGHT, weight(sign))))
             for side, sign in ((self.right, 1), (self.left, -1))
         )
         total = Call(WEIGHT, call("SUM", column(WEIGHT)))
-        moved = binary(exp.NEQ, column(WEIGHT), literal(0))
+        changed = binary(exp.NEQ, column(WEIGHT), literal(0))
         summed = Aggregate(UnionAll(sides), same_columns(self.left), (total,))
-        return sql.body(Project(Filter(summed, moved), items_of(self.columns)))
+        return sql.body(Project(Filter(summed, changed), items_of(self.columns)))

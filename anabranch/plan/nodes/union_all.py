@@ -1,4 +1,4 @@
-"""+: all rows of several inputs."""
+"""+: bag union."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import ClassVar
 from sqlglot import exp
 
 from anabranch.errors import InternalError
-from anabranch.plan.asked import Asked
-from anabranch.plan.nodes.base import Names, Node, On, Origin, Sql, kept_of
-from anabranch.plan.remembered import remembered
+from anabranch.plan.demand import Demand
+from anabranch.plan.hashing import cached_hash
+from anabranch.plan.nodes.base import Names, Node, On, Origin, Sql, needed_or_first
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class UnionAll(Node):
-    """All rows of all inputs; the inputs name their columns alike."""
+    """All rows of all inputs, which have the same columns."""
 
     parts: tuple[Node, ...]
 
@@ -29,7 +29,7 @@ class UnionAll(Node):
     work: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not self.parts or len({part.columns for part in self.parts}) != 1:
+        if not self.parts or len({child.columns for child in self.parts}) != 1:
             raise InternalError("the inputs of UNION ALL must have the same columns")
 
     @property
@@ -44,20 +44,20 @@ class UnionAll(Node):
         return replace(self, parts=tuple(inputs))
 
     def uses(self, needed: Names) -> tuple[Names, ...]:
-        return (frozenset(kept_of(self.columns, needed)),) * len(self.parts)
+        return (frozenset(needed_or_first(self.columns, needed)),) * len(self.parts)
 
     def origins(self, name: str) -> tuple[Origin, ...]:
-        return tuple(Origin(at, name) for at in range(len(self.parts)))
+        return tuple(Origin(position, name) for position in range(len(self.parts)))
 
     def never_null(self, name: str) -> bool:
-        return all(part.never_null(name) for part in self.parts)
+        return all(child.never_null(name) for child in self.parts)
 
-    def asks_of(self, asked: Asked) -> Asked:
-        return asked
+    def demand_of(self, demand: Demand) -> Demand:
+        return demand
 
     def routes(self, on: On) -> tuple[On, ...]:
         return (on,) * len(self.parts)
 
     def body(self, sql: Sql) -> exp.Query:
-        parts = [sql.relation(part) for part in self.parts]
-        return reduce(lambda a, b: exp.union(a, b, distinct=False, copy=False), parts)
+        queries = [sql.relation(child) for child in self.parts]
+        return reduce(lambda a, b: exp.union(a, b, distinct=False, copy=False), queries)

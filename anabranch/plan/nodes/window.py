@@ -1,4 +1,4 @@
-"""Window functions, and the first rows of every partition."""
+"""Window functions, and the first rows of each partition."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from anabranch.plan.asked import Asked, Operator
+from anabranch.plan.demand import Demand, Operator
 from anabranch.plan.exprs import Expr
+from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import (
     Item,
     Names,
@@ -25,20 +26,19 @@ from anabranch.plan.nodes.base import (
     same_columns,
     used_by,
 )
-from anabranch.plan.remembered import remembered
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class Window(OverOne):
-    """The rows with a column per window call; all calls have the same partitions.
+    """The rows with one more column per window call; all calls have the same partitions.
 
-    An item's expression is the whole call, `SUM(x) OVER (PARTITION BY … ORDER BY …)`.
+    The expression of an item is the whole call, `SUM(x) OVER (PARTITION BY … ORDER BY …)`.
     """
 
     partition: tuple[Expr, ...]
     calls: tuple[Item, ...]
-    types: tuple[str, ...] = ()  # of the partition's values
+    types: tuple[str, ...] = ()  # of the partition keys
 
     spelled: ClassVar[str] = "Windows"
     shareable: ClassVar[bool] = True
@@ -60,11 +60,11 @@ class Window(OverOne):
     def uses(self, needed: Names) -> tuple[Names, ...]:
         return (needed.union(*(e.columns for e in self.partition)) | used_by(self.calls),)
 
-    def loses_by(self, asked: Asked) -> list[tuple[Operator, Node]]:
+    def nonmonotone_inputs(self, demand: Demand) -> list[tuple[Operator, Node]]:
         return [(Operator.WINDOW, self.input)]
 
     def routes(self, on: On) -> tuple[On, ...] | None:
-        return _of_whole_partitions(on, self.partition)
+        return _by_partition_keys(on, self.partition)
 
     @property
     def heavy(self) -> bool:
@@ -78,10 +78,10 @@ class Window(OverOne):
         return sql.select(self.input, (*same_columns(self.input), *self.calls))
 
 
-@remembered
+@cached_hash
 @dataclass(frozen=True)
 class TopK(OverOne):
-    """The first rows of every partition, after skipping some; `order` leaves no ties that show."""
+    """The first rows of each partition, after an offset; `order` leaves no visible ties."""
 
     order: tuple[Order, ...]
     limit: int | None
@@ -93,18 +93,18 @@ class TopK(OverOne):
     work: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for expr in (*self.partition, *(each.expr for each in self.order)):
+        for expr in (*self.partition, *(order.expr for order in self.order)):
             check_known(expr, self.input)
 
     def uses(self, needed: Names) -> tuple[Names, ...]:
         exprs = (*self.partition, *(order.expr for order in self.order))
         return (needed.union(*(expr.columns for expr in exprs)),)
 
-    def loses_by(self, asked: Asked) -> list[tuple[Operator, Node]]:
+    def nonmonotone_inputs(self, demand: Demand) -> list[tuple[Operator, Node]]:
         return [(Operator.LIMIT, self.input)]
 
     def routes(self, on: On) -> tuple[On, ...] | None:
-        return _of_whole_partitions(on, self.partition)
+        return _by_partition_keys(on, self.partition)
 
     @property
     def heavy(self) -> bool:
@@ -112,13 +112,13 @@ class TopK(OverOne):
 
     @property
     def head(self) -> str:
-        parts = ["TopK"]
-        parts += [] if self.limit is None else [str(self.limit)]
-        parts += [f"after {self.offset}"] if self.offset else []
-        parts += [f"by {', '.join(each.head for each in self.order)}"] if self.order else []
+        words = ["TopK"]
+        words += [] if self.limit is None else [str(self.limit)]
+        words += [f"after {self.offset}"] if self.offset else []
+        words += [f"by {', '.join(order.head for order in self.order)}"] if self.order else []
         if self.partition:
-            parts.append(f"per {', '.join(each.readable for each in self.partition)}")
-        return " ".join(parts)
+            words.append(f"per {', '.join(key.readable for key in self.partition)}")
+        return " ".join(words)
 
     def body(self, sql: Sql) -> exp.Query:
         return self._ranked(sql) if self.partition else self._first_rows(sql)
@@ -131,7 +131,7 @@ class TopK(OverOne):
         return query.offset(self.offset, copy=False) if self.offset else query
 
     def _ranked(self, sql: Sql) -> exp.Query:
-        """The first rows of every partition, by their number in it."""
+        """The first rows of each partition, by row number."""
         window = exp.Window(
             this=exp.Anonymous(this="ROW_NUMBER"),
             partition_by=[expr.tree.copy() for expr in self.partition],
@@ -150,6 +150,6 @@ class TopK(OverOne):
         return query
 
 
-def _of_whole_partitions(on: On, partition: tuple[Expr, ...]) -> tuple[On, ...] | None:
-    whole = partition and all(expr in partition for expr, _ in on)
-    return (on,) if whole else None
+def _by_partition_keys(on: On, partition: tuple[Expr, ...]) -> tuple[On, ...] | None:
+    selects_partitions = partition and all(expr in partition for expr, _ in on)
+    return (on,) if selects_partitions else None

@@ -1,4 +1,4 @@
-"""σ_c(γ_k(R)) = γ_k(σ_c(R)) where c looks only at keys, and at least at one"""
+"""σ_c(γ_k(R)) = γ_k(σ_c(R)) where c reads only keys, and at least one"""
 
 from __future__ import annotations
 
@@ -25,10 +25,14 @@ def filter_below_aggregate(node: Node) -> Node:
     if not (isinstance(node, Filter) and isinstance(node.input, Aggregate)):
         return node
     keys = {key.name: key.expr for key in node.input.keys}
-    parts = conjuncts(node.condition)
-    below = [part for part in parts if part.columns and part.columns <= keys.keys()]
-    above = [part for part in parts if part not in below]
-    if not below:
+    predicates = conjuncts(node.condition)
+    pushed = [
+        predicate
+        for predicate in predicates
+        if predicate.columns and predicate.columns <= keys.keys()
+    ]
+    remaining = [predicate for predicate in predicates if predicate not in pushed]
+    if not pushed:
         return node
-    rows = filtered(node.input.input, [part.substitute(keys) for part in below])
-    return filtered(replace(node.input, input=rows), above)
+    rows = filtered(node.input.input, [predicate.substitute(keys) for predicate in pushed])
+    return filtered(replace(node.input, input=rows), remaining)

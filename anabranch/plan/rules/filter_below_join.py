@@ -1,4 +1,4 @@
-"""R ⋈_c S = σ_c(R) ⋈ S where c looks only at R: for those who ask R for its keys"""
+"""R ⋈_c S = σ_c(R) ⋈ S where c reads only R: so that R can be filtered by its keys"""
 
 from __future__ import annotations
 
@@ -24,30 +24,36 @@ def filter_below_join(node: Join) -> Join:
         Scan default.a (k, v)
       Scan default.b (l)
     """
-    parts, waiting = list(node.parts), list(conjuncts(node.condition))
-    for at, part in enumerate(parts):
-        own = [expr for expr in waiting if expr.columns and expr.columns <= {*part.columns}]
+    parts, pending = list(node.parts), list(conjuncts(node.condition))
+    for position, part in enumerate(parts):
+        own = [
+            predicate
+            for predicate in pending
+            if predicate.columns and predicate.columns <= {*part.columns}
+        ]
         if own:
-            waiting = [expr for expr in waiting if expr not in own]
-            parts[at] = _moved(filtered(part, own))
-    return Join(tuple(parts), conjunction(waiting), node.broadcast)
+            pending = [predicate for predicate in pending if predicate not in own]
+            parts[position] = _pushed_down(filtered(part, own))
+    return Join(tuple(parts), conjunction(pending), node.broadcast)
 
 
-_RULES = (filter_below_project, filter_below_aggregate, filter_into_join)
+_PUSHDOWN = (filter_below_project, filter_below_aggregate, filter_into_join)
 
 
-def _moved(node: Node) -> Node:
-    """A filter that has just moved goes on as far as it can, and no other does: parts that a plan
-    shares stay the same."""
+def _pushed_down(node: Node) -> Node:
+    """Push a filter that has just moved as far down as it goes, and no other: shared subplans stay
+    identical."""
     if not isinstance(node, Filter):
         return node
     node = merge_filters(node)
-    found = next((after for rule in _RULES if (after := rule(node)) is not node), node)
-    return found if found is node else _further(found)
+    pushed = next((rewritten for rule in _PUSHDOWN if (rewritten := rule(node)) is not node), node)
+    return pushed if pushed is node else _pushed_further(pushed)
 
 
-def _further(node: Node) -> Node:
+def _pushed_further(node: Node) -> Node:
     if isinstance(node, Join):
         return node
     (below,) = node.inputs
-    return node.with_inputs([_further(below) if isinstance(node, Filter) else _moved(below)])
+    return node.with_inputs(
+        [_pushed_further(below) if isinstance(node, Filter) else _pushed_down(below)]
+    )

@@ -1,4 +1,4 @@
-"""σ_c(π(R)) = π(σ_c'(R)) where c looks only at columns that π passes on"""
+"""σ_c(π(R)) = π(σ_c'(R)) where c reads only columns that π passes on"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions over a node."""
+"""Filters over a node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from anabranch.plan.exprs import Expr, conjunction
 from anabranch.plan.nodes import Filter, Node
 
 
-def filtered(node: Node, parts: Sequence[Expr]) -> Node:
-    """The rows for which all parts are true."""
-    condition = conjunction(parts)
+def filtered(node: Node, predicates: Sequence[Expr]) -> Node:
+    """The rows for which all predicates are true."""
+    condition = conjunction(predicates)
     return node if condition is None else Filter(node, condition)

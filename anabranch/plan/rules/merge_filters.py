@@ -20,5 +20,5 @@ def merge_filters(node: Node) -> Node:
     """
     if not (isinstance(node, Filter) and isinstance(node.input, Filter)):
         return node
-    below = node.input
-    return filtered(below.input, (*conjuncts(below.condition), *conjuncts(node.condition)))
+    inner = node.input
+    return filtered(inner.input, (*conjuncts(inner.condition), *conjuncts(node.condition)))

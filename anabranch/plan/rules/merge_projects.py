@@ -1,4 +1,4 @@
-"""π_f(π_g(R)) = π_f∘g(R), unless that would compute something twice."""
+"""π_f(π_g(R)) = π_f∘g(R), unless that would evaluate an expression twice"""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def merge_projects(node: Node) -> Node:
     """
     if not (isinstance(node, Project) and isinstance(node.input, Project)):
         return node
-    inner = {item.name: item for item in node.input.items}
+    inner_items = {item.name: item for item in node.input.items}
     uses = Counter(name for item in node.items for name in item.expr.columns)
-    if any(uses[name] > 1 and inner[name].expr.column is None for name in uses):
+    if any(uses[name] > 1 and inner_items[name].expr.column is None for name in uses):
         return node
-    exprs = {name: item.expr for name, item in inner.items()}
+    exprs = {name: item.expr for name, item in inner_items.items()}
     items = tuple(replace(item, expr=item.expr.substitute(exprs)) for item in node.items)
     return Project(node.input.input, items)

@@ -1,6 +1,6 @@
-"""π_c(Q(R)) = π_c(Q(π_d(R)))      d: the columns that c is made of, and those that decide about rows
+"""π_c(Q(R)) = π_c(Q(π_d(R)))      d: the columns that c, and the choice of rows, depend on
 
-Only the columns that somebody above looks at; so that a scan names what a query really reads.
+Column pruning: only what is used further up stays, so that a scan names what a query really reads.
 """
 
 from __future__ import annotations
@@ -23,26 +23,28 @@ def prune_columns(plan: Node) -> Node:
         Project k as x, v as y
           Scan default.a (k, v)
     """
-    return _exactly(_pruned(plan, frozenset(plan.columns)), plan.columns)
+    return _with_columns(_pruned(plan, frozenset(plan.columns)), plan.columns)
 
 
 @cached(5_000)
 def _pruned(node: Node, needed: frozenset[str]) -> Node:
-    """The node with the needed columns and perhaps some others."""
-    kept = node.keep_only(needed)
-    if any(kept is part for part in node.inputs):
-        return _pruned(kept, needed)
-    wanted = kept.uses(needed)
-    if all(names is None for names in wanted):
-        return kept
+    """The node with at least the needed columns."""
+    pruned = node.keep_only(needed)
+    if any(pruned is child for child in node.inputs):
+        return _pruned(pruned, needed)
+    uses = pruned.uses(needed)
+    if all(used is None for used in uses):
+        return pruned
     inputs = []
-    for part, names in zip(kept.inputs, wanted, strict=True):
-        found = part if names is None else _pruned(part, names)
-        if kept.exact and names is not None:
-            found = _exactly(found, tuple(name for name in kept.columns if name in names))
-        inputs.append(found)
-    return kept.with_inputs(inputs)
+    for child, used in zip(pruned.inputs, uses, strict=True):
+        pruned_input = child if used is None else _pruned(child, used)
+        if pruned.exact and used is not None:
+            pruned_input = _with_columns(
+                pruned_input, tuple(name for name in pruned.columns if name in used)
+            )
+        inputs.append(pruned_input)
+    return pruned.with_inputs(inputs)
 
 
-def _exactly(node: Node, names: tuple[str, ...]) -> Node:
+def _with_columns(node: Node, names: tuple[str, ...]) -> Node:
     return node if node.columns == names else Project(node, items_of(names))

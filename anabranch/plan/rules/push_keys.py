@@ -1,6 +1,6 @@
-"""(R ⋈ S) ⋉ K = (R ⋉ K) ⋈ (S ⋉ K)     when R has the keys, and S columns that must equal them
+"""(R ⋈ S) ⋉ K = (R ⋉ K) ⋈ (S ⋉ K)     if R has the keys, and S columns equated with them
 
-Asking for some keys only: a semi join moves towards the scans, where it saves reading.
+A filter on keys moves towards the scans, where it saves reading.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def push_keys(node: Node) -> Node:
 
 @cached(5_000)
 def filter_keys(node: Node, keys: Node, on: On) -> Node:
-    """The rows of `node` whose values are among the keys, filtered as low down as it goes."""
+    """The rows of `node` whose values are among the keys, filtered as far down as possible."""
     routes = node.routes(on)
     if routes is None:
         return KeyFilter(node, keys, on)
     inputs = (
-        filter_keys(part, keys, route) if route else part
-        for part, route in zip(node.inputs, routes, strict=True)
+        filter_keys(child, keys, route) if route else child
+        for child, route in zip(node.inputs, routes, strict=True)
     )
     return node.with_inputs(tuple(inputs))

@@ -1,7 +1,7 @@
-"""ΔR ⋈ S  =  ΔR ⋈ (S within the ranges of ΔR's keys): scans read only where keys can lie
+"""ΔR ⋈ S  =  ΔR ⋈ (S within the ranges of ΔR's keys): scans read only where keys can be
 
-The spans of a changed table's columns are known before anything is read.  They are carried through
-the plan to whatever is joined with it: to the rows of S that are asked for, and no others.
+The ranges of a changed table's columns are known before anything is read.  They are propagated through
+the plan to whatever the change is joined with: scans of S read only rows within them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from anabranch.plan.walk import walk
 
 
 def push_ranges(plan: Node, statistics: Statistics) -> Node:
-    """The plan, with scans that read no more than they must.
+    """The plan with scans restricted to the ranges that can matter.
 
     >>> from anabranch.model import RangeSet
     >>> from anabranch.plan.read import rewritten
@@ -44,10 +44,10 @@ def push_ranges(plan: Node, statistics: Statistics) -> Node:
     >>> a, b = TableName.of("a"), TableName.of("b")
     >>> kinds = {"k": "integer"}
     >>> changed = {"k": RangeSet("integer", ((10, 19),))}
-    >>> told = Statistics(
+    >>> statistics = Statistics(
     ...     {a: TableStatistics(9, kinds, changed=changed), b: TableStatistics(9, kinds)}
     ... )
-    >>> rewritten(lambda plan: push_ranges(plan, told), '''
+    >>> rewritten(lambda plan: push_ranges(plan, statistics), '''
     ... Join on k = l
     ...   Scan a [delta] (k)
     ...   Project k as l
@@ -58,23 +58,23 @@ def push_ranges(plan: Node, statistics: Statistics) -> Node:
       Project k as l
         Scan default.b [after] (k) where k in 10..19
     """
-    return _Pushing(statistics, statistics.given, _uses(plan)).visit(plan, NONE)
+    return _Pushdown(statistics, statistics.given, _uses(plan)).visit(plan, NONE)
 
 
 def ranges_of(plan: Node, statistics: Statistics) -> Limits:
-    """Where the values of the columns of a plan lie, as far as is known."""
-    pushing = _Pushing(statistics, statistics.given, Counter())
-    found = {name: pushing.values(plan, name) for name in plan.columns}
-    return {name: values for name, values in found.items() if values is not None}
+    """The ranges of the columns of a plan, where known."""
+    pushdown = _Pushdown(statistics, statistics.given, Counter())
+    ranges = {name: pushdown.values(plan, name) for name in plan.columns}
+    return {name: values for name, values in ranges.items() if values is not None}
 
 
 def ranges_wanted(plan: Node, statistics: Statistics) -> dict[TableName, list[ColumnRanges]]:
-    """The boxes that scans of the plan would be read within, by table."""
-    found: dict[TableName, list[ColumnRanges]] = {}
-    for part in walk(push_ranges(plan, statistics)):
-        if isinstance(part, Scan) and part.ranges:
-            found.setdefault(part.table, []).extend(part.ranges)
-    return found
+    """The ranges that the scans of a plan would be restricted to, by table."""
+    by_table: dict[TableName, list[ColumnRanges]] = {}
+    for scan in walk(push_ranges(plan, statistics)):
+        if isinstance(scan, Scan) and scan.ranges:
+            by_table.setdefault(scan.table, []).extend(scan.ranges)
+    return by_table
 
 
 def _uses(plan: Node) -> Counter[Node]:
@@ -91,75 +91,80 @@ def _uses(plan: Node) -> Counter[Node]:
 
 
 @dataclass
-class _Pushing:
-    known: Statistics
+class _Pushdown:
+    statistics: Statistics
     given: Limits
     uses: Counter[Node]
-    seen: dict[tuple[Node, str], RangeSet | None] = field(default_factory=dict)
+    ranges: dict[tuple[Node, str], RangeSet | None] = field(default_factory=dict)
     kinds: dict[tuple[Node, str], str | None] = field(default_factory=dict)
-    done: dict[Node, Node] = field(default_factory=dict)
+    visited: dict[Node, Node] = field(default_factory=dict)
 
-    # Where values lie, from below
+    # Ranges of values, bottom-up
 
     def values(self, node: Node, name: str) -> RangeSet | None:
         key = (node, name)
-        if key not in self.seen:
-            self.seen[key] = self._values(node, name)
-        return self.seen[key]
+        if key not in self.ranges:
+            self.ranges[key] = self._values(node, name)
+        return self.ranges[key]
 
     def _values(self, node: Node, name: str) -> RangeSet | None:
         match node:
             case Scan(version=Version.DELTA):
-                return self.known.changed(node.table, name)
+                return self.statistics.changed(node.table, name)
             case Parameter():
                 return self.given.get(name)
             case Join():
-                return self.of_class(node, name)
+                return self.class_ranges(node, name)
             case KeyFilter():
-                return self.values(node.input, name) or self.asked(
+                return self.values(node.input, name) or self.key_limits(
                     node.input, node.keys, node.on
                 ).get(name)
         return _union([self.values(node.inputs[o.input], o.name) for o in node.origins(name)])
 
-    def of_class(self, node: Join, name: str) -> RangeSet | None:
-        """The values of a column, or of one that the join makes equal to it."""
-        for each in (name, *self.equals(node).get(name, ())):
-            part = next(part for part in node.parts if each in part.columns)
-            if (found := self.values(part, each)) is not None:
-                return found
+    def class_ranges(self, node: Join, name: str) -> RangeSet | None:
+        """The ranges of a column, or of one that the join equates with it."""
+        for equated in (name, *self.equated(node).get(name, ())):
+            child = next(child for child in node.parts if equated in child.columns)
+            if (ranges := self.values(child, equated)) is not None:
+                return ranges
         return None
 
-    def asked(self, node: Node, keys: Node, on: On) -> Limits:
-        """The limits of columns of a node that are compared with keys."""
-        found = {expr.column: self.values(keys, key) for expr, key in on}
+    def key_limits(self, node: Node, keys: Node, on: On) -> Limits:
+        """The limits on columns of a node that are compared with keys."""
+        ranges = {expr.column: self.values(keys, key) for expr, key in on}
         return {
             name: values
-            for name, values in found.items()
+            for name, values in ranges.items()
             if name and values is not None and self.kind(node, name) == values.kind
         }
 
-    def equals(self, node: Join | Outer | ExistenceJoin) -> dict[str, list[str]]:
-        """For each column, those that the condition makes equal to it, value by value: 1 equals
-        1.0 and '1', but what lies between two numbers is another matter with texts."""
+    def equated(self, node: Join | Outer | ExistenceJoin) -> dict[str, list[str]]:
+        """For each column, those of the same kind that the condition equates with it: 1 equals 1.0 and
+        '1', but a range of numbers is no range of strings."""
         kinds = {
-            name: self.kind(part, name)
-            for part in node.inputs
-            for name in part.columns
+            name: self.kind(child, name)
+            for child in node.inputs
+            for name in child.columns
             if node.condition is not None and name in node.condition.columns
         }
-        equal: dict[str, list[str]] = {}
-        for part in conjuncts(node.condition):
-            if not _compares_columns(part) or len({kinds[name] for name in part.columns}) > 1:
+        classes: dict[str, list[str]] = {}
+        for conjunct in conjuncts(node.condition):
+            if (
+                not _compares_columns(conjunct)
+                or len({kinds[name] for name in conjunct.columns}) > 1
+            ):
                 continue
-            one: list[str] = []
-            for name in sorted(part.columns):
+            merged: list[str] = []
+            for name in sorted(conjunct.columns):
                 if kinds[name] is not None:
-                    one += [each for each in equal.get(name, [name]) if each not in one]
-            equal |= dict.fromkeys(one, one)
-        return equal
+                    merged += [
+                        member for member in classes.get(name, [name]) if member not in merged
+                    ]
+            classes |= dict.fromkeys(merged, merged)
+        return classes
 
     def kind(self, node: Node, name: str) -> str | None:
-        """The kind of a column's values, where it is a column of a table as it is."""
+        """The kind of a column's values, if it is a plain column of a table."""
         key = (node, name)
         if key not in self.kinds:
             self.kinds[key] = self._kind(node, name)
@@ -168,35 +173,35 @@ class _Pushing:
     def _kind(self, node: Node, name: str) -> str | None:
         match node:
             case Scan():
-                return self.known.kind(node.table, name)
+                return self.statistics.kind(node.table, name)
             case Parameter():
                 return self.given[name].kind if name in self.given else None
         kinds = {self.kind(node.inputs[o.input], o.name) for o in node.typed_like(name)}
         return kinds.pop() if len(kinds) == 1 else None
 
-    # What is of interest, from above
+    # Limits, top-down
 
     def visit(self, node: Node, limits: Limits) -> Node:
-        """The node without some rows outside the limits.  A part that is used more than once is
-        computed once, so that limits of one use cannot go further."""
+        """The node without some rows outside the limits.  A shared subplan is computed once, so that
+        the limits of one use must not reach it."""
         if isinstance(node, ReducedScan) or (limits and self.uses[node] > 1 and is_work(node)):
             limits = NONE
         if limits:
             return self.pushed(node, limits)
-        if node not in self.done:
-            self.done[node] = self.pushed(node, NONE)
-        return self.done[node]
+        if node not in self.visited:
+            self.visited[node] = self.pushed(node, NONE)
+        return self.visited[node]
 
     def pushed(self, node: Node, limits: Limits) -> Node:
         match node:
             case Scan():
-                return self.within(node, [limits])
+                return self.restricted(node, [limits])
             case Join():
                 return self.join(node, limits)
             case KeyFilter():
-                asked = self.asked(node.input, node.keys, node.on)
+                key_limits = self.key_limits(node.input, node.keys, node.on)
                 return node.with_inputs(
-                    [self.visit(node.input, {**asked, **limits}), self.visit(node.keys, NONE)]
+                    [self.visit(node.input, {**key_limits, **limits}), self.visit(node.keys, NONE)]
                 )
             case ReducedScan():
                 return self.reduced_scan(node)
@@ -205,97 +210,104 @@ class _Pushing:
         return self.over(node, limits) if node.inputs else node
 
     def over(self, node: Node, limits: Limits) -> Node:
-        """Rows of no interest are left out of the inputs that could be asked for keys as well."""
-        below: list[dict[str, RangeSet]] = [{} for _ in node.inputs]
+        """Limits are pushed to the inputs that a filter on keys could be pushed to."""
+        input_limits: list[dict[str, RangeSet]] = [{} for _ in node.inputs]
         for name, values in limits.items():
             routes = node.routes(((column(name), ""),)) or ()
-            for found, route in zip(below, routes, strict=bool(routes)):
+            for pushed, route in zip(input_limits, routes, strict=bool(routes)):
                 for expr, _ in route:
                     if expr.column is not None:
-                        found[expr.column] = values
-        inputs = zip(node.inputs, below, strict=True)
-        return node.with_inputs([self.visit(part, found) for part, found in inputs])
+                        pushed[expr.column] = values
+        inputs = zip(node.inputs, input_limits, strict=True)
+        return node.with_inputs([self.visit(child, pushed) for child, pushed in inputs])
 
     def join(self, node: Join, limits: Limits) -> Node:
-        equal = self.equals(node)
-        found = dict(limits)
-        for name in equal:
-            values = self.of_class(node, name) or next(
-                (limits[each] for each in (name, *equal[name]) if each in limits), None
+        classes = self.equated(node)
+        all_limits = dict(limits)
+        for name in classes:
+            values = self.class_ranges(node, name) or next(
+                (limits[equated] for equated in (name, *classes[name]) if equated in limits), None
             )
             if values is not None:
-                found.setdefault(name, values)
-        return node.with_inputs([self.visit(part, _of(part, found)) for part in node.parts])
+                all_limits.setdefault(name, values)
+        return node.with_inputs([self.visit(child, _of(child, all_limits)) for child in node.parts])
 
     def pair(self, node: Outer | ExistenceJoin, limits: Limits) -> Node:
-        """The partners of rows that are of interest; of rows that need a partner, those that can
-        have one."""
-        equal = self.equals(node)
+        """Limits on the rows that can match left rows of interest; for a semi join, also on the left
+        rows that can have a match."""
+        classes = self.equated(node)
         left, right = dict(_of(node.left, limits)), dict[str, RangeSet]()
-        for name in equal:
-            others = equal[name]
+        for name in classes:
+            others = classes[name]
             if name in node.right.columns:
-                told = (
-                    self.values(node.left, n) or left.get(n)
-                    for n in others
-                    if n in node.left.columns
+                candidates = (
+                    self.values(node.left, equated) or left.get(equated)
+                    for equated in others
+                    if equated in node.left.columns
                 )
-                if (values := next(filter(None, told), None)) is not None:
+                if (values := next(filter(None, candidates), None)) is not None:
                     right[name] = values
             elif isinstance(node, SemiJoin):
-                told = (self.values(node.right, n) for n in others if n in node.right.columns)
-                if (values := next(filter(None, told), None)) is not None:
+                candidates = (
+                    self.values(node.right, equated)
+                    for equated in others
+                    if equated in node.right.columns
+                )
+                if (values := next(filter(None, candidates), None)) is not None:
                     left.setdefault(name, values)
         return node.with_inputs([self.visit(node.left, left), self.visit(node.right, right)])
 
     def reduced_scan(self, node: ReducedScan) -> Node:
-        """Rows that are asked for by some of the keys."""
-        asked = [self.asked(node.input, keys, on) for keys, on in node.by]
-        below = node.input
-        if isinstance(below, Filter) and isinstance(below.input, Scan):
-            below = replace(below, input=self.within(below.input, asked))
-        elif isinstance(below, Scan):
-            below = self.within(below, asked)
-        keys = [self.visit(each, NONE) for each, _ in node.by]
-        return node.with_inputs([below, *keys])
+        """Rows that match some of the keys."""
+        key_limits = [self.key_limits(node.input, keys, on) for keys, on in node.by]
+        source = node.input
+        if isinstance(source, Filter) and isinstance(source.input, Scan):
+            source = replace(source, input=self.restricted(source.input, key_limits))
+        elif isinstance(source, Scan):
+            source = self.restricted(source, key_limits)
+        keys = [self.visit(relation, NONE) for relation, _ in node.by]
+        return node.with_inputs([source, *keys])
 
-    def within(self, scan: Scan, wanted: Sequence[Limits]) -> Scan:
-        """Nothing is left out unless every one of those who ask has limits."""
+    def restricted(self, scan: Scan, alternatives: Sequence[Limits]) -> Scan:
+        """The scan restricted to the alternatives, unless one of them has no limits."""
         if scan.version not in (Version.AFTER, Version.BEFORE):
             return scan
-        boxes = [self.box(scan.table, limits) for limits in wanted]
-        return replace(scan, ranges=tuple(dict.fromkeys(boxes))) if all(boxes) else scan
+        ranges = [self.usable(scan.table, limits) for limits in alternatives]
+        return replace(scan, ranges=tuple(dict.fromkeys(ranges))) if all(ranges) else scan
 
-    def box(self, table: TableName, limits: Limits) -> ColumnRanges:
-        fitting = (
-            (name, spans)
-            for name, spans in limits.items()
-            if self.known.kind(table, name) == spans.kind
+    def usable(self, table: TableName, limits: Limits) -> ColumnRanges:
+        usable = (
+            (name, ranges)
+            for name, ranges in limits.items()
+            if self.statistics.kind(table, name) == ranges.kind
         )
-        return tuple(sorted(fitting))
+        return tuple(sorted(usable))
 
 
-def inside(within: Sequence[ColumnRanges]) -> Expr:
-    """The condition that a row lies in one of the boxes."""
-    boxes = (conjunction(_in(name, spans) for name, spans in box) for box in within)
-    return _any([box for box in boxes if box is not None])
+def inside(alternatives: Sequence[ColumnRanges]) -> Expr:
+    """The condition that a row is within one of the alternatives."""
+    conditions = (
+        conjunction(_in(name, ranges) for name, ranges in column_ranges)
+        for column_ranges in alternatives
+    )
+    return _any([condition for condition in conditions if condition is not None])
 
 
-def _in(name: str, spans: RangeSet) -> Expr:
+def _in(name: str, ranges: RangeSet) -> Expr:
     this = column(name)
     between = [
-        Expr(f"{this.text} BETWEEN {_value(spans, low)} AND {_value(spans, high)}")
-        for low, high in spans.ranges
+        Expr(f"{this.text} BETWEEN {_value(ranges, low)} AND {_value(ranges, high)}")
+        for low, high in ranges.ranges
     ]
-    return _any([*between, is_null(this)] if spans.nulls else between)
+    return _any([*between, is_null(this)] if ranges.nulls else between)
 
 
 def _any(conditions: Sequence[Expr]) -> Expr:
-    return Expr(" OR ".join(f"({each.text})" for each in conditions) or "FALSE")
+    return Expr(" OR ".join(f"({condition.text})" for condition in conditions) or "FALSE")
 
 
-def _value(spans: RangeSet, number: int) -> str:
-    if spans.kind == "date":
+def _value(ranges: RangeSet, number: int) -> str:
+    if ranges.kind == "date":
         return f"DATE '{date(1970, 1, 1) + timedelta(days=number)}'"
     return str(number)
 
@@ -304,12 +316,12 @@ def _of(node: Node, limits: Limits) -> Limits:
     return {name: limits[name] for name in node.columns if name in limits}
 
 
-def _union(found: Sequence[RangeSet | None]) -> RangeSet | None:
+def _union(parts: Sequence[RangeSet | None]) -> RangeSet | None:
     total: RangeSet | None = None
-    for each in found:
-        if each is None or (total is not None and total.kind != each.kind):
+    for part in parts:
+        if part is None or (total is not None and total.kind != part.kind):
             return None
-        total = each if total is None else total | each
+        total = part if total is None else total | part
     return total
 
 

@@ -289,7 +289,7 @@ class Block:
 
     def groups(self) -> Groups | None:
         """The grouping expressions over the columns of FROM, by the rules of a plan."""
-        resolver = Resolver(self.walk.text, self.rows.scope, around=None)
+        resolver = Resolver(self.walk.text, self.rows.scope, outer=None)
         try:
             items: list[Selected] = list(
                 resolver.select([without_queries(each) for each in self.node.expressions])

@@ -1,5 +1,5 @@
-"""STRUCT(a, t.b), (a, b), ARRAYS_ZIP(a, b): Spark names the fields after what was written there, which
-is not what the columns of a plan are called."""
+"""STRUCT(a, t.b), (a, b), ARRAYS_ZIP(a, b): Spark names the fields after the written arguments, which
+are not the column names of a plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROW = "_ab_e"
 
 
 def field_name(tree: Tree) -> str | None:
-    """The name that an argument gives its field; without one the field is named by its place."""
+    """The name that an argument gives its field; without one the field is named by its position."""
     match tree:
         case exp.Alias():
             return tree.alias
@@ -28,25 +28,25 @@ def field_name(tree: Tree) -> str | None:
 
 def struct(values: Sequence[tuple[str | None, Tree]]) -> exp.Anonymous:
     """STRUCT(value AS name, …)"""
-    named = [
-        exp.alias_(value.copy(), name or f"col{at}", quoted=True)
-        for at, (name, value) in enumerate(values, 1)
+    fields = [
+        exp.alias_(value.copy(), name or f"col{position}", quoted=True)
+        for position, (name, value) in enumerate(values, 1)
     ]
-    return exp.Anonymous(this="STRUCT", expressions=named)
+    return exp.Anonymous(this="STRUCT", expressions=fields)
 
 
 def zipped(values: Sequence[tuple[str | None, Tree]]) -> Tree:
-    """ARRAYS_ZIP, its fields renamed: what is not a column has its place as its name."""
+    """ARRAYS_ZIP with its fields renamed: an argument that is no column is named by its position."""
     if not any(name for name, _ in values):
         return exp.Anonymous(this="ARRAYS_ZIP", expressions=[value for _, value in values])
-    places = [exp.Anonymous(this="COALESCE", expressions=[value]) for _, value in values]
+    arrays = [exp.Anonymous(this="COALESCE", expressions=[value]) for _, value in values]
     row = exp.Identifier(this=_ROW, quoted=False)
     fields = [
-        (name or str(at), exp.Dot(this=row.copy(), expression=identifier(str(at))))
-        for at, (name, _) in enumerate(values)
+        (name or str(position), exp.Dot(this=row.copy(), expression=identifier(str(position))))
+        for position, (name, _) in enumerate(values)
     ]
     renamed = exp.Lambda(this=struct(fields), expressions=[row])
     return exp.Anonymous(
         this="TRANSFORM",
-        expressions=[exp.Anonymous(this="ARRAYS_ZIP", expressions=places), renamed],
+        expressions=[exp.Anonymous(this="ARRAYS_ZIP", expressions=arrays), renamed],
     )

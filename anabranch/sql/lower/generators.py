@@ -1,5 +1,5 @@
-"""Functions that make rows: explode, posexplode, inline, stack, json_tuple, in the SELECT list, in
-LATERAL VIEW and after LATERAL."""
+"""Generators: explode, posexplode, inline, stack, json_tuple, in the SELECT list, in LATERAL VIEW and
+after LATERAL."""
 
 from __future__ import annotations
 
@@ -36,60 +36,62 @@ def generated(
         raise Stop(place.source.obstacle("TABLE_FUNCTION", lateral, "LATERAL"))
     call = resolver.resolve(call)
     alias = lateral.args.get("alias")
-    given = [each.name for each in alias.columns] if alias is not None else []
-    made = given or column_names(call, node, lowering, place)
+    aliases = [identifier.name for identifier in alias.columns] if alias is not None else []
+    column_aliases = aliases or column_names(call, node, lowering, place)
     qualifier = (alias.name.lower(),) if alias is not None and alias.name else ()
-    own = [names.fresh(".".join((*qualifier, name)).lower()) for name in made]
-    fields = tuple(Field(qualifier, name, mine) for name, mine in zip(made, own, strict=True))
+    columns = [names.fresh(".".join((*qualifier, name)).lower()) for name in column_aliases]
+    fields = tuple(
+        Field(qualifier, name, column) for name, column in zip(column_aliases, columns, strict=True)
+    )
     outer = outer or bool(lateral.args.get("outer"))
-    return Generate(node, Expr.of(call), tuple(own), outer), scope + Scope(fields)
+    return Generate(node, Expr.of(call), tuple(columns), outer), scope + Scope(fields)
 
 
 def without_generators(
     node: Node, tree: exp.Select, resolver: Resolver, lowering: Lowering, place: Place
 ) -> tuple[Node, list[Tree]]:
-    """The rows that a generator in the SELECT list makes, and the list with their columns."""
-    listed: list[Tree] = []
+    """The rows with those of the generators in the SELECT list, and the list with their columns."""
+    items: list[Tree] = []
     for item in tree.expressions:
         call = item.this if isinstance(item, (exp.Alias, exp.Aliases)) else item
         if not is_generator(call):
-            listed.append(item)
+            items.append(item)
             continue
-        if tree.args.get("group") or any(map(_aggregates, tree.expressions)):
+        if tree.args.get("group") or any(map(_has_aggregate, tree.expressions)):
             raise Stop(place.source.obstacle("GENERATOR", call, what=call.name))
         call = resolver.resolve(call)
-        names = _given(item) or column_names(call, node, lowering, place)
-        own = tuple(lowering.fresh("_ab_x") for _ in names)
-        node = Generate(node, Expr.of(call), own)
-        listed += [
-            exp.alias_(resolved(mine), name, quoted=True)
-            for mine, name in zip(own, names, strict=True)
+        names = _aliases(item) or column_names(call, node, lowering, place)
+        columns = tuple(lowering.fresh("_ab_x") for _ in names)
+        node = Generate(node, Expr.of(call), columns)
+        items += [
+            exp.alias_(resolved(column), name, quoted=True)
+            for column, name in zip(columns, names, strict=True)
         ]
-    return node, listed
+    return node, items
 
 
-def _aggregates(item: Tree) -> bool:
-    """Whether an item has an aggregate of its own; those of a subquery are the subquery's."""
-    parts = item.walk(prune=lambda part: isinstance(part, exp.Query))
-    return any(is_aggregate(part) for part in parts)
+def _has_aggregate(item: Tree) -> bool:
+    """Whether an item has an aggregate of its own, not counting those in its subqueries."""
+    nodes = item.walk(prune=lambda node: isinstance(node, exp.Query))
+    return any(is_aggregate(node) for node in nodes)
 
 
-def _given(item: Tree) -> list[str]:
+def _aliases(item: Tree) -> list[str]:
     if isinstance(item, exp.Aliases):
-        return [each.name for each in item.expressions]
+        return [identifier.name for identifier in item.expressions]
     return [item.alias] if isinstance(item, exp.Alias) else []
 
 
 def column_names(call: Tree, node: Node, lowering: Lowering, place: Place) -> list[str]:
-    """The names that Spark gives the columns."""
+    """The column names that Spark gives the result."""
     name, args = call.name.lower().removesuffix("_outer"), call.expressions
     if name in ("explode", "posexplode"):
         (type_,) = lowering.types(node, [Expr.of(args[0])])
-        made = ["key", "value"] if type_.lower().startswith("map") else ["col"]
-        return ["pos", *made] if name == "posexplode" else made
+        columns = ["key", "value"] if type_.lower().startswith("map") else ["col"]
+        return ["pos", *columns] if name == "posexplode" else columns
     if name == "inline":
         (type_,) = lowering.types(node, [Expr.of(args[0])])
-        return _fields(type_)
+        return _field_names(type_)
     if name == "stack":
         rows = int(args[0].name)
         return [f"col{i}" for i in range(-(-(len(args) - 1) // rows))]
@@ -98,7 +100,7 @@ def column_names(call: Tree, node: Node, lowering: Lowering, place: Place) -> li
     raise Stop(place.source.obstacle("GENERATOR", call, what=call.name))
 
 
-def _fields(type_: str) -> list[str]:
+def _field_names(type_: str) -> list[str]:
     """The names of the fields of array<struct<a:int,`b c`:array<int>>>"""
     array = exp.DataType.build(type_, dialect=VERBATIM)
     return [field.name for field in array.expressions[0].expressions]

@@ -1,4 +1,4 @@
-"""GROUP BY, HAVING and aggregate calls: SELECT list → Aggregate and what is computed from it."""
+"""GROUP BY, HAVING and aggregate calls: SELECT list → Aggregate and expressions over it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def is_grouped(select: exp.Select, trees: Iterable[Tree]) -> bool:
 
 @dataclass
 class Grouping:
-    """Collects the keys and the calls of one SELECT; both are found again by their meaning."""
+    """Collects the keys and calls of one SELECT, each identified by its meaning."""
 
     source: SourceText
     input: Node
     keys: dict[str, Item] = field(default_factory=dict)
     calls: dict[str, tuple[Call, Tree]] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
-    later: frozenset[str] = frozenset()  # columns that stand for subqueries over the groups
+    later: frozenset[str] = frozenset()  # columns that replace subqueries over the groups
 
     def add_key(self, tree: Tree) -> None:
         tree = unwrapped(tree)
@@ -54,9 +54,9 @@ class Grouping:
         return tree.transform(self._lift)
 
     def _lift(self, node: Tree) -> Tree:
-        found = self.keys.get(meaning(node))
-        if found is not None:
-            return resolved(found.name)
+        key = self.keys.get(meaning(node))
+        if key is not None:
+            return resolved(key.name)
         if is_aggregate(node):
             return resolved(self._call(node).name)
         if isinstance(node, exp.Column) and node.name not in self.later:
@@ -64,26 +64,26 @@ class Grouping:
         return node
 
     def _call(self, node: Tree) -> Call:
-        known = self.calls.get(meaning(node))
-        if known is None:
+        entry = self.calls.get(meaning(node))
+        if entry is None:
             expr = Expr.of(node)
             name = self.names.fresh(_short(expr.readable, f"call{len(self.calls) + 1}"))
-            known = self.calls[meaning(node)] = (_described(name, expr, node), node.copy())
-        return known[0]
+            entry = self.calls[meaning(node)] = (_aggregate_call(name, expr, node), node.copy())
+        return entry[0]
 
     def aggregate(self, types: TypesOf) -> Aggregate:
-        """Asks for the types of all keys and arguments at once."""
+        """The aggregate; the types of all keys and arguments are looked up at once."""
         keys, calls = list(self.keys.values()), [call for call, _ in self.calls.values()]
         if not keys and not calls:  # SELECT 1 FROM t HAVING true
             calls = [Call("COUNT(*)", Expr("COUNT(*)"), "count")]
-        asked = [key.expr for key in keys] + [call.arg for call in calls if call.arg]
-        answers = iter(types(self.input, asked) if asked else ())
+        exprs = [key.expr for key in keys] + [call.arg for call in calls if call.arg]
+        answers = iter(types(self.input, exprs) if exprs else ())
         typed_keys = tuple(replace(key, type=next(answers)) for key in keys)
         typed = tuple(_typed(call, next(answers)) if call.arg else call for call in calls)
         return Aggregate(self.input, typed_keys, typed)
 
     def inexact(self, aggregate: Aggregate) -> dict[Expr, Obstacle]:
-        """Calls that may not stand below another operator, and where they stand in the text."""
+        """Calls that may not stand below another operator, with their places in the text."""
         trees = {call.expr: tree for call, tree in self.calls.values()}
         return {
             call.expr: self.source.obstacle(
@@ -98,26 +98,26 @@ def _short(text: str, otherwise: str) -> str:
     return text if len(text) <= _LONGEST_NAME else otherwise
 
 
-def _described(name: str, expr: Expr, node: Tree) -> Call:
-    """What kind of call it is."""
+def _aggregate_call(name: str, expr: Expr, node: Tree) -> Call:
+    """The call with its function and argument, where they are simple."""
     function = name_of_call(node) or ""
     where = None
     if isinstance(node, exp.Filter):
         where, node = Expr.of(node.expression.this), node.this
     exact = function in functions.EXACT | functions.LISTING | functions.COLLECTING | {"mode"}
-    plain = isinstance(node, exp.Anonymous)
-    args = list(node.expressions) if plain else []
+    simple = isinstance(node, exp.Anonymous)
+    args = list(node.expressions) if simple else []
     distinct = len(args) == 1 and isinstance(args[0], exp.Distinct)
     if distinct:
         args = args[0].expressions
-    if not plain or len(args) != 1:
+    if not simple or len(args) != 1:
         first = Expr.of(args[0]) if args and function in functions.SUMS else None
         return Call(name, expr, "", first, where=where, exact=exact)
     arg = None if isinstance(args[0], exp.Star) else Expr.of(args[0])
     call = Call(name, expr, "", arg, where=where, exact=exact)
     if function == "count_if" and not distinct:
-        both = Expr.of(exp.and_(args[0].copy(), where.tree.copy())) if where else arg
-        return replace(call, function="count", arg=None, where=both)
+        condition = Expr.of(exp.and_(args[0].copy(), where.tree.copy())) if where else arg
+        return replace(call, function="count", arg=None, where=condition)
     if function in ("min", "max") or (function in ("count", "sum", "avg", "mean") and not distinct):
         return replace(call, function="avg" if function == "mean" else function)
     return call
@@ -133,7 +133,7 @@ def _typed(call: Call, arg_type: str) -> Call:
 
 @dataclass
 class Groups:
-    """GROUP BY as written: lists of keys, each list one grouping set."""
+    """GROUP BY as written: its keys, and grouping sets of them."""
 
     keys: list[Tree]
     sets: list[list[Tree]]
@@ -144,13 +144,13 @@ class Groups:
 
 
 def groups(select: exp.Select, resolver: Resolver, items: Sequence[Selected]) -> Groups:
-    """The expressions of GROUP BY: ordinals, columns of FROM, then aliases; ALL is everything plain."""
+    """The expressions of GROUP BY: ordinals, input columns, aliases; ALL: items without aggregates."""
     group = select.args.get("group")
     if group is None:
         return Groups([], [[]])
     if group.args.get("all"):
-        plain = [item.tree for item in items if not any(map(is_aggregate, item.tree.walk()))]
-        return Groups(plain, [plain])
+        keys = [item.tree for item in items if not any(map(is_aggregate, item.tree.walk()))]
+        return Groups(keys, [keys])
     aliased = _by_name(resolver, items)
 
     def key(tree: Tree) -> Tree:
@@ -158,11 +158,11 @@ def groups(select: exp.Select, resolver: Resolver, items: Sequence[Selected]) ->
 
     try:
         sets = grouping_sets(group, key)
-    except TooManySets as many:
+    except TooManySets as error:
         raise Stop(
-            resolver.source.obstacle("GROUPING_SETS", group, "CUBE", "GROUP BY", what=str(many))
+            resolver.source.obstacle("GROUPING_SETS", group, "CUBE", "GROUP BY", what=str(error))
         ) from None
-    unique = {meaning(tree): tree for each in sets for tree in each}
+    unique = {meaning(tree): tree for set_ in sets for tree in set_}
     return Groups(list(unique.values()), sets)
 
 
@@ -207,15 +207,15 @@ def grouped(
 ) -> Grouped:
     """The aggregate, and `trees` and HAVING as expressions over it.
 
-    Columns of `carried` are keys of every group; those of `later` stand for what is applied to the
+    Columns of `carried` are keys of every group; those of `later` stand for subqueries over the
     groups.
     """
     grouping = Grouping(resolver.source, node, later=later)
     having = select.args.get("having")
     condition = None
     if having is not None:
-        known = {meaning(key): key for key in by.keys}
-        condition = resolve_having(resolver, having.this, known)
+        by_meaning = {meaning(key): key for key in by.keys}
+        condition = resolve_having(resolver, having.this, by_meaning)
     trees = list(trees)
     if by.plain:
         for key in by.keys:
@@ -228,8 +228,8 @@ def grouped(
     if condition is not None:
         condition = grouping.lift(condition)
     result = grouping.aggregate(types)
-    always = by.plain and not by.keys
-    if always and carried:
+    one_group = by.plain and not by.keys
+    if one_group and carried:
         _refuse_bitmaps(grouping)
     return Grouped(
         result,
@@ -237,26 +237,26 @@ def grouped(
         condition,
         grouping.inexact(result),
         {key.expr.column: key.name for key in result.keys if key.expr.column},
-        tuple(_over_nothing(tree, result) for tree in lifted) if always else None,
+        tuple(_over_no_rows(tree, result) for tree in lifted) if one_group else None,
     )
 
 
 def _refuse_bitmaps(grouping: Grouping) -> None:
-    """A bitmap of nothing is not NULL but 4,096 zeros, which a correlated query would have to make
-    for every row around it that has no group."""
+    """A bitmap over no rows is not NULL but 4,096 zeros, which a correlated query would have to compute
+    for every outer row without a group."""
     for _, tree in grouping.calls.values():
         if (name_of_call(tree) or "").startswith("bitmap_"):
             raise Stop(grouping.source.obstacle("CORRELATION", tree))
 
 
-def _over_nothing(tree: Tree, aggregate: Aggregate) -> Expr:
-    """The value of an expression over a group without rows: counts are 0, lists have no element,
-    all else is NULL."""
-    values = {call.name: _nothing(name_of_call(call.expr.tree) or "") for call in aggregate.calls}
+def _over_no_rows(tree: Tree, aggregate: Aggregate) -> Expr:
+    """The value of an expression over a group without rows: counts are 0, collections are empty,
+    everything else is NULL."""
+    values = {call.name: _default(name_of_call(call.expr.tree) or "") for call in aggregate.calls}
     return Expr.of(tree).substitute(values)
 
 
-def _nothing(function: str) -> Expr:
+def _default(function: str) -> Expr:
     if function in functions.COUNTING:
         return Expr("0")
     return Expr("ARRAY()" if function in functions.COLLECTING else "NULL")

@@ -1,8 +1,8 @@
-"""GROUPING SETS, ROLLUP and CUBE: the rows once for every set, then one aggregate.
+"""GROUPING SETS, ROLLUP and CUBE: one copy of the rows per set, then one aggregate.
 
 γ over sets S₁ … Sₙ of R = γ_{keys, set}( R₁ ∪ … ∪ Rₙ )      Rᵢ: R with the keys outside Sᵢ NULL
 
-The number of the set is a key too, so that a NULL that means "all" is never one of the data.
+The number of the set is a key too, so that a NULL that means "all" never equals one in the data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TooManySets(Exception):
 
 
 class Expanded(Protocol):
-    """The aggregate being made: its input and its keys by meaning."""
+    """The aggregate under construction: its input and its keys by meaning."""
 
     input: Node
     keys: dict[str, Item]
@@ -48,21 +48,21 @@ def grouping_sets(group: exp.Group, key: Key) -> list[list[Tree]]:
         choices = [_sets_of(kind, [[key(tree)] for tree in plain]) for kind in with_clause]
     else:
         choices = [_element(tree, key) for tree in plain]
-        for listed in group.args.get("grouping_sets") or ():
-            choices.append(_element(listed, key))
+        for element in group.args.get("grouping_sets") or ():
+            choices.append(_element(element, key))
     count = prod(map(len, choices))
     if count > MOST_SETS:
         raise TooManySets(count)
-    return [[tree for part in parts for tree in part] for parts in product(*choices)]
+    return [[tree for keys in combination for tree in keys] for combination in product(*choices)]
 
 
 def _element(tree: Tree, key: Key) -> list[list[Tree]]:
     match tree:
         case exp.Rollup() | exp.Cube():
             kind = "rollup" if isinstance(tree, exp.Rollup) else "cube"
-            return _sets_of(kind, [_tuple(each, key) for each in tree.expressions])
+            return _sets_of(kind, [_tuple(group_keys, key) for group_keys in tree.expressions])
         case exp.GroupingSets():
-            return [each for part in tree.expressions for each in _nested(part, key)]
+            return [keys for element in tree.expressions for keys in _nested(element, key)]
         case exp.Tuple() if not tree.expressions:
             return [[]]  # GROUP BY (): everything is one group
     return [_tuple(tree, key)]
@@ -76,19 +76,19 @@ def _nested(tree: Tree, key: Key) -> list[list[Tree]]:
 
 def _tuple(tree: Tree, key: Key) -> list[Tree]:
     if isinstance(tree, exp.Tuple):
-        return [key(each) for each in tree.expressions]
+        return [key(element) for element in tree.expressions]
     return [key(unwrapped(tree))]
 
 
-def _sets_of(kind: str, parts: list[list[Tree]]) -> list[list[Tree]]:
-    if kind == "cube" and 2 ** len(parts) > MOST_SETS:
-        raise TooManySets(2 ** len(parts))
+def _sets_of(kind: str, elements: list[list[Tree]]) -> list[list[Tree]]:
+    if kind == "cube" and 2 ** len(elements) > MOST_SETS:
+        raise TooManySets(2 ** len(elements))
     if kind == "rollup":
-        chosen = [parts[:size] for size in range(len(parts), -1, -1)]
+        subsets = [elements[:size] for size in range(len(elements), -1, -1)]
     else:
-        sizes = range(len(parts), -1, -1)
-        chosen = [list(each) for size in sizes for each in combinations(parts, size)]
-    return [[tree for part in each for tree in part] for each in chosen]
+        sizes = range(len(elements), -1, -1)
+        subsets = [list(subset) for size in sizes for subset in combinations(elements, size)]
+    return [[tree for keys in subset for tree in keys] for subset in subsets]
 
 
 def expand(
@@ -99,35 +99,37 @@ def expand(
     having: Tree | None,
     types: TypesOf,
 ) -> tuple[list[Tree], Tree | None]:
-    """Gives the aggregate its input and keys; the expressions come back with GROUPING() as columns."""
+    """Sets the input and keys of the aggregate; returns the expressions with GROUPING() as columns."""
     node = grouping.input
     exprs = [Expr.of(unwrapped(key)) for key in keys]
-    known = types(node, exprs)
-    members = [{meaning(tree) for tree in each} for each in sets]
-    asked = _Asked([meaning(key) for key in keys], members)
-    rewritten = [tree.transform(asked.replace) for tree in trees]
-    condition = having.transform(asked.replace) if having is not None else None
+    types_ = types(node, exprs)
+    members = [{meaning(tree) for tree in keys_of_set} for keys_of_set in sets]
+    calls = _GroupingCalls([meaning(key) for key in keys], members)
+    rewritten = [tree.transform(calls.replace) for tree in trees]
+    condition = having.transform(calls.replace) if having is not None else None
     branches = []
-    for number, mine in enumerate(members):
+    for number, own_keys in enumerate(members):
         items = [
-            Item(f"_ab_e{i}", expr if meaning(key) in mine else cast(Expr("NULL"), type_), type_)
-            for i, (key, expr, type_) in enumerate(zip(keys, exprs, known, strict=True))
+            Item(
+                f"_ab_e{i}", expr if meaning(key) in own_keys else cast(Expr("NULL"), type_), type_
+            )
+            for i, (key, expr, type_) in enumerate(zip(keys, exprs, types_, strict=True))
         ]
         items.append(Item("_ab_set", literal(number), "int"))
         items += [
             Item(name, cast(literal(values[number]), "bigint"))
-            for name, values in asked.columns.items()
+            for name, values in calls.columns.items()
         ]
         branches.append(Project(node, (*same_columns(node), *items)))
     grouping.input = UnionAll(tuple(branches))
-    for i, (key, type_) in enumerate(zip(keys, known, strict=True)):
+    for i, (key, type_) in enumerate(zip(keys, types_, strict=True)):
         grouping.keys[meaning(key)] = Item(f"_ab_e{i}", Expr.of(resolved(f"_ab_e{i}")), type_)
-    for name in ("_ab_set", *asked.columns):
+    for name in ("_ab_set", *calls.columns):
         grouping.keys[meaning(resolved(name))] = Item(name, Expr.of(resolved(name)))
     return rewritten, condition
 
 
-class _Asked:
+class _GroupingCalls:
     """The GROUPING() and GROUPING_ID() calls of a query, each a column with a value per set."""
 
     def __init__(self, keys: list[str], members: Sequence[set[str]]) -> None:
@@ -143,15 +145,18 @@ class _Asked:
         keys = [meaning(arg) for arg in node.expressions] or self.keys
         if any(key not in self.keys for key in keys):
             raise UserError(f"{name}() takes keys of GROUP BY only")
-        values = tuple(self._bits(keys, mine) for mine in self.members)
+        values = tuple(self._bits(keys, own_keys) for own_keys in self.members)
         column = f"_ab_g{len(self.columns)}"
-        column = next((old for old, known in self.columns.items() if known == values), column)
+        column = next(
+            (name_ for name_, known_values in self.columns.items() if known_values == values),
+            column,
+        )
         self.columns[column] = values
-        found = resolved(column)
+        value = resolved(column)
         kind = "tinyint" if name == "grouping" else "bigint"
-        return exp.Cast(this=found, to=exp.DataType.build(kind))
+        return exp.Cast(this=value, to=exp.DataType.build(kind))
 
     @staticmethod
-    def _bits(keys: Sequence[str], mine: set[str]) -> int:
+    def _bits(keys: Sequence[str], own_keys: set[str]) -> int:
         """1 for a key that is not in the set, the first key highest."""
-        return int("".join("0" if key in mine else "1" for key in keys), 2)
+        return int("".join("0" if key in own_keys else "1" for key in keys), 2)

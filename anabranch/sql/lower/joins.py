@@ -1,4 +1,4 @@
-"""JOIN of two FROM items: which rows, and which names the result has."""
+"""Joins of two FROM items: the rows, and the names of the result."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from anabranch.plan.nodes import (
     same_columns,
 )
 from anabranch.sql.analyze.scope import Scope, Side, common_names, using
-from anabranch.sql.lower.correlation import Around, Lowering, captured
-from anabranch.sql.lower.predicates import is_subquery, positive, taken_out
+from anabranch.sql.lower.correlation import Lowering, OuterRows, correlated_columns
+from anabranch.sql.lower.predicates import extract_subqueries, is_subquery, push_down_not
 from anabranch.sql.lower.relation import Names, Place, Stop
 from anabranch.sql.lower.resolve import Resolver
-from anabranch.sql.lower.subqueries import applied
+from anabranch.sql.lower.subqueries import apply_subquery
 
 FromItem = tuple[Node, Scope]
 
@@ -36,60 +36,62 @@ def joined(
     names: Names,
 ) -> FromItem:
     side, kind = join.side.upper(), join.kind.upper()
-    keys = [each.name for each in join.args.get("using") or ()]
+    keys = [identifier.name for identifier in join.args.get("using") or ()]
     if join.method.upper() == "NATURAL":
         keys = common_names(left[1], right[1])
-    found = using(left[1], right[1], keys, Side(side), names.fresh)
+    result = using(left[1], right[1], keys, Side(side), names.fresh)
     conditions = [
-        Expr.of(exp.EQ(this=column_tree(mine), expression=column_tree(theirs)))
-        for mine, theirs in found.pairs
+        Expr.of(exp.EQ(this=column_tree(left_column), expression=column_tree(right_column)))
+        for left_column, right_column in result.pairs
     ]
     if on := join.args.get("on"):
-        both = found.scope if keys else left[1] + right[1]
-        on, sides = _without_subqueries(lowering, on, (left[0], right[0]), both, place)
+        scope = result.scope if keys else left[1] + right[1]
+        on, sides = _without_subqueries(lowering, on, (left[0], right[0]), scope, place)
         left, right = (sides[0], left[1]), (sides[1], right[1])
-        conditions.append(Expr.of(Resolver(place.source, both).resolve(on)))
+        conditions.append(Expr.of(Resolver(place.source, scope).resolve(on)))
     condition = conjunction(conditions)
     if kind in ("SEMI", "ANTI"):
-        judged = SemiJoin if kind == "SEMI" else AntiJoin
-        return judged(left[0], right[0], condition), left[1]
+        existence_join = SemiJoin if kind == "SEMI" else AntiJoin
+        return existence_join(left[0], right[0], condition), left[1]
     node = _node(lowering, left[0], right[0], condition, side)
-    if found.merged:
+    if result.merged:
         merged = tuple(
-            Item(name, call("COALESCE", column(mine), column(theirs)))
-            for name, mine, theirs in found.merged
+            Item(name, call("COALESCE", column(left_column), column(right_column)))
+            for name, left_column, right_column in result.merged
         )
         node = Project(node, (*same_columns(node), *merged))
-    return node, found.scope
+    return node, result.scope
 
 
 Sides = tuple[Node, Node]
 
 
 def _without_subqueries(
-    lowering: Lowering, on: Tree, sides: Sides, both: Scope, place: Place
+    lowering: Lowering, on: Tree, sides: Sides, scope: Scope, place: Place
 ) -> tuple[Tree, Sides]:
-    """The condition with columns in place of its subqueries, each of which is a column of the side
-    that it looks at.
+    """The condition with its subqueries replaced by columns, each added to the side that the subquery
+    uses.
 
-    Whether Spark looks at NULLs in a NOT IN depends on how it optimises the join.
+    Whether Spark respects NULLs in a NOT IN depends on how it optimizes the join.
     """
     if not any(map(is_subquery, on.walk())):
         return on, sides
-    resolver = Resolver(place.source, both)
-    taken, waiting = taken_out(positive(on.copy()), lowering.fresh)
-    for each in waiting:
-        if each.negated:
-            raise Stop(place.source.obstacle("SUBQUERY_IN_JOIN", each.tree, what="NOT IN"))
-        each.operands = [resolver.resolve(operand) for operand in each.operands]
-        seen = {name for operand in each.operands for name in Expr.of(operand).columns}
-        seen |= set(captured(lowering, each.query, Around(Join(sides), (both,), place)))
-        at = next((at for at in (0, 1) if seen <= set(sides[at].columns)), None)
-        if at is None:
+    resolver = Resolver(place.source, scope)
+    replaced, subqueries = extract_subqueries(push_down_not(on.copy()), lowering.fresh)
+    for subquery in subqueries:
+        if subquery.negated:
+            raise Stop(place.source.obstacle("SUBQUERY_IN_JOIN", subquery.tree, what="NOT IN"))
+        subquery.operands = [resolver.resolve(operand) for operand in subquery.operands]
+        used = {name for operand in subquery.operands for name in Expr.of(operand).columns}
+        used |= set(
+            correlated_columns(lowering, subquery.query, OuterRows(Join(sides), (scope,), place))
+        )
+        index = next((index for index in (0, 1) if used <= set(sides[index].columns)), None)
+        if index is None:
             raise Stop(place.source.obstacle("SUBQUERY_IN_JOIN", on, "ON"))
-        made = applied(lowering, each, Around(sides[at], (both,), place))
-        sides = (made, sides[1]) if at == 0 else (sides[0], made)
-    return taken, sides
+        with_column = apply_subquery(lowering, subquery, OuterRows(sides[index], (scope,), place))
+        sides = (with_column, sides[1]) if index == 0 else (sides[0], with_column)
+    return replaced, sides
 
 
 def _node(lowering: Lowering, left: Node, right: Node, on: Expr | None, side: str) -> Node:
@@ -104,7 +106,7 @@ def _node(lowering: Lowering, left: Node, right: Node, on: Expr | None, side: st
 
 
 def _full(lowering: Lowering, left: Node, right: Node, on: Expr | None) -> Node:
-    """Without equalities: a left join, and the right rows without a partner."""
+    """Without equalities: a left join, and the right rows without a match."""
     if equalities(on, left.columns, right.columns):
         return Outer(left, right, on, full=True)
     types = lowering.types(left, [column(name) for name in left.columns])
@@ -112,5 +114,5 @@ def _full(lowering: Lowering, left: Node, right: Node, on: Expr | None) -> Node:
         Item(name, cast(Expr("NULL"), type_))
         for name, type_ in zip(left.columns, types, strict=True)
     )
-    alone = AntiJoin(right, left, on)
-    return UnionAll((Outer(left, right, on), Project(alone, (*nulls, *same_columns(right)))))
+    unmatched = AntiJoin(right, left, on)
+    return UnionAll((Outer(left, right, on), Project(unmatched, (*nulls, *same_columns(right)))))

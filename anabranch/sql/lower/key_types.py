@@ -1,7 +1,7 @@
-"""Every value that a plan looks rows up by: what a group, a partner or a row is found again with.
+"""Every value that a plan finds groups, matches or rows by.
 
-Such a value must be of a type whose equality is known (see `plan.sameness`).  What is only judged row
-by row, such as `WHERE s COLLATE UTF8_LCASE = 'a'`, may be of any type.
+Such a value must be of a type whose equality is known (see `plan.sameness`).  What is only evaluated
+row by row, such as `WHERE s COLLATE UTF8_LCASE = 'a'`, may be of any type.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from anabranch.sql.analyze import functions
 
 
 def may_have_other_types(trees: Iterable[Tree]) -> bool:
-    """Whether a query says anything that could make a value of a type that no table holds.
+    """Whether a query contains anything of a type that no table can have.
 
-    Only functions that are known to be Spark's own get this far, so that the list of those is whole.
+    Only functions known to be Spark's own get here, so that the list of those is complete.
     """
     return any(_is_other(node) for tree in trees for node in tree.walk())
 
@@ -46,31 +46,31 @@ def _is_other(node: Tree) -> bool:
     return False
 
 
-def looked_up(plan: Node) -> Iterator[tuple[Node, list[Expr]]]:
-    """Expressions of the plan, each list over the columns of a node."""
+def key_candidates(plan: Node) -> Iterator[tuple[Node, list[Expr]]]:
+    """Expressions that may serve as keys, each list over the columns of a node."""
     for node in walk(plan):
         match node:
             case Project():
                 yield node.input, [item.expr for item in node.items]
             case Aggregate():
-                calls = (part for call in node.calls for part in _arguments(call.expr.tree))
+                calls = (argument for call in node.calls for argument in _arguments(call.expr.tree))
                 yield node.input, [*(key.expr for key in node.keys), *calls]
             case Window():
-                calls = (part for call in node.calls for part in _arguments(call.expr.tree))
+                calls = (argument for call in node.calls for argument in _arguments(call.expr.tree))
                 yield node.input, [*node.partition, *calls]
             case Generate():
                 yield node, [column(name) for name in node.names]
             case Filter():
                 yield node.input, list(_equated(node.condition))
             case Outer() | ExistenceJoin() if node.condition is not None:
-                both = node if isinstance(node, Outer) else Join((node.left, node.right))
-                yield both, list(_equated(node.condition))
+                joined = node if isinstance(node, Outer) else Join((node.left, node.right))
+                yield joined, list(_equated(node.condition))
             case Join() if node.condition is not None:
                 yield node, list(_equated(node.condition))
 
 
 def _arguments(tree: Tree) -> Iterator[Expr]:
-    """What an aggregate or window call looks at, but for its FILTER."""
+    """What an aggregate or window call uses, except for its FILTER."""
     match tree:
         case exp.Filter() | exp.IgnoreNulls() | exp.RespectNulls():
             yield from _arguments(tree.this)
@@ -82,19 +82,19 @@ def _arguments(tree: Tree) -> Iterator[Expr]:
             yield from map(Expr.of, tree.args.get("partition_by") or ())
             yield from _ordered(tree.args.get("order"))
         case exp.Anonymous():
-            for part in tree.expressions:
-                parts = part.expressions if isinstance(part, exp.Distinct) else [part]
-                yield from (Expr.of(each) for each in parts if each.find(exp.Column))
+            for argument in tree.expressions:
+                args = argument.expressions if isinstance(argument, exp.Distinct) else [argument]
+                yield from (Expr.of(arg) for arg in args if arg.find(exp.Column))
 
 
 def _ordered(order: Tree | None) -> Iterator[Expr]:
-    yield from (Expr.of(each.this) for each in (order.expressions if order is not None else ()))
+    yield from (Expr.of(key.this) for key in (order.expressions if order is not None else ()))
 
 
 def _equated(condition: Expr) -> Iterator[Expr]:
-    """The sides of equalities that may become keys: of two that both look at columns."""
-    for part in conjuncts(condition):
-        if isinstance(part.tree, (exp.EQ, exp.NullSafeEQ)):
-            sides = [Expr.of(part.tree.this), Expr.of(part.tree.expression)]
+    """The sides of equalities that may become keys: both sides must use columns."""
+    for predicate in conjuncts(condition):
+        if isinstance(predicate.tree, (exp.EQ, exp.NullSafeEQ)):
+            sides = [Expr.of(predicate.tree.this), Expr.of(predicate.tree.expression)]
             if all(side.columns for side in sides):
                 yield from sides

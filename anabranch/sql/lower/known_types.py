@@ -1,7 +1,7 @@
-"""Types of expressions over a plan, from the types of its tables.
+"""Types of expressions over a plan, derived from the types of its tables.
 
-Where Spark can be asked, only what has one type in every setting is told without asking it.  Offline
-more is: whatever the analysis of a query tells.
+Where Spark can be asked, only types that are the same in every setting are derived here.  Offline,
+everything is that the analysis of a query can derive.
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ Tables = Mapping[TableName, Columns]
 
 
 def known_type(node: Node, expr: Expr, tables: Tables) -> str | None:
-    """The type of an expression over the columns of a node, if it is plain to see."""
-    found = _Types(tables, _PLAIN).of(node, expr.tree)
-    return found.name if found is not None and str(found) in _SIMPLE else None
+    """The type of an expression over the columns of a node, if it is evident."""
+    type_ = _Types(tables, _PLAIN).of(node, expr.tree)
+    return type_.name if type_ is not None and str(type_) in _SIMPLE else None
 
 
 def offline_type(node: Node, expr: Expr, tables: Tables) -> str | None:
-    """The same, as far as it can be told at all.  Tables may have columns of no known type: `""`."""
-    found = _Types(tables, (exp.Expr,)).of(node, expr.tree)
-    return str(found) if found is not None else None
+    """The same, as far as possible.  Tables may have columns of unknown type: `""`."""
+    type_ = _Types(tables, (exp.Expr,)).of(node, expr.tree)
+    return str(type_) if type_ is not None else None
 
 
 @dataclass(frozen=True)
 class _Types:
     tables: Tables
-    told: tuple[type[Tree], ...]  # of all others nothing is said
+    supported: tuple[type[Tree], ...]  # other expressions have no known type
 
     def of(self, node: Node, tree: Tree) -> Type | None:
         tree = unwrapped(tree)
-        if not isinstance(tree, self.told):
+        if not isinstance(tree, self.supported):
             return None
         if (isinstance(tree, exp.Cast) and tree.args.get("format")) or self.is_long(tree):
             return None
         return type_of(tree, lambda column: self.column(node, column.name))
 
     def is_long(self, tree: Tree) -> bool:
-        """A number whose type is not plain to see."""
-        if self.told is not _PLAIN or not isinstance(tree, exp.Literal) or tree.is_string:
+        """A number whose type is not evident."""
+        if self.supported is not _PLAIN or not isinstance(tree, exp.Literal) or tree.is_string:
             return False
         return not (tree.name.isdigit() and int(tree.name) <= _LARGEST_INT)
 
@@ -77,27 +77,27 @@ class _Types:
         match node:
             case Scan():
                 columns = self.tables[node.table]
-                type_ = next((each.type for each in columns if each.name == name), None)
+                type_ = next((column.type for column in columns if column.name == name), None)
                 return Type.parse(type_) if type_ else None
             case Project():
                 return self.item(node.items, name, node.input)
             case Aggregate():
                 calls = (self.call(call, node.input) for call in node.calls if call.name == name)
                 return next(calls, None) or self.item(node.keys, name, node.input)
-        found = {
+        types = {
             self.column(node.inputs[origin.input], origin.name) for origin in node.typed_like(name)
         }
-        if found:
-            return found.pop() if len(found) == 1 else None
+        if types:
+            return types.pop() if len(types) == 1 else None
         return self.item(node.calls, name, node.input) if isinstance(node, Window) else None
 
-    def item(self, items: Sequence[Item], name: str, below: Node) -> Type | None:
-        found = next((each for each in items if each.name == name), None)
-        if found is None:
+    def item(self, items: Sequence[Item], name: str, input_: Node) -> Type | None:
+        item = next((item for item in items if item.name == name), None)
+        if item is None:
             return None
-        return Type.parse(found.type) if found.type else self.of(below, found.expr.tree)
+        return Type.parse(item.type) if item.type else self.of(input_, item.expr.tree)
 
-    def call(self, call: Call, below: Node) -> Type | None:
+    def call(self, call: Call, input_: Node) -> Type | None:
         argument = Type.parse(call.arg_type) if call.arg_type else None
         match call.function:
             case "count":
@@ -108,4 +108,4 @@ class _Types:
                 return Type("bigint")
             case "sum" | "avg" if argument is not None and argument.is_float:
                 return DOUBLE
-        return self.of(below, call.expr.tree)
+        return self.of(input_, call.expr.tree)

@@ -1,7 +1,7 @@
-"""Look-ups: what a query asks of single columns of a table, before anything is read.
+"""Look-ups: the predicates of a query on single columns of one table, known before anything is read.
 
-For a query `SELECT … FROM t WHERE c` over one table, only rows that satisfy `c` count.  A table that
-is named twice, or stands beside another, gives nothing: its rows may count there too.
+For a query `SELECT … FROM t WHERE c` over one table, only rows that satisfy `c` matter.  A table that
+is read twice, or joined, has no bounds: other rows of it may matter as well.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anabranch.sql.analyze.tables import references
 from anabranch.sql.lower.prune import tree_bounds
 from anabranch.sql.text.parse import parse_query
 
-_OTHERS = ("joins", "laterals", "with_", "pivots", "sample", "match")
+_OTHER_CLAUSES = ("joins", "laterals", "with_", "pivots", "sample", "match")
 
 
 def filtered(table: TableName, condition: str) -> str:
@@ -24,32 +24,34 @@ def filtered(table: TableName, condition: str) -> str:
 
 
 def looked_up(query: str) -> TableName | None:
-    """The table that the query looks up, as it names it."""
+    """The table that the query looks up, as written."""
     try:
-        found = references(query)
+        tables = references(query)
     except AnabranchError:
         return None
-    return found[0].name if len(found) == 1 and _condition(query) is not None else None
+    return tables[0].name if len(tables) == 1 and _condition(query) is not None else None
 
 
 def lookup_bounds(query: str, columns: Columns) -> tuple[Bound, ...]:
-    """What `WHERE` asks of the columns of the table that the query looks up."""
-    found = _condition(query)
-    if found is None:
+    """The bounds that `WHERE` puts on the columns of the table that the query looks up."""
+    lookup = _condition(query)
+    if lookup is None:
         return ()
-    table, where = found
+    table, where = lookup
     return tree_bounds(where, query, columns, table.alias_or_name)
 
 
 def _condition(query: str) -> tuple[exp.Table, exp.Expr] | None:
     tree: exp.Expr = parse_query(query)
-    if not isinstance(tree, exp.Select) or any(tree.args.get(each) for each in _OTHERS):
+    if not isinstance(tree, exp.Select) or any(tree.args.get(clause) for clause in _OTHER_CLAUSES):
         return None
     from_, where = tree.args.get("from_"), tree.args.get("where")
     table = from_.this if from_ is not None else None
     if where is None or not isinstance(table, exp.Table):
         return None
-    if not isinstance(table.this, exp.Identifier) or any(table.args.get(e) for e in _OTHERS):
+    if not isinstance(table.this, exp.Identifier) or any(
+        table.args.get(clause) for clause in _OTHER_CLAUSES
+    ):
         return None
     alias = table.args.get("alias")
     if isinstance(alias, exp.TableAlias) and alias.args.get("columns"):

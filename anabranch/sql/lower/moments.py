@@ -1,7 +1,7 @@
-"""Functions of the current time: within one refresh they all mean one moment.
+"""Functions of the current time: within one refresh they all return the same moment.
 
-The moment is written into the query in their place, so that its plan says what it was computed for:
-another day is another query for one that names CURRENT_DATE, and every refresh is for NOW().
+The moment replaces them in the query, so that its plan says what it was computed for: with another day
+a query with CURRENT_DATE is another query, and with NOW() every refresh has a query of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anabranch.sql.text.source_text import SourceText
 
 @dataclass(frozen=True)
 class Moment:
-    """A point in time, and the zone that says which day and hour it is."""
+    """A point in time, and the time zone for its day and hour."""
 
     at: datetime
     zone: str = "UTC"
@@ -93,15 +93,15 @@ def _calls(text: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def _found(tokens: list[Token]) -> Iterator[tuple[int, int, str]]:
-    for at, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         name = token.text.lower()
         if name not in LITERALS or token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
             continue
-        before = tokens[at - 1].text.upper() if at else ""
-        after = [each.text for each in tokens[at + 1 : at + 3]]
-        if before in (".", "AS") or after[:1] == ["."]:
+        previous = tokens[index - 1].text.upper() if index else ""
+        following = [next_token.text for next_token in tokens[index + 1 : index + 3]]
+        if previous in (".", "AS") or following[:1] == ["."]:
             continue
-        if after == ["(", ")"]:
-            yield token.start, tokens[at + 2].end + 1, name
-        elif name in _BARE and after[:1] != ["("]:
+        if following == ["(", ")"]:
+            yield token.start, tokens[index + 2].end + 1, name
+        elif name in _BARE and following[:1] != ["("]:
             yield token.start, token.end + 1, name

@@ -1,4 +1,4 @@
-"""Finding everything in a query's tree that is not incremental."""
+"""Finds everything in a query's tree that prevents incremental maintenance."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def find_obstacles(source: SourceText) -> Iterator[Obstacle]:
             yield obstacle("PIPE_SYNTAX", *source.position(token.start), view=source.view)
             break
     for node in source.tree.walk():
-        yield from _of(source, node)
+        yield from _in_node(source, node)
 
 
-def _of(source: SourceText, node: Tree) -> Iterator[Obstacle]:
+def _in_node(source: SourceText, node: Tree) -> Iterator[Obstacle]:
     match node:
         case exp.Table():
-            yield from _of_table(source, node)
+            yield from _in_table(source, node)
         case exp.DataType() if node.this in (exp.DType.TIME, exp.DType.TIMETZ):
             # the SQL library writes TIME back as TIMESTAMP
             yield source.obstacle("UNSUPPORTED_SYNTAX", node, "TIME", what="TIME")
@@ -38,10 +38,10 @@ def _of(source: SourceText, node: Tree) -> Iterator[Obstacle]:
         case exp.CurrentUser() | exp.SessionUser() | exp.CurrentRole():
             yield source.obstacle("NONDETERMINISTIC_FUNCTION", node, what=node.sql("spark"))
         case exp.Anonymous() if not isinstance(node.parent, (exp.Table, exp.Hint)):
-            yield from _of_function(source, node)
+            yield from _in_function(source, node)
 
 
-def _of_table(source: SourceText, node: exp.Table) -> Iterator[Obstacle]:
+def _in_table(source: SourceText, node: exp.Table) -> Iterator[Obstacle]:
     if isinstance(node.this, exp.Func):
         yield source.obstacle("TABLE_FUNCTION", node.this, what=node.this.name)
     if node.args.get("version"):
@@ -50,7 +50,7 @@ def _of_table(source: SourceText, node: exp.Table) -> Iterator[Obstacle]:
         yield source.obstacle("SAMPLE", node)
 
 
-def _of_function(source: SourceText, node: exp.Anonymous) -> Iterator[Obstacle]:
+def _in_function(source: SourceText, node: exp.Anonymous) -> Iterator[Obstacle]:
     code = _code_of_function(node)
     if code:
         yield source.obstacle(code, node, what=node.name)
@@ -59,8 +59,8 @@ def _of_function(source: SourceText, node: exp.Anonymous) -> Iterator[Obstacle]:
 def _code_of_function(node: exp.Anonymous) -> str | None:
     name = node.name.lower()
     if isinstance(_outermost(node).parent, exp.Window):
-        return None  # judged by its window
-    if name in functions.LISTING and _lists_what_it_orders(node):
+        return None  # decided by its window
+    if name in functions.LISTING and _orders_by_value(node):
         return None
     if name in functions.COLLECTING and _is_sorted(node):
         return None
@@ -95,16 +95,16 @@ _KNOWN = (
 
 def _is_sorted(node: exp.Anonymous) -> bool:
     """SORT_ARRAY(COLLECT_LIST(x))"""
-    around = _outermost(node).parent
+    outer = _outermost(node).parent
     return (
-        isinstance(around, exp.Anonymous)
-        and around.name.lower() in functions.SORTING
-        and not any(isinstance(arg, exp.Lambda) for arg in around.expressions)
+        isinstance(outer, exp.Anonymous)
+        and outer.name.lower() in functions.SORTING
+        and not any(isinstance(arg, exp.Lambda) for arg in outer.expressions)
     )
 
 
 def settles_ties(node: Tree) -> bool:
-    """MODE() WITHIN GROUP (ORDER BY x), MODE(x, TRUE): of values that tie the first is taken."""
+    """MODE() WITHIN GROUP (ORDER BY x), MODE(x, TRUE): the first of tied values is returned."""
     node = node.this if isinstance(node, exp.WithinGroup) else node
     last = node.expressions[-1] if node.expressions else None
     if len(node.expressions) == 2:
@@ -112,14 +112,14 @@ def settles_ties(node: Tree) -> bool:
     return isinstance(node.parent, exp.WithinGroup)
 
 
-def _lists_what_it_orders(node: exp.Anonymous) -> bool:
+def _orders_by_value(node: exp.Anonymous) -> bool:
     """LISTAGG(x) WITHIN GROUP (ORDER BY x): equal values are interchangeable."""
     within = node.parent
     if not isinstance(within, exp.WithinGroup) or not node.expressions:
         return False
     listed = node.expressions[0]
     listed = listed.expressions[0] if isinstance(listed, exp.Distinct) else listed
-    ordered = [meaning(part.this) for part in within.expression.expressions]
+    ordered = [meaning(key.this) for key in within.expression.expressions]
     return meaning(listed) in ordered
 
 
@@ -134,7 +134,7 @@ def _outermost(node: Tree) -> Tree:
 
 
 def name_of_call(node: Tree) -> str | None:
-    """The function that a call, perhaps with FILTER and the like, is of."""
+    """The function of a call, with or without FILTER and the like."""
     while isinstance(node, _WRAPPERS):
         node = node.this
     if isinstance(node, exp.Any) and not _is_quantifier(node):
@@ -148,7 +148,7 @@ def _is_quantifier(node: exp.Any) -> bool:
     return patterns or isinstance(unwrapped(node.this), exp.Query)
 
 
-_WINDOWED = "windowed"  # marks the call that a window is over
+_WINDOWED = "windowed"  # marks a call that has an OVER clause
 
 
 def mark_window_calls(tree: Tree) -> None:

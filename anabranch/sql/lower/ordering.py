@@ -1,7 +1,7 @@
 """ORDER BY … LIMIT … OFFSET.
 
-Rows that tie are put in the order of all their other columns, so that the limit never cuts between
-rows by chance: whatever still ties is equal.  ORDER BY without LIMIT orders nothing that is stored.
+Ties are broken by all other columns, so that the limit never cuts arbitrarily: rows that still tie are
+equal.  ORDER BY without LIMIT has no effect on what is stored.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Sorted:
-    """A part of ORDER BY: its expression, and the column that holds it."""
+class SortKey:
+    """A key of ORDER BY: its expression, and the column that holds it."""
 
     tree: Tree
     descending: bool
@@ -48,7 +48,7 @@ class Sorted:
 
 
 def limit_of(tree: Tree, place: Place) -> Limit | None:
-    """None when all rows are wanted."""
+    """None if there is no limit."""
     limit, offset = tree.args.get("limit"), tree.args.get("offset")
     if isinstance(limit, exp.Fetch):
         raise Stop(place.source.obstacle("UNSUPPORTED_SYNTAX", limit, "FETCH", what="FETCH"))
@@ -71,8 +71,8 @@ def sorted_by(
     tree: Tree,
     items: Sequence[Selected],
     resolver: Resolver,
-    prepared: Callable[[Tree], Tree] = lambda tree: tree,
-) -> list[Sorted]:
+    prepare: Callable[[Tree], Tree] = lambda tree: tree,
+) -> list[SortKey]:
     """ORDER BY: ordinals, output names, then columns of FROM."""
     outputs: dict[str, Tree] = {}
     for item in items:
@@ -80,18 +80,18 @@ def sorted_by(
 
     def by_output(node: Tree) -> Tree:
         if isinstance(node, exp.Column) and len(node.parts) == 1 and not is_resolved(node):
-            found = outputs.get(node.name.lower())
-            return found.copy() if found is not None else node
+            expression = outputs.get(node.name.lower())
+            return expression.copy() if expression is not None else node
         return node
 
     clause = tree.args.get("order")
-    found = []
-    for each in clause.expressions if clause is not None else ():
-        inner = each.this
-        descending = bool(each.args.get("desc"))
-        nulls_first = bool(each.args.get("nulls_first"))
+    keys = []
+    for ordered_expr in clause.expressions if clause is not None else ():
+        inner = ordered_expr.this
+        descending = bool(ordered_expr.args.get("desc"))
+        nulls_first = bool(ordered_expr.args.get("nulls_first"))
         if isinstance(inner, exp.Var) and inner.name.upper() == "ALL":
-            found += [Sorted(item.tree.copy(), descending, nulls_first) for item in items]
+            keys += [SortKey(item.tree.copy(), descending, nulls_first) for item in items]
             continue
         if isinstance(inner, exp.Literal) and inner.is_int:
             position = int(inner.name)
@@ -99,32 +99,32 @@ def sorted_by(
                 raise UserError(f"ORDER BY {position} is not between 1 and {len(items)}")
             key = items[position - 1].tree.copy()
         else:
-            key = resolver.resolve(prepared(inner).transform(by_output))
-        found.append(Sorted(key, descending, nulls_first))
-    return found
+            key = resolver.resolve(prepare(inner).transform(by_output))
+        keys.append(SortKey(key, descending, nulls_first))
+    return keys
 
 
 def top(
     node: Node,
     limit: Limit,
-    order: Sequence[Sorted],
+    order: Sequence[SortKey],
     ties: Sequence[str],
     place: Place,
     types: TypesOf,
 ) -> TopK:
-    """`ties` are the columns that tell rows apart."""
+    """`ties` are the columns that break ties."""
     if not order:
         raise Stop(place.source.obstacle("LIMIT_WITHOUT_ORDER", limit.tree, "LIMIT", "OFFSET"))
-    rest = [name for name in ties if name not in {each.column for each in order}]
-    check_orderable(rest, place, node, types, limit.tree)
-    by = [Order(column(each.column), each.descending, each.nulls_first) for each in order]
-    by += [Order(column(name)) for name in rest]
+    tie_breakers = [name for name in ties if name not in {key.column for key in order}]
+    check_orderable(tie_breakers, place, node, types, limit.tree)
+    sort_order = [Order(column(key.column), key.descending, key.nulls_first) for key in order]
+    sort_order += [Order(column(name)) for name in tie_breakers]
     carried = tuple(column(name) for name in place.carried)
-    return TopK(node, tuple(by), limit.rows, limit.skipped, carried)
+    return TopK(node, tuple(sort_order), limit.rows, limit.skipped, carried)
 
 
 def ordered(relation: Relation, tree: Tree, place: Place, types: TypesOf) -> Relation:
-    """ORDER BY … LIMIT over a set operation or VALUES, which knows its output columns only."""
+    """ORDER BY … LIMIT over a set operation or VALUES, which has only its output columns."""
     limit = limit_of(tree, place)
     if limit is None:
         return relation
@@ -133,10 +133,10 @@ def ordered(relation: Relation, tree: Tree, place: Place, types: TypesOf) -> Rel
         for output, name in zip(relation.outputs, relation.columns, strict=True)
     ]
     order = [
-        Sorted(each.tree, each.descending, each.nulls_first, Expr.of(each.tree).column or "")
-        for each in sorted_by(tree, items, Resolver(place.source, Scope()))
+        SortKey(key.tree, key.descending, key.nulls_first, Expr.of(key.tree).column or "")
+        for key in sorted_by(tree, items, Resolver(place.source, Scope()))
     ]
-    if any(not each.column for each in order):
+    if any(not key.column for key in order):
         raise Stop(place.source.obstacle("UNSUPPORTED_SYNTAX", tree, "ORDER"))
     node = top(relation.node, limit, order, relation.node.columns, place, types)
     return Relation(node, relation.outputs, relation.domain)

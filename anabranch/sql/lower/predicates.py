@@ -1,4 +1,4 @@
-"""Subqueries in expressions: found, and taken out so that a column stands for each."""
+"""Subqueries in expressions: each is extracted and replaced by a column."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anabranch.sql.text.source_text import SourceText
 
 @dataclass
 class Pending:
-    """A subquery taken out of an expression, where the column `name` stands for its value.
+    """A subquery extracted from an expression, in which the column `name` stands for its value.
 
     `operands` are the left sides of IN; they become columns of the plan before it is applied.
     """
@@ -31,16 +31,16 @@ class Pending:
     def query(self) -> Tree:
         match self.tree:
             case exp.Exists():
-                found = unwrapped(self.tree.this)
+                query = unwrapped(self.tree.this)
             case exp.In():
-                found = self.tree.args["query"]
+                query = self.tree.args["query"]
             case exp.Binary():
-                found = unwrapped(self.tree.expression.this)
+                query = unwrapped(self.tree.expression.this)
             case _:
-                found = self.tree
-        while isinstance(found, exp.Subquery) and not found.args.get("with_"):
-            found = unwrapped(found.this)
-        return found
+                query = self.tree
+        while isinstance(query, exp.Subquery) and not query.args.get("with_"):
+            query = unwrapped(query.this)
+        return query
 
 
 def is_subquery(node: Tree) -> bool:
@@ -67,19 +67,19 @@ def has_quantified(query: str) -> bool:
     return any(is_quantified(node) for node in SourceText(query).tree.walk())
 
 
-def taken_out(tree: Tree, fresh: Callable[[str], str]) -> tuple[Tree, list[Pending]]:
+def extract_subqueries(tree: Tree, fresh: Callable[[str], str]) -> tuple[Tree, list[Pending]]:
     """The expression with a column for every subquery, and the subqueries."""
-    found: list[Pending] = []
+    subqueries: list[Pending] = []
 
-    def replace_(node: Tree) -> Tree:
+    def extract(node: Tree) -> Tree:
         inner = unwrapped(node.this) if isinstance(node, exp.Not) else node
         negated = inner is not node
         if not is_subquery(inner) or (negated and not isinstance(inner, exp.In)):
             return node
-        found.append(pending(inner, fresh("_ab_q"), negated=negated))
-        return resolved(found[-1].name)
+        subqueries.append(pending(inner, fresh("_ab_q"), negated=negated))
+        return resolved(subqueries[-1].name)
 
-    return tree.transform(replace_), found
+    return tree.transform(extract), subqueries
 
 
 def pending(node: Tree, name: str, *, negated: bool = False) -> Pending:
@@ -90,21 +90,22 @@ def pending(node: Tree, name: str, *, negated: bool = False) -> Pending:
     return Pending(name, node, negated, operands)
 
 
-def positive(tree: Tree) -> Tree:
-    """NOT moved down to the subqueries: as Spark does, so that it reads NOT IN as one thing."""
+def push_down_not(tree: Tree) -> Tree:
+    """NOT pushed down to the subqueries, as Spark does: it then sees NOT IN as one predicate."""
     tree = unwrapped(tree)
     if isinstance(tree, (exp.And, exp.Or)):
         return type(tree)(
-            this=_grouped(positive(tree.this)), expression=_grouped(positive(tree.expression))
+            this=_grouped(push_down_not(tree.this)),
+            expression=_grouped(push_down_not(tree.expression)),
         )
     if not isinstance(tree, exp.Not) or not any(map(is_subquery, tree.walk())):
         return tree
     inner = unwrapped(tree.this)
     if isinstance(inner, exp.Not):
-        return positive(inner.this)
+        return push_down_not(inner.this)
     if isinstance(inner, (exp.And, exp.Or)):
         other = exp.Or if isinstance(inner, exp.And) else exp.And
-        sides = (positive(exp.Not(this=side)) for side in (inner.this, inner.expression))
+        sides = (push_down_not(exp.Not(this=side)) for side in (inner.this, inner.expression))
         left, right = (_grouped(side) for side in sides)
         return other(this=left, expression=right)
     return tree
@@ -115,8 +116,8 @@ def _grouped(tree: Tree) -> Tree:
 
 
 def conditions(tree: Tree) -> Iterator[Tree]:
-    """The parts of an AND, NOT moved down."""
-    tree = positive(tree)
+    """The conjuncts, with NOT pushed down."""
+    tree = push_down_not(tree)
     if isinstance(tree, exp.And):
         yield from conditions(tree.this)
         yield from conditions(tree.expression)

@@ -1,12 +1,12 @@
-"""Conditions that file statistics can judge.
+"""Predicates that file statistics can evaluate.
 
 `bounds(c)` is implied by `c`: every row that satisfies the condition satisfies every bound.  So a
-file without a row inside the bounds holds no row of interest.  A conjunct that is not plainly
-`column op literal`, of types that surely compare alike in Spark and in the statistics, gives none.
+file without a row inside the bounds holds no row that is needed.  A conjunct that is not simply
+`column op literal`, of types that certainly compare alike in Spark and in the statistics, has none.
 
-Left out for that reason: floating point (NaN is above everything and outside the statistics),
-CHAR (compared with blanks added), texts with escapes or a collation (`s = 'a' COLLATE UTF8_LCASE`),
-and values the column could not hold.
+Excluded for that reason: floating point (NaN is greater than everything and not in the statistics),
+CHAR (compared with padding), strings with escapes or a collation (`s = 'a' COLLATE UTF8_LCASE`), and
+values outside the range of the column.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def bounds(
     alias: str | None,
     zone: timezone | None = timezone.utc,
 ) -> tuple[Bound, ...]:
-    """What the condition asks of single columns of one table.
+    """The bounds that the condition puts on single columns of one table.
 
-    Columns are meant when they stand alone or behind `alias`.  `zone` is the session's time zone
-    (a fixed offset), in which timestamps without one are read; with None they give no bound.
+    Only unqualified columns, or those qualified by `alias`, count.  `zone` is the session's time zone
+    (a fixed offset) for timestamps without one; if it is None, they have no bound.
     """
     if condition is None:
         return ()
@@ -59,47 +59,47 @@ def tree_bounds(
     alias: str | None,
     zone: timezone | None = timezone.utc,
 ) -> tuple[Bound, ...]:
-    """The same for a condition that was read already; `text` is what it was read from."""
-    return _Judge(text, columns, alias, zone).bounds(tree)
+    """The same for a parsed condition; `text` is its source text."""
+    return _Bounds(text, columns, alias, zone).bounds(tree)
 
 
 def equal_columns(condition: str, left: str, right: str) -> dict[str, str]:
-    """Columns of `left`, in small letters, that the condition equates with columns of `right`."""
+    """Columns of `left`, in lower case, that the condition equates with columns of `right`."""
     try:
         tree = parse_expression(condition)
     except UserError:
         return {}
-    found: dict[str, str] = {}
+    equated: dict[str, str] = {}
     for node in _conjuncts(tree):
         sides = (node.this, node.expression) if type(node) is exp.EQ else ()
         if not all(type(side) is exp.Column and len(side.parts) == 2 for side in sides):
             continue
         named = {side.table.lower(): side.name for side in sides}
         if named.keys() == {left.lower(), right.lower()}:
-            found[named[left.lower()].lower()] = named[right.lower()]
-    return found
+            equated[named[left.lower()].lower()] = named[right.lower()]
+    return equated
 
 
 def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
-    todo = [tree]
-    while todo:
-        node = todo.pop()
+    stack = [tree]
+    while stack:
+        node = stack.pop()
         if isinstance(node, exp.And):
-            todo += [node.expression, node.this]
+            stack += [node.expression, node.this]
         elif isinstance(node, exp.Paren):
-            todo.append(node.this)
+            stack.append(node.this)
         else:
             yield node
 
 
-class _Judge:
+class _Bounds:
     def __init__(
         self, condition: str, columns: Columns, alias: str | None, zone: timezone | None
     ) -> None:
         self.columns = {column.name.lower(): column for column in columns}
         self.alias = alias
         self.zone = zone
-        # sqlglot resolves some escapes otherwise than Spark, and Spark fills in ${variables}
+        # sqlglot resolves some escapes unlike Spark, and Spark substitutes ${variables}
         self.plain_strings = "\\" not in condition and "${" not in condition
 
     def bounds(self, tree: exp.Expr) -> tuple[Bound, ...]:
@@ -111,7 +111,7 @@ class _Judge:
         elif isinstance(node, exp.In):
             yield from self._in(node)
         elif isinstance(node, exp.Between):
-            # an end with a collation may be the one by which the other is compared too
+            # a collation of one bound may apply to the other as well
             if not node.args.get("symmetric") and not node.find(exp.Collate, exp.Anonymous):
                 yield from self._bound(node.this, ">=", node.args["low"])
                 yield from self._bound(node.this, "<=", node.args["high"])
@@ -148,7 +148,7 @@ class _Judge:
             yield Bound(column.name, "null")
 
     def _truth(self, node: exp.Expr) -> Iterator[Bound]:
-        """A boolean column by itself, or NOT it."""
+        """A boolean column alone, or NOT of it."""
         negated = isinstance(node, exp.Not)
         column = self._column(node.this if negated else node)
         if column and column.type == "boolean":
@@ -177,25 +177,25 @@ class _Judge:
     def _string(self, node: exp.Expr) -> str | None:
         return _text(node) if self.plain_strings else None
 
-    def _timestamp(self, node: exp.Expr, wanted: str) -> datetime | None:
-        if wanted == "timestamp_ntz":
+    def _timestamp(self, node: exp.Expr, type_: str) -> datetime | None:
+        if type_ == "timestamp_ntz":
             return _timestamp(_text(node, exp.DType.TIMESTAMPNTZ))
-        if wanted != "timestamp" or self.zone is None:
+        if type_ != "timestamp" or self.zone is None:
             return None
-        found = _timestamp(_text(node, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ))
-        if found is None and (day := _date(_text(node, exp.DType.DATE))):
-            found = datetime.combine(day, time())  # Spark takes the day's first instant
-        return found.replace(tzinfo=self.zone) if found else None
+        timestamp = _timestamp(_text(node, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ))
+        if timestamp is None and (day := _date(_text(node, exp.DType.DATE))):
+            timestamp = datetime.combine(day, time())  # Spark uses midnight
+        return timestamp.replace(tzinfo=self.zone) if timestamp else None
 
 
 def _text(node: exp.Expr, *types: exp.DType) -> str | None:
-    """The text of 'x', or of DATE 'x' and its kin when their type is wanted."""
+    """The text of 'x', or of a typed literal such as DATE 'x' if its type is among `types`."""
     if type(node) is exp.Cast and node.to.this in types and not node.args.get("format"):
         node = node.this
     return node.this if isinstance(node, exp.Literal) and node.is_string else None
 
 
-def _number(node: exp.Expr, wanted: str) -> int | Decimal | None:
+def _number(node: exp.Expr, type_: str) -> int | Decimal | None:
     negative = isinstance(node, exp.Neg)
     literal = node.this if negative else node
     if not isinstance(literal, exp.Literal) or literal.is_string:
@@ -203,16 +203,16 @@ def _number(node: exp.Expr, wanted: str) -> int | Decimal | None:
     if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", literal.this, re.ASCII):
         return None  # 1e3 is a DOUBLE
     value = -Decimal(literal.this) if negative else Decimal(literal.this)
-    if wanted in _INT_BITS:
-        limit = 2 ** (_INT_BITS[wanted] - 1)
-        whole = "." not in literal.this and -limit <= value < limit
-        return int(value) if whole else None
-    return _at_scale(value, wanted)
+    if type_ in _INT_BITS:
+        limit = 2 ** (_INT_BITS[type_] - 1)
+        fits = "." not in literal.this and -limit <= value < limit
+        return int(value) if fits else None
+    return _at_scale(value, type_)
 
 
-def _at_scale(value: Decimal, wanted: str) -> Decimal | None:
+def _at_scale(value: Decimal, type_: str) -> Decimal | None:
     """The value with exactly the column's scale, when it fits without rounding."""
-    match = _DECIMAL.fullmatch(wanted)
+    match = _DECIMAL.fullmatch(type_)
     if not match:
         return None
     precision, scale = int(match[1]), int(match[2])

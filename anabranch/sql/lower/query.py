@@ -1,8 +1,8 @@
 """Query text → plan.
 
-Everything that stands in the way of an incremental plan is collected as obstacles; then there is no
-plan, and the query is recomputed in full.  Inside a plan names are lower-case `alias.column`; the
-root's columns carry the names that Spark gives the query's output.
+Whatever prevents an incremental plan is collected as obstacles; then there is no plan, and the query is
+recomputed in full.  Inside a plan names are lower-case `alias.column`; the root's columns have the
+names that Spark gives to the query's output.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from anabranch.delta.closure import by_seeds
+from anabranch.delta.closure import with_seeds
 from anabranch.errors import UserError
 from anabranch.model import Columns
 from anabranch.names import RESERVED_PREFIX, TableName, shown
@@ -37,10 +37,16 @@ from anabranch.plan.walk import transform, walk
 from anabranch.sql.analyze import functions
 from anabranch.sql.analyze.reach import Reach
 from anabranch.sql.analyze.scope import Field, Scope
-from anabranch.sql.lower.correlation import Around, for_each, lowered, sees_around, with_lateral
+from anabranch.sql.lower.correlation import (
+    OuterRows,
+    for_each_value,
+    is_correlated,
+    join_lateral,
+    lower_subquery,
+)
 from anabranch.sql.lower.generators import generated
 from anabranch.sql.lower.joins import joined
-from anabranch.sql.lower.key_types import looked_up, may_have_other_types
+from anabranch.sql.lower.key_types import key_candidates, may_have_other_types
 from anabranch.sql.lower.known_types import known_type
 from anabranch.sql.lower.obstacles import find_obstacles
 from anabranch.sql.lower.ordering import ordered
@@ -83,49 +89,49 @@ def lower(
     *,
     output: Columns | None = None,
 ) -> Lowered:
-    """`output` are the query's columns as Spark's analyser names them."""
+    """`output` are the query's columns as named by Spark's analyzer."""
     reach = Reach.of(SourceText(query), tables, views)
-    names = tuple(each.name for each in output or ())
-    obstacles = [found for source in reach.texts for found in find_obstacles(source)]
+    names = tuple(column.name for column in output or ())
+    obstacles = [obstacle for source in reach.texts for obstacle in find_obstacles(source)]
     if obstacles:
         return Lowered(None, names, reach.sources, tuple(obstacles))
     lowering = _Lowering(reach, types)
     try:
         relation = lowering.query(reach.texts[0].tree, Place(reach.texts[0]))
     except Stop as stop:
-        return Lowered(None, names, reach.sources, (stop.found,))
+        return Lowered(None, names, reach.sources, (stop.obstacle,))
     except UserError as error:
         if output is None:
             raise
-        # Spark has read the query, so the fault is not the user's: it can still be recomputed.
-        found = reach.texts[0].obstacle(
+        # Spark has accepted the query, so it is no mistake of the user: it can still be recomputed.
+        obstacle = reach.texts[0].obstacle(
             "UNSUPPORTED_SYNTAX", reach.texts[0].tree, what=error.message
         )
-        return Lowered(None, names, reach.sources, (found,))
-    names = names or tuple(each.name for each in relation.outputs)
+        return Lowered(None, names, reach.sources, (obstacle,))
+    names = names or tuple(output_.name for output_ in relation.outputs)
     written = _root(relation, names)
     plan = optimize(written, QUERY_RULES)
     try:
         lowering.check_keys(plan)
     except Stop as stop:
-        return Lowered(None, names, reach.sources, (stop.found,))
+        return Lowered(None, names, reach.sources, (stop.obstacle,))
     inexact = tuple(lowering.inexact_below_root(plan))
     return Lowered(None if inexact else plan, names, reach.sources, inexact, written)
 
 
 def _root(relation: Relation, names: Sequence[str]) -> Node:
-    """The user's names for the columns, by position."""
+    """The root, with the user's column names by position."""
     if len(names) != len(relation.node.columns):
         raise UserError(f"the query has {len(relation.node.columns)} columns, not {len(names)}")
-    seen: set[str] = set()
+    used: set[str] = set()
     for name in names:
-        if name.lower() in seen:
+        if name.lower() in used:
             raise UserError(
                 f"two columns of the query are named {shown(name)}", hint="rename one with AS"
             )
         if name.lower().startswith(RESERVED_PREFIX):
             raise UserError(f"column {name}: names that start with {RESERVED_PREFIX} are reserved")
-        seen.add(name.lower())
+        used.add(name.lower())
     pairs = zip(names, relation.node.columns, strict=True)
     return Project(relation.node, tuple(Item(name, column(inner)) for name, inner in pairs))
 
@@ -136,32 +142,32 @@ class _Lowering:
     ask: TypesOf
     stand_ins: dict[str, Node] = field(
         default_factory=dict
-    )  # of recursions, while they are lowered
+    )  # of recursions, while their steps are lowered
     inexact: dict[Expr, Obstacle] = field(default_factory=dict)
     recursions: dict[int, Relation] = field(default_factory=dict)
-    made: int = 0  # names given out so far
+    counter: int = 0  # of fresh names
 
     def fresh(self, name: str) -> str:
-        """A name that no other column of the plan has."""
-        self.made += 1
-        return f"{name}{self.made}"
+        """A name that is unique in the plan."""
+        self.counter += 1
+        return f"{name}{self.counter}"
 
     def types(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
-        """The types of expressions; where the plan does not tell, Spark has to analyse a query."""
+        """The types of expressions; those that the plan does not imply need Spark's analyzer."""
         known = {expr: known_type(node, expr, self.reach.tables) for expr in exprs}
         unknown = [expr for expr, type_ in known.items() if type_ is None]
-        answers = dict(zip(unknown, self.asked(node, unknown), strict=True)) if unknown else {}
+        answers = dict(zip(unknown, self.analyzed(node, unknown), strict=True)) if unknown else {}
         for expr, type_ in answers.items():
             if not sameness(type_).makes_keys:
                 raise Stop(self.without_equality(expr, type_))
         return [known[expr] or answers[expr] for expr in exprs]
 
     def check_keys(self, plan: Node) -> None:
-        """Whatever rows are looked up by has a type whose equality is known."""
+        """Refuses keys of types whose equality is unknown."""
         if may_have_other_types(source.tree for source in self.reach.texts):
-            for node, exprs in looked_up(plan):
-                if asked := [expr for expr in exprs if expr.column is None]:
-                    self.types(node, asked)
+            for node, exprs in key_candidates(plan):
+                if computed := [expr for expr in exprs if expr.column is None]:
+                    self.types(node, computed)
 
     def without_equality(self, expr: Expr, type_: str) -> Obstacle:
         code = "COLLATION" if sameness(type_) is Sameness.OPEN else "NO_EQUALITY"
@@ -172,25 +178,27 @@ class _Lowering:
                     return source.obstacle(code, node, what=type_)
         return self.reach.texts[0].obstacle(code, self.reach.texts[0].tree, what=type_)
 
-    def asked(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
-        """A recursion has the types of the rows that it starts from."""
+    def analyzed(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
+        """A recursion has the types of its seed."""
 
-        def known(part: Node) -> Node:
-            if not isinstance(part, RecursiveRef) or part.name not in self.stand_ins:
-                return part
-            return _renamed(self.stand_ins[part.name], part.columns)
+        def replace_recursion(reference: Node) -> Node:
+            if not isinstance(reference, RecursiveRef) or reference.name not in self.stand_ins:
+                return reference
+            return _renamed(self.stand_ins[reference.name], reference.columns)
 
-        return self.ask(transform(by_seeds(node), known) if self.stand_ins else node, exprs)
+        return self.ask(
+            transform(with_seeds(node), replace_recursion) if self.stand_ins else node, exprs
+        )
 
     def stand_in(self, name: str, seed: Node) -> None:
         self.stand_ins[name] = seed
 
-    def note_inexact(self, found: Mapping[Expr, Obstacle]) -> None:
-        self.inexact.update(found)
+    def note_inexact(self, calls: Mapping[Expr, Obstacle]) -> None:
+        self.inexact.update(calls)
 
-    def rehearse(self, tree: Tree, place: Place) -> None:
-        """Lower a query only to see which names it asks for."""
-        _Lowering(self.reach, self.ask, self.stand_ins, made=self.made).query(tree, place)
+    def probe(self, tree: Tree, place: Place) -> None:
+        """Lower a query only to learn which outer columns it uses."""
+        _Lowering(self.reach, self.ask, self.stand_ins, counter=self.counter).query(tree, place)
 
     def query(self, tree: Tree, place: Place) -> Relation:
         place = with_ctes(tree, place)
@@ -202,13 +210,13 @@ class _Lowering:
             case exp.SetOperation():
                 return ordered(self.set_operation(tree, place), tree, place, self.types)
             case exp.Values():
-                return self.around(self.values(tree, place), place)
+                return self.for_outer_rows(self.values(tree, place), place)
             case exp.Table():
-                return self.around(self.everything(tree, place), place)
+                return self.for_outer_rows(self.all_columns(tree, place), place)
         raise Stop(place.source.obstacle("UNSUPPORTED_SYNTAX", tree))
 
-    def around(self, relation: Relation, place: Place) -> Relation:
-        """A relation that sees nothing of the rows around it, for each of them."""
+    def for_outer_rows(self, relation: Relation, place: Place) -> Relation:
+        """A relation that does not depend on the outer rows, repeated for each of them."""
         if place.domain is None:
             return relation
         node = Join((relation.node, place.domain.values()))
@@ -217,11 +225,11 @@ class _Lowering:
     def set_operation(self, tree: exp.SetOperation, place: Place) -> Relation:
         sides = [self.query(side, place) for side in (tree.this, tree.expression)]
         if place.domain is not None:
-            sides = [for_each(self, side, place.domain) for side in sides]
+            sides = [for_each_value(self, side, place.domain) for side in sides]
         if tree.args.get("by_name"):
             sides[1] = _by_name(sides[0], sides[1], tree, place)
         distinct = bool(tree.args.get("distinct", True))
-        left, right = self.alike([side.node for side in sides])
+        left, right = self.unified([side.node for side in sides])
         match tree:
             case exp.Intersect():
                 node = intersect(left, right, distinct=distinct)
@@ -233,18 +241,18 @@ class _Lowering:
                 node = UnionAll((left, right))
         return Relation(node, sides[0].outputs, place.carried)
 
-    def alike(self, parts: Sequence[Node]) -> list[Node]:
-        """Every branch gets the names of the first and the types of the whole, so that the delta
-        of one branch alone has them too."""
-        names = parts[0].columns
-        if any(len(part.columns) != len(names) for part in parts):
+    def unified(self, nodes: Sequence[Node]) -> list[Node]:
+        """All branches with the names of the first and their common types, so that the delta of a
+        single branch has them too."""
+        names = nodes[0].columns
+        if any(len(node.columns) != len(names) for node in nodes):
             raise UserError("the sides of UNION have different numbers of columns")
-        renamed = [_renamed(part, names) for part in parts]
-        every = [column(name) for name in names]
-        own = [tuple(self.types(part, every)) for part in renamed]
-        if len(set(own)) > 1:
-            whole = self.types(UnionAll(tuple(renamed)), every)
-            return [_typed(part, mine, whole) for part, mine in zip(renamed, own, strict=True)]
+        renamed = [_renamed(node, names) for node in nodes]
+        columns = [column(name) for name in names]
+        types = [tuple(self.types(node, columns)) for node in renamed]
+        if len(set(types)) > 1:
+            common = self.types(UnionAll(tuple(renamed)), columns)
+            return [_typed(node, own, common) for node, own in zip(renamed, types, strict=True)]
         return renamed
 
     def values(self, tree: exp.Values, place: Place) -> Relation:
@@ -257,42 +265,46 @@ class _Lowering:
             exprs = [Expr.of(resolver.resolve(cell)) for cell in cells]
             named = tuple(Item(f"col{i + 1}", expr) for i, expr in enumerate(exprs))
             rows.append(Project(OneRow(), named))
-        node = UnionAll(tuple(self.alike(rows))) if len(rows) > 1 else rows[0]
+        node = UnionAll(tuple(self.unified(rows))) if len(rows) > 1 else rows[0]
         return Relation(node, tuple(Output(name) for name in node.columns))
 
-    def everything(self, tree: exp.Table, place: Place) -> Relation:
+    def all_columns(self, tree: exp.Table, place: Place) -> Relation:
         """A FROM item in parentheses: all its columns."""
         node, scope = self.table_and_joins(tree, place, Names())
         fields = scope.star()
-        items = tuple(Item(each.column, column(each.column)) for each in fields)
-        return Relation(Project(node, items), tuple(Output(f.name, f.named) for f in fields))
+        items = tuple(Item(field_.column, column(field_.column)) for field_ in fields)
+        return Relation(
+            Project(node, items), tuple(Output(field_.name, field_.named) for field_ in fields)
+        )
 
     def from_clause(self, tree: exp.Select, place: Place, names: Names) -> tuple[Node, Scope]:
         clause = tree.args.get("from_")
         joins, views = tree.args.get("joins") or (), tree.args.get("laterals") or ()
-        found: tuple[Node, Scope] = (OneRow(), Scope())
+        from_: tuple[Node, Scope] = (OneRow(), Scope())
         if clause is not None:
-            first = self.from_item(clause.this, self.seen_from(clause.this, joins, place), names)
-            found = self.joined(first, joins, place.alone, names)
+            first = self.from_item(
+                clause.this, self.correlated_place(clause.this, joins, place), names
+            )
+            from_ = self.joined(first, joins, place.alone, names)
         for view in views:
-            node, scope = found
+            node, scope = from_
             resolver = Resolver(place.source, scope)
-            found = generated(node, scope, view, resolver, self, names, place)
-        return found
+            from_ = generated(node, scope, view, resolver, self, names, place)
+        return from_
 
-    def seen_from(self, first: Tree, joins: Sequence[exp.Join], place: Place) -> Place:
-        """What the first query in FROM sees: the rows around, if it looks at them.
+    def correlated_place(self, first: Tree, joins: Sequence[exp.Join], place: Place) -> Place:
+        """The place for the first query in FROM: with the outer rows, if it uses them.
 
-        It carries their values on, so that it may not be on the nullable side of a join.
+        It carries their values, so that it may not be on the nullable side of a join.
         """
         if place.domain is None:
             return place
-        for each in (join.this for join in joins):
-            if isinstance(each, exp.Subquery) and sees_around(self, each.this, place):
-                raise Stop(place.source.obstacle("CORRELATION", each))
+        for item in (join.this for join in joins):
+            if isinstance(item, exp.Subquery) and is_correlated(self, item.this, place):
+                raise Stop(place.source.obstacle("CORRELATION", item))
         if not isinstance(first, exp.Subquery) or not isinstance(first.this, exp.Query):
             return place.alone
-        if first.args.get("pivots") or not sees_around(self, first.this, place):
+        if first.args.get("pivots") or not is_correlated(self, first.this, place):
             return place.alone
         if any(join.side.upper() in ("RIGHT", "FULL") for join in joins):
             raise Stop(place.source.obstacle("CORRELATION", first))
@@ -321,21 +333,23 @@ class _Lowering:
         if not isinstance(tree.this, exp.Subquery):
             resolver = Resolver(place.source, scope)
             return generated(node, scope, tree, resolver, self, names, place, outer=outer)
-        around = Around(node, (scope,), place)
-        found = lowered(self, tree.this.this, around)
+        outer_rows = OuterRows(node, (scope,), place)
+        subquery = lower_subquery(self, tree.this.this, outer_rows)
         alias = tree.args.get("alias")
-        given = [each.name for each in alias.columns] if alias is not None else []
+        aliases = [identifier.name for identifier in alias.columns] if alias is not None else []
         qualifier = (alias.name.lower(),) if alias is not None and alias.name else ()
-        outputs = [Output(name) for name in given] or list(found.relation.outputs)
+        outputs = [Output(name) for name in aliases] or list(subquery.relation.outputs)
         fields = tuple(
             Field(qualifier, output.name, value, named=output.named)
-            for output, value in zip(outputs, found.values, strict=True)
+            for output, value in zip(outputs, subquery.values, strict=True)
         )
-        both = scope + Scope(fields)
+        combined = scope + Scope(fields)
         on = join.args.get("on")
-        condition = Expr.of(Resolver(place.source, both).resolve(on)) if on is not None else None
-        joined = with_lateral(self, tree, found, around, condition, left=outer)
-        return joined, both
+        condition = (
+            Expr.of(Resolver(place.source, combined).resolve(on)) if on is not None else None
+        )
+        node_ = join_lateral(self, tree, subquery, outer_rows, condition, left=outer)
+        return node_, combined
 
     def from_item(self, tree: Tree, place: Place, names: Names) -> tuple[Node, Scope]:
         match tree:
@@ -347,7 +361,7 @@ class _Lowering:
             case exp.Subquery() | exp.Values():
                 relation = self.query(tree, place)
                 if place.domain is not None:
-                    relation = for_each(self, relation, place.domain)
+                    relation = for_each_value(self, relation, place.domain)
                 qualifier = (tree.alias.lower(),) if tree.alias else ()
                 first = self.named(relation, qualifier, tree, place, names)
                 return self.joined(first, tree.args.get("joins") or (), place, names)
@@ -370,7 +384,7 @@ class _Lowering:
         place: Place,
         names: Names,
     ) -> tuple[Node, Scope]:
-        """A FROM item under its alias; PIVOT makes another relation of it."""
+        """A FROM item under its alias; PIVOT turns it into another relation."""
         pivots = tree.args.get("pivots") or ()
         if not pivots:
             return exposed(relation, qualifier, column_aliases(tree, relation), names)
@@ -396,32 +410,34 @@ class _Lowering:
         view = self.reach.view(name)
         if view is not None:
             return self.query(view.tree, Place(view)), qualifier
-        columns = tuple(each.name for each in self.reach.tables[name])
+        columns = tuple(column_.name for column_ in self.reach.tables[name])
         return Relation(Scan(name, columns), tuple(map(Output, columns))), qualifier
 
     def inexact_below_root(self, plan: Node) -> list[Obstacle]:
-        """Results that cannot be taken back bit by bit may stand at the root only, where a
-        group's old row is found by its key."""
+        """Aggregates that cannot be retracted exactly may stand at the root only, where a group's old
+        row is found by its key."""
         node = plan
         while isinstance(node, (Project, Filter)):
             node = node.input
-        below = walk(node.input) if isinstance(node, (Aggregate, Window, TopK)) else walk(node)
+        nodes = walk(node.input) if isinstance(node, (Aggregate, Window, TopK)) else walk(node)
         return [
             self.inexact[call.expr]
-            for each in below
-            if isinstance(each, (Aggregate, Window))
-            for call in each.calls
+            for below_root in nodes
+            if isinstance(below_root, (Aggregate, Window))
+            for call in below_root.calls
             if call.expr in self.inexact
         ]
 
 
 def _by_name(left: Relation, right: Relation, tree: exp.SetOperation, place: Place) -> Relation:
     """UNION BY NAME: the right side's columns in the order of the left's."""
-    mine = [output.name.lower() for output in left.outputs]
-    theirs = {o.name.lower(): c for o, c in zip(right.outputs, right.columns, strict=True)}
-    if sorted(mine) != sorted(theirs):
+    left_names = [output.name.lower() for output in left.outputs]
+    right_columns = {
+        output.name.lower(): name for output, name in zip(right.outputs, right.columns, strict=True)
+    }
+    if sorted(left_names) != sorted(right_columns):
         raise Stop(place.source.obstacle("SET_OPERATION", tree.expression, "UNION"))
-    names = [*(theirs[name] for name in mine), *right.domain]
+    names = [*(right_columns[name] for name in left_names), *right.domain]
     node = Project(right.node, tuple(Item(name, column(name)) for name in names))
     return replace(right, node=node, outputs=left.outputs)
 
@@ -435,11 +451,11 @@ def _renamed(node: Node, names: Sequence[str]) -> Node:
     return Project(node, tuple(Item(name, column(inner)) for name, inner in pairs))
 
 
-def _typed(node: Node, own: Sequence[str], wanted: Sequence[str]) -> Node:
+def _typed(node: Node, types: Sequence[str], target_types: Sequence[str]) -> Node:
     return Project(
         node,
         tuple(
-            Item(name, column(name) if mine == goal else cast(column(name), goal))
-            for name, mine, goal in zip(node.columns, own, wanted, strict=True)
+            Item(name, column(name) if own == target else cast(column(name), target))
+            for name, own, target in zip(node.columns, types, target_types, strict=True)
         ),
     )

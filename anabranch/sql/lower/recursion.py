@@ -1,4 +1,4 @@
-"""WITH RECURSIVE r AS (first UNION [ALL] … FROM r …)"""
+"""WITH RECURSIVE r AS (seed UNION [ALL] … FROM r …)"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from anabranch.delta.closure import not_kept
+from anabranch.delta.closure import not_maintainable
 from anabranch.delta.recursive import not_linear
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Tree, cast, column
@@ -23,14 +23,14 @@ from anabranch.types import Type
 
 
 def recursion(lowering: Lowering, cte: Cte) -> Relation:
-    """The relation that a recursive CTE stands for."""
-    known = lowering.recursions.get(id(cte.tree))
-    if known is not None:
-        return known
-    found = _recursion(lowering, cte)
-    if not open_recursions(found.node):
-        lowering.recursions[id(cte.tree)] = found
-    return found
+    """The relation of a recursive CTE."""
+    relation = lowering.recursions.get(id(cte.tree))
+    if relation is not None:
+        return relation
+    relation_ = _recursion(lowering, cte)
+    if not open_recursions(relation_.node):
+        lowering.recursions[id(cte.tree)] = relation_
+    return relation_
 
 
 def _recursion(lowering: Lowering, cte: Cte) -> Relation:
@@ -39,42 +39,51 @@ def _recursion(lowering: Lowering, cte: Cte) -> Relation:
     if level_of(tree) is not None:
         raise Stop(source.obstacle("RECURSION_LEVEL", tree))
     branches = list(_branches(body, cte, distinct=distinct))
-    seeds = [each for each in branches if not mentions_cte(each, tree)]
-    steps = [each for each in branches if mentions_cte(each, tree)]
+    seeds = [branch for branch in branches if not mentions_cte(branch, tree)]
+    steps = [branch for branch in branches if mentions_cte(branch, tree)]
     if not seeds:
         raise Stop(source.obstacle("RECURSION", tree, what="there is no branch to start from"))
-    first = [lowering.query(each, place) for each in seeds]
-    outputs = tuple(map(Output, column_aliases(tree, first[0]))) or first[0].outputs
+    seed_relations = [lowering.query(branch, place) for branch in seeds]
+    outputs = (
+        tuple(map(Output, column_aliases(tree, seed_relations[0]))) or seed_relations[0].outputs
+    )
     columns = tuple(lowering.fresh("_ab_r") for _ in outputs)
     name = lowering.fresh("_ab_rec")
-    seed = _united(lowering.alike([_named(each.node, columns) for each in first]))
-    known = lowering.types(seed, [column(each) for each in columns])
-    own = Relation(RecursiveRef(name, columns), outputs)
-    inside = replace(place, ctes={**place.ctes, tree.alias.lower(): own})
+    seed = _united(
+        lowering.unified([_named(relation.node, columns) for relation in seed_relations])
+    )
+    column_types = lowering.types(seed, [column(name_) for name_ in columns])
+    self_reference = Relation(RecursiveRef(name, columns), outputs)
+    step_place = replace(place, ctes={**place.ctes, tree.alias.lower(): self_reference})
     while True:
         lowering.stand_in(name, seed)
-        nodes = [_named(lowering.query(each, inside).node, columns) for each in steps]
-        for each, node in zip(steps, nodes, strict=True):
-            found = None if distinct else not_linear(node)
-            if found is not None:
-                word = type(found).__name__.lower()
-                raise Stop(source.obstacle("RECURSION", each, what=f"it goes through a {word}"))
-        types = [lowering.types(node, [column(each) for each in columns]) for node in nodes]
-        # Spark judges UNION ALL itself
-        wider = _wider(tree, outputs, types, known) if distinct else known
-        if wider == known:
+        nodes = [_named(lowering.query(step, step_place).node, columns) for step in steps]
+        for step, node in zip(steps, nodes, strict=True):
+            nonlinear = None if distinct else not_linear(node)
+            if nonlinear is not None:
+                word = type(nonlinear).__name__.lower()
+                raise Stop(source.obstacle("RECURSION", step, what=f"it goes through a {word}"))
+        types = [lowering.types(node, [column(name_) for name_ in columns]) for node in nodes]
+        # for UNION ALL, Spark checks the types
+        wider = _wider(tree, outputs, types, column_types) if distinct else column_types
+        if wider == column_types:
             break
-        seed, known = _typed(seed, known, wider), wider  # what steps make of it may be wider, too
-    parts = [_typed(node, mine, known) for node, mine in zip(nodes, types, strict=True)]
-    made = Recursive(name, seed, _united(parts), distinct)
-    why = not_kept(made) if distinct else None
+        seed, column_types = (
+            _typed(seed, column_types, wider),
+            wider,
+        )  # with a wider seed, the steps may be wider too
+    typed_steps = [
+        _typed(node, own_types, column_types) for node, own_types in zip(nodes, types, strict=True)
+    ]
+    result = Recursive(name, seed, _united(typed_steps), distinct)
+    why = not_maintainable(result) if distinct else None
     if why is not None:
         raise Stop(source.obstacle("RECURSION", steps[0], what=why))
-    return Relation(made, outputs)
+    return Relation(result, outputs)
 
 
-def keeps_rows_once(query: str) -> bool:
-    """WITH RECURSIVE … UNION, which Spark refuses: it knows UNION ALL alone."""
+def has_distinct_recursion(query: str) -> bool:
+    """WITH RECURSIVE … UNION, which Spark refuses: it supports only UNION ALL."""
     return any(
         clause.args.get("recursive")
         and any(reads_itself(cte) and _is_distinct(cte) for cte in clause.expressions)
@@ -83,28 +92,28 @@ def keeps_rows_once(query: str) -> bool:
 
 
 def is_beyond_spark(query: str) -> bool:
-    """Whether only our own plan can run the query."""
-    return has_quantified(query) or keeps_rows_once(query)
+    """Whether Spark cannot run the query as written, but can run our plan of it."""
+    return has_quantified(query) or has_distinct_recursion(query)
 
 
 def level_of(cte: exp.CTE) -> str | None:
     """The n of MAX RECURSION LEVEL n."""
-    found = cte.args["alias"].args.get(RECURSION_LEVEL)
-    return None if found is None else str(found.name)
+    level = cte.args["alias"].args.get(RECURSION_LEVEL)
+    return None if level is None else str(level.name)
 
 
 def _is_distinct(cte: exp.CTE) -> bool:
-    """The outermost UNION decides: below it rows are kept once whatever others say."""
+    """The outermost UNION decides: it removes duplicates, whatever is below it."""
     tree = _bare(cte.this)
     return isinstance(tree, exp.Union) and bool(tree.args.get("distinct", True))
 
 
 def _branches(tree: Tree, cte: Cte, *, distinct: bool) -> Iterator[Tree]:
-    """The branches of the recursion; what does not name it is one, whatever it is made of."""
-    own = isinstance(tree, exp.Union) and (
+    """The branches of the recursion; a query that does not refer to it is a single branch."""
+    is_union = isinstance(tree, exp.Union) and (
         tree is _bare(cte.tree.this) or not tree.args.get("with_")
     )
-    if not own or not mentions_cte(tree, cte.tree):
+    if not is_union or not mentions_cte(tree, cte.tree):
         yield tree
     elif tree.args.get("distinct", True) and not distinct:
         raise Stop(
@@ -118,14 +127,14 @@ def _branches(tree: Tree, cte: Cte, *, distinct: bool) -> Iterator[Tree]:
 
 
 def _bare(tree: Tree) -> Tree:
-    plain = ("alias", "with_", "limit", "order", "offset")
-    while isinstance(tree, exp.Subquery) and not any(tree.args.get(each) for each in plain):
+    clauses = ("alias", "with_", "limit", "order", "offset")
+    while isinstance(tree, exp.Subquery) and not any(tree.args.get(clause) for clause in clauses):
         tree = tree.this
     return tree
 
 
-def _united(parts: list[Node]) -> Node:
-    return UnionAll(tuple(parts)) if len(parts) > 1 else parts[0]
+def _united(branches: list[Node]) -> Node:
+    return UnionAll(tuple(branches)) if len(branches) > 1 else branches[0]
 
 
 def _named(node: Node, names: tuple[str, ...]) -> Node:
@@ -134,31 +143,31 @@ def _named(node: Node, names: tuple[str, ...]) -> Node:
 
 
 def _wider(
-    tree: exp.CTE, outputs: Sequence[Output], types: Sequence[Sequence[str]], known: Sequence[str]
+    tree: exp.CTE, outputs: Sequence[Output], types: Sequence[Sequence[str]], current: Sequence[str]
 ) -> Sequence[str]:
-    """The types of a recursion that holds every row of its steps, as they are.
+    """Types of the recursion that hold every row of its steps unchanged.
 
     A cast that changes values would change the query.
     """
-    found = list(known)
-    for own in types:
-        for at, (output, mine) in enumerate(zip(outputs, own, strict=True)):
-            old, new = Type.parse(found[at]), Type.parse(mine)
+    widest = list(current)
+    for step_types in types:
+        for position, (output, type_) in enumerate(zip(outputs, step_types, strict=True)):
+            old, new = Type.parse(widest[position]), Type.parse(type_)
             if old.fits(new):
-                found[at] = mine
+                widest[position] = type_
             elif not new.fits(old):
                 raise UserError(
-                    f"WITH RECURSIVE {tree.alias}: column {output.name} is of type {found[at]} in one "
-                    f"branch, and {mine} in another",
-                    hint=f"CAST one of them, such as CAST(… AS {found[at].upper()})",
+                    f"WITH RECURSIVE {tree.alias}: column {output.name} is of type "
+                    f"{widest[position]} in one branch, and {type_} in another",
+                    hint=f"CAST one of them, such as CAST(… AS {widest[position].upper()})",
                 )
-    return found
+    return widest
 
 
-def _typed(node: Node, own: Sequence[str], wanted: Sequence[str]) -> Node:
-    """A step has the types of the seed, as in Spark."""
+def _typed(node: Node, types: Sequence[str], target_types: Sequence[str]) -> Node:
+    """The node with the types of the recursion, as in Spark."""
     items = (
-        Item(name, column(name) if mine == goal else cast(column(name), goal))
-        for name, mine, goal in zip(node.columns, own, wanted, strict=True)
+        Item(name, column(name) if own == target else cast(column(name), target))
+        for name, own, target in zip(node.columns, types, target_types, strict=True)
     )
     return Project(node, tuple(items))

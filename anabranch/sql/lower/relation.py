@@ -1,4 +1,4 @@
-"""What lowering hands about: a plan node with the names that the user knows its columns by."""
+"""What the parts of lowering pass around: a plan node with the user's names for its columns."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ TypesOf = Callable[[Node, Sequence[Expr]], Sequence[str]]
 
 
 class Stop(Exception):
-    """A query turned out not to be incremental while it was being lowered."""
+    """Raised during lowering for a query that cannot be maintained incrementally."""
 
-    def __init__(self, found: Obstacle) -> None:
-        super().__init__(str(found))
-        self.found = found
+    def __init__(self, obstacle: Obstacle) -> None:
+        super().__init__(str(obstacle))
+        self.obstacle = obstacle
 
 
 @dataclass(frozen=True)
 class Output:
-    """The name of an output column; not `named` when it was made up from the expression."""
+    """The name of an output column; not `named` if it was derived from the expression."""
 
     name: str
     named: bool = True
@@ -36,11 +36,11 @@ class Output:
 
 @dataclass(frozen=True)
 class Relation:
-    """`outputs` name the node's columns, by position; they may repeat a name.
+    """`outputs` name the node's columns, by position; names may repeat.
 
-    After them a correlated query has the columns `domain`: for which rows around it a row is.
-    `absent` are the outputs where there is no row, of a query that always has one: an aggregate
-    without GROUP BY.
+    They are followed by the columns `domain` of a correlated query: the outer rows that a row is for.
+    `absent` are the outputs if there is no row, of a query that always has one: an aggregate without
+    GROUP BY.
     """
 
     node: Node
@@ -55,43 +55,43 @@ class Relation:
 
 @dataclass
 class Domain:
-    """What a correlated query sees of the query around it: columns of `node`, by name.
+    """The outer values that a correlated query uses: columns of `node`, by name.
 
-    Inside, a column has another name, for both queries may read the same table.  `joined`: some
-    part of the query could not do without the values themselves.
+    Inside the query they have other names, since both queries may read the same table.  `joined`: some
+    part of the query needs the values themselves.
     """
 
     node: Node
     scopes: tuple[Scope, ...]  # nearest first
-    names: Mapping[str, str]  # column of `node` → its name inside
+    names: Mapping[str, str]  # column of `node` → its name inside the query
     captured: set[str] = field(default_factory=set)
     joined: bool = False
 
     def find(self, parts: Sequence[str]) -> Found | None:
         for scope in self.scopes:
-            found = scope.find(parts)
-            if found is not None:
-                if found.column not in self.names:
+            reference = scope.find(parts)
+            if reference is not None:
+                if reference.column not in self.names:
                     return None
-                self.captured.add(found.column)
-                return replace(found, column=self.names[found.column])
+                self.captured.add(reference.column)
+                return replace(reference, column=self.names[reference.column])
         return None
 
-    def capture(self, asked: Collection[str]) -> None:
-        """A query inside this one asks for columns by the names they have here."""
-        self.captured |= {outer for outer, inner in self.names.items() if inner in asked}
+    def capture(self, names: Collection[str]) -> None:
+        """A nested query uses outer columns, by the names that they have in this one."""
+        self.captured |= {outer for outer, inner in self.names.items() if inner in names}
 
     @property
     def columns(self) -> tuple[str, ...]:
         return tuple(self.names.values())
 
     @property
-    def inside(self) -> tuple[Scope, ...]:
-        """The same scopes with the names that columns have inside."""
+    def inner_scopes(self) -> tuple[Scope, ...]:
+        """The outer scopes with the column names used inside the query."""
         return tuple(scope.renamed(self.names) for scope in self.scopes)
 
     def values(self) -> Node:
-        """The values themselves, each combination once; from now on NULL is one of them."""
+        """The distinct combinations of values; they are joined NULL-safe from now on."""
         self.joined = True
         pairs = self.names.items()
         return Aggregate(self.node, tuple(Item(inner, column(outer)) for outer, inner in pairs))
@@ -99,9 +99,9 @@ class Domain:
 
 @dataclass(frozen=True)
 class Place:
-    """Where lowering is: in which text, which CTEs are in scope there, what lies around it.
+    """The context of lowering: the text, the CTEs in scope, the domain of a correlated query.
 
-    Inside a recursive CTE its own name stands for a relation.
+    Inside a recursive CTE its own name maps to a relation.
     """
 
     source: SourceText
@@ -110,12 +110,12 @@ class Place:
 
     @property
     def alone(self) -> Place:
-        """The same place for a query that sees nothing of what lies around it."""
+        """The same place for an uncorrelated query."""
         return replace(self, domain=None)
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """Columns that every relation lowered here has to carry."""
+        """Columns that every relation lowered here must carry."""
         return self.domain.columns if self.domain else ()
 
 
@@ -137,8 +137,8 @@ class Selected:
 class Names:
     """Names that are unique inside one node."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = {name.lower() for name in taken}
+    def __init__(self, used: Iterable[str] = ()) -> None:
+        self._taken = {name.lower() for name in used}
 
     def fresh(self, name: str) -> str:
         base, number = name, 2
@@ -151,22 +151,26 @@ class Names:
 def exposed(
     relation: Relation, qualifier: tuple[str, ...], columns: Sequence[str], names: Names
 ) -> tuple[Node, Scope]:
-    """A FROM item: every column becomes `alias.column`; those of the domain stay as they are."""
+    """A FROM item: every column becomes `alias.column`; domain columns keep their names."""
     fields: list[Field] = []
     items: list[Item] = []
     for position, inner in enumerate(relation.columns):
         output = Output(columns[position]) if columns else relation.outputs[position]
-        own = names.fresh(".".join((*qualifier[-1:], output.name)).lower())
-        fields.append(Field(qualifier, output.name, own, named=output.named))
-        items.append(Item(own, column(inner)))
+        unique = names.fresh(".".join((*qualifier[-1:], output.name)).lower())
+        fields.append(Field(qualifier, output.name, unique, named=output.named))
+        items.append(Item(unique, column(inner)))
     items += [Item(name, column(name)) for name in relation.domain]
     return Project(relation.node, tuple(items)), Scope(tuple(fields))
 
 
 def column_aliases(tree: Tree, relation: Relation) -> list[str]:
-    """The names of `AS t(a, b)`."""
+    """The column names of `AS t(a, b)`."""
     alias = tree.args.get("alias")
-    names = [each.name for each in alias.columns] if isinstance(alias, exp.TableAlias) else []
+    names = (
+        [identifier.name for identifier in alias.columns]
+        if isinstance(alias, exp.TableAlias)
+        else []
+    )
     if names and len(names) != len(relation.outputs):
         raise UserError(
             f"{tree.alias} names {len(names)} columns, but there are {len(relation.outputs)}"
@@ -175,9 +179,9 @@ def column_aliases(tree: Tree, relation: Relation) -> list[str]:
 
 
 def with_ctes(tree: Tree, place: Place) -> Place:
-    """A CTE sees those before it, and a table of its own name."""
+    """A CTE sees those before it, and a table with its own name."""
     clause = tree.args.get("with_") or exp.With(expressions=[])
     for cte in clause.expressions:
-        found = Cte(cte, place.alone, bool(clause.args.get("recursive")) and reads_itself(cte))
-        place = replace(place, ctes={**place.ctes, cte.alias.lower(): found})
+        definition = Cte(cte, place.alone, bool(clause.args.get("recursive")) and reads_itself(cte))
+        place = replace(place, ctes={**place.ctes, cte.alias.lower(): definition})
     return place

@@ -1,4 +1,4 @@
-"""Names in expressions: every column of the user becomes one column of the plan."""
+"""Name resolution in expressions: every column of the user becomes one column of the plan."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from anabranch.sql.lower.obstacles import is_aggregate
 from anabranch.sql.lower.relation import Domain, Output, Selected, Stop
 from anabranch.sql.text.source_text import SourceText
 
-_RESOLVED = "resolved"  # marks a column that already is one of the plan
+_RESOLVED = "resolved"  # marks a column of the plan
 _WITHOUT_PARENTHESES = functions.TIME_DEPENDENT | functions.NONDETERMINISTIC
 
 
 @dataclass
 class Resolver:
-    """Resolves over one FROM clause; `aliases` are the items of the SELECT list so far, `around`
-    is what a correlated query sees of the query around it."""
+    """Resolves names over one FROM clause; `aliases` are the items of the SELECT list so far, `outer`
+    is what a correlated query uses of the outer query."""
 
     source: SourceText
     scope: Scope
     aliases: dict[str, list[Tree]] = field(default_factory=dict)
-    around: Domain | None = None
+    outer: Domain | None = None
 
     def resolve(self, tree: Tree) -> Tree:
         return tree.transform(self._replace)
@@ -38,8 +38,8 @@ class Resolver:
         """The SELECT list without stars; an item may use the aliases before it."""
         for item in items:
             if star := _star(item):
-                for found in self._star_fields(*star):
-                    yield Selected(Output(found.name, found.named), resolved(found.column))
+                for field_ in self._star_fields(*star):
+                    yield Selected(Output(field_.name, field_.named), resolved(field_.column))
                 continue
             tree = self.resolve(item.this if isinstance(item, exp.Alias) else item)
             output = Output(item.alias) if isinstance(item, exp.Alias) else _implied(item)
@@ -64,8 +64,8 @@ class Resolver:
 
     def column(self, node: exp.Column) -> Tree:
         parts = [part.name for part in node.parts]
-        found = self.scope.find(parts)
-        return self._alias(node, parts) if found is None else _taken(node, found)
+        reference = self.scope.find(parts)
+        return self._alias(node, parts) if reference is None else _column(node, reference)
 
     def _alias(self, node: exp.Column, parts: list[str]) -> Tree:
         """A lateral alias; columns of FROM come first."""
@@ -76,12 +76,12 @@ class Resolver:
             start = operand(trees[0].copy())
             names = node.parts[1:]
             return reduce(lambda a, name: exp.Dot(this=a, expression=name.copy()), names, start)
-        if self.around and (found := self.around.find(parts)):
-            return _taken(node, found)
+        if self.outer and (reference := self.outer.find(parts)):
+            return _column(node, reference)
         name = parts[-1].lower()
         if len(parts) == 1 and name in _WITHOUT_PARENTHESES:
-            timely = name in functions.TIME_DEPENDENT
-            code = "TIME_DEPENDENT_FUNCTION" if timely else "NONDETERMINISTIC_FUNCTION"
+            time_dependent = name in functions.TIME_DEPENDENT
+            code = "TIME_DEPENDENT_FUNCTION" if time_dependent else "NONDETERMINISTIC_FUNCTION"
             raise Stop(self.source.obstacle(code, node, what=parts[0]))
         if self.scope.has_unnamed:
             raise Stop(self.source.obstacle("NO_COLUMN_NAME", node, what=parts[-1]))
@@ -103,41 +103,43 @@ class Resolver:
     def _fields(self, args: Iterable[Tree]) -> Iterator[tuple[str | None, Tree]]:
         for arg in args:
             if star := _star(arg):
-                for found in self._star_fields(*star):
-                    yield found.name, resolved(found.column)
+                for field_ in self._star_fields(*star):
+                    yield field_.name, resolved(field_.column)
                 continue
-            known = isinstance(arg, exp.Column) and is_resolved(arg)
+            is_plan_column = isinstance(arg, exp.Column) and is_resolved(arg)
             value = arg.this if isinstance(arg, exp.Alias) else arg
-            yield None if known else field_name(arg), self.resolve(value.copy())
+            yield None if is_plan_column else field_name(arg), self.resolve(value.copy())
 
     def _all_expanded(self, args: Iterable[Tree]) -> Iterator[Tree]:
-        return (each for arg in args for each in self._expanded(arg))
+        return (expanded for arg in args for expanded in self._expanded(arg))
 
     def _expanded(self, arg: Tree) -> Iterator[Tree]:
         star = _star(arg)
         if star is None:
             yield arg
         else:
-            for found in self._star_fields(*star):
-                yield resolved(found.column)
+            for field_ in self._star_fields(*star):
+                yield resolved(field_.column)
 
     def _star_fields(self, qualifier: tuple[str, ...], without: tuple[str, ...]) -> list[Field]:
         dropped = {name.lower() for name in without}
-        return [f for f in self.scope.star(qualifier) if f.name.lower() not in dropped]
+        return [
+            field_ for field_ in self.scope.star(qualifier) if field_.name.lower() not in dropped
+        ]
 
 
-def _taken(node: exp.Column, found: Found) -> Tree:
-    """The column, and the fields that are taken out of it."""
-    start: Tree = resolved(found.column)
-    names = node.parts[len(node.parts) - len(found.fields) :]
+def _column(node: exp.Column, reference: Found) -> Tree:
+    """The column, or a field of it."""
+    start: Tree = resolved(reference.column)
+    names = node.parts[len(node.parts) - len(reference.fields) :]
     return reduce(lambda left, name: exp.Dot(this=left, expression=name.copy()), names, start)
 
 
 def resolved(name: str) -> exp.Column:
-    """A column of the plan, which is not looked up any more."""
-    own = column_tree(name)
-    own.meta[_RESOLVED] = True
-    return own
+    """A column of the plan, which needs no further resolution."""
+    tree = column_tree(name)
+    tree.meta[_RESOLVED] = True
+    return tree
 
 
 def is_resolved(node: exp.Column) -> bool:
@@ -145,16 +147,16 @@ def is_resolved(node: exp.Column) -> bool:
 
 
 def _star(tree: Tree) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """`t.* EXCEPT (a)` as (("t",), ("a",)); None when the tree is no star."""
+    """`t.* EXCEPT (a)` as (("t",), ("a",)); None if the tree is no star."""
     star = tree.this if isinstance(tree, exp.Column) else tree
     if not isinstance(star, exp.Star):
         return None
     qualifier = tuple(part.name for part in tree.parts[:-1]) if isinstance(tree, exp.Column) else ()
-    return qualifier, tuple(each.name for each in star.args.get("except_") or ())
+    return qualifier, tuple(identifier.name for identifier in star.args.get("except_") or ())
 
 
 def _implied(item: Tree) -> Output:
-    """The name that an item has without AS."""
+    """The name of an item without AS."""
     if isinstance(item, exp.Column):
         return Output(item.name)
     if isinstance(item, exp.Dot) and isinstance(item.expression, exp.Identifier):
@@ -171,15 +173,15 @@ def resolve_having(resolver: Resolver, tree: Tree, keys: Mapping[str, object]) -
 
     def replace(node: Tree) -> Tree:
         if is_aggregate(node):
-            return Resolver(resolver.source, resolver.scope, around=resolver.around).resolve(node)
+            return Resolver(resolver.source, resolver.scope, outer=resolver.outer).resolve(node)
         if not isinstance(node, exp.Column) or is_resolved(node):
             return node
         parts = [part.name for part in node.parts]
         outputs = resolver.aliases.get(parts[0].lower(), []) if len(parts) == 1 else []
         if resolver.scope.find(parts) is not None:
-            own = resolver.column(node)
-            if not outputs or meaning(own) in keys:
-                return own
+            source_column = resolver.column(node)
+            if not outputs or meaning(source_column) in keys:
+                return source_column
         return operand(outputs[0].copy()) if outputs else resolver.column(node)
 
     return tree.transform(replace)

@@ -1,6 +1,6 @@
-"""INTERSECT and EXCEPT: how often both sides have a row decides how often the result has it.
+"""INTERSECT and EXCEPT: the multiplicity of a row in the result follows from those on both sides.
 
-l, r: the copies on either side, counted over the rows of both
+l, r: the copies on either side, counted over the union of both
 
 INTERSECT   once       where l > 0 and r > 0        INTERSECT ALL   min(l, r) times
 EXCEPT      once       where l > 0 and r = 0        EXCEPT ALL      l − r times, if positive
@@ -27,9 +27,10 @@ _LEFT, _RIGHT, _COPY = "_ab_l", "_ab_r", "_ab_i"
 
 
 def counted(left: Node, right: Node) -> Aggregate:
-    """Each row once, with the number of copies on either side; the sides name columns alike."""
+    """Each distinct row with its number of copies on either side; both sides have the same columns."""
     sides = [
-        Project(side, (*same_columns(side), *_side(at))) for at, side in enumerate((left, right))
+        Project(side, (*same_columns(side), *_side(position)))
+        for position, side in enumerate((left, right))
     ]
     calls = tuple(
         Call(name, call("SUM", column(name)), "sum", column(name), "int")
@@ -39,25 +40,25 @@ def counted(left: Node, right: Node) -> Aggregate:
     return Aggregate(UnionAll(tuple(sides)), keys, calls)
 
 
-def _side(at: int) -> tuple[Item, Item]:
+def _side(position: int) -> tuple[Item, Item]:
     one, none = literal(1), literal(0)
-    return (Item(_LEFT, none if at else one), Item(_RIGHT, one if at else none))
+    return (Item(_LEFT, none if position else one), Item(_RIGHT, one if position else none))
 
 
 def intersect(left: Node, right: Node, *, distinct: bool) -> Node:
-    both = _where(_positive(_LEFT), _positive(_RIGHT))
-    rows = Filter(counted(left, right), both)
+    in_both = _where(_positive(_LEFT), _positive(_RIGHT))
+    counts = Filter(counted(left, right), in_both)
     copies = None if distinct else call("LEAST", column(_LEFT), column(_RIGHT))
-    return _copied(rows, left.columns, copies)
+    return _copied(counts, left.columns, copies)
 
 
 def except_(left: Node, right: Node, *, distinct: bool) -> Node:
     if distinct:
         absent = binary(exp.EQ, column(_RIGHT), literal(0))
         return _copied(Filter(counted(left, right), _where(_positive(_LEFT), absent)), left.columns)
-    more = binary(exp.GT, column(_LEFT), column(_RIGHT))
+    surplus = binary(exp.GT, column(_LEFT), column(_RIGHT))
     copies = binary(exp.Sub, column(_LEFT), column(_RIGHT))
-    return _copied(Filter(counted(left, right), more), left.columns, copies)
+    return _copied(Filter(counted(left, right), surplus), left.columns, copies)
 
 
 def _copied(rows: Node, names: tuple[str, ...], copies: Expr | None = None) -> Node:
@@ -71,7 +72,7 @@ def _positive(name: str) -> Expr:
     return binary(exp.GT, column(name), literal(0))
 
 
-def _where(*parts: Expr) -> Expr:
-    condition = conjunction(parts)
+def _where(*predicates: Expr) -> Expr:
+    condition = conjunction(predicates)
     assert condition is not None
     return condition

@@ -1,8 +1,7 @@
-"""Subqueries as joins of the rows around them.
+"""Subqueries as joins with the outer rows.
 
-EXISTS, IN      → a match: semi join, anti join, or a mark
-> ANY, > ALL    → a match with the rows that prove it, or disprove it
-(SELECT …)      → a left join with at most one row per value of the domain
+EXISTS, IN      → a semi join, an anti join, or a mark join
+> ANY, > ALL    → mark joins with the rows that prove or disprove it
 """
 
 from __future__ import annotations
@@ -43,148 +42,150 @@ from anabranch.plan.nodes import (
     same_columns,
 )
 from anabranch.sql.lower.correlation import (
-    Around,
-    Lowered,
+    LoweredSubquery,
     Lowering,
+    OuterRows,
     compare_one_to_one,
-    lowered,
+    lower_subquery,
     marked_present,
 )
 from anabranch.sql.lower.predicates import Pending, is_quantified
 from anabranch.sql.lower.relation import Relation, Stop
 
 
-def applied(lowering: Lowering, wanted: Pending, around: Around) -> Node:
-    """The rows around with the subquery's value as one more column."""
-    match wanted.tree:
+def apply_subquery(lowering: Lowering, subquery: Pending, outer: OuterRows) -> Node:
+    """The outer rows with the value of the subquery as an additional column."""
+    match subquery.tree:
         case exp.Exists():
-            return _marked_exists(lowering, wanted, around)
+            return _marked_exists(lowering, subquery, outer)
         case exp.In():
-            return _marked_in(lowering, wanted, around)
+            return _marked_in(lowering, subquery, outer)
         case exp.Binary():
-            return _quantified(lowering, wanted, around)
-    return _scalar(lowering, wanted, around)
+            return _quantified(lowering, subquery, outer)
+    return _scalar(lowering, subquery, outer)
 
 
-def kept(lowering: Lowering, wanted: Pending, around: Around) -> Node:
-    """The rows around for which an EXISTS, IN or ANY, or the negation of the first two, is true."""
-    if is_quantified(wanted.tree):
-        found = _present(wanted, lowered(lowering, wanted.query, around), around)
-        compared = conjunction((_compared(wanted, found), *found.belongs))
-        return SemiJoin(around.node, found.node, compared)
-    if isinstance(wanted.tree, exp.Exists):
-        found = lowered(lowering, _bare(wanted.tree.this), around)
-        if found.relation.absent is not None:
-            return Filter(around.node, Expr("FALSE" if wanted.negated else "TRUE"))
-        judged = AntiJoin if wanted.negated else SemiJoin
-        return judged(around.node, found.node, found.condition)
-    if not wanted.negated:
-        found = lowered(lowering, wanted.query, around)
-        condition = conjunction((*_equal(wanted, found), *found.belongs))
-        found = _present(wanted, found, around)
-        return SemiJoin(around.node, found.node, condition)
-    marked = _marked_in(lowering, wanted, around)
-    return Project(Filter(marked, column(wanted.name)), same_columns(around.node))
+def filter_by_subquery(lowering: Lowering, subquery: Pending, outer: OuterRows) -> Node:
+    """The outer rows for which EXISTS, IN or ANY, or NOT EXISTS or NOT IN, is true."""
+    if is_quantified(subquery.tree):
+        inner = _without_default(subquery, lower_subquery(lowering, subquery.query, outer), outer)
+        compared = conjunction((_compared(subquery, inner), *inner.belongs))
+        return SemiJoin(outer.node, inner.node, compared)
+    if isinstance(subquery.tree, exp.Exists):
+        inner = lower_subquery(lowering, _bare(subquery.tree.this), outer)
+        if inner.relation.absent is not None:
+            return Filter(outer.node, Expr("FALSE" if subquery.negated else "TRUE"))
+        existence_join = AntiJoin if subquery.negated else SemiJoin
+        return existence_join(outer.node, inner.node, inner.condition)
+    if not subquery.negated:
+        inner = lower_subquery(lowering, subquery.query, outer)
+        condition = conjunction((*_equal(subquery, inner), *inner.belongs))
+        inner = _without_default(subquery, inner, outer)
+        return SemiJoin(outer.node, inner.node, condition)
+    marked = _marked_in(lowering, subquery, outer)
+    return Project(Filter(marked, column(subquery.name)), same_columns(outer.node))
 
 
-def _marked(lowering: Lowering, left: Node, right: Node, condition: Expr | None, mark: str) -> Node:
+def _mark_join(
+    lowering: Lowering, left: Node, right: Node, condition: Expr | None, mark: str
+) -> Node:
     pairs = equalities(condition, left.columns, right.columns)
-    mine = lowering.types(left, [pair.left for pair in pairs]) if pairs else ()
-    theirs = lowering.types(right, [pair.right for pair in pairs]) if pairs else ()
-    exact = all(map(compare_one_to_one, mine, theirs))
+    left_types = lowering.types(left, [pair.left for pair in pairs]) if pairs else ()
+    right_types = lowering.types(right, [pair.right for pair in pairs]) if pairs else ()
+    exact = all(map(compare_one_to_one, left_types, right_types))
     return MarkJoin(left, right, condition, mark, one_to_one=exact)
 
 
-def _marked_exists(lowering: Lowering, wanted: Pending, around: Around) -> Node:
-    found = lowered(lowering, _bare(wanted.tree.this), around)
-    if found.relation.absent is not None:
-        return Project(around.node, (*same_columns(around.node), Item(wanted.name, Expr("TRUE"))))
-    return _marked(lowering, around.node, found.node, found.condition, wanted.name)
+def _marked_exists(lowering: Lowering, subquery: Pending, outer: OuterRows) -> Node:
+    inner = lower_subquery(lowering, _bare(subquery.tree.this), outer)
+    if inner.relation.absent is not None:
+        return Project(outer.node, (*same_columns(outer.node), Item(subquery.name, Expr("TRUE"))))
+    return _mark_join(lowering, outer.node, inner.node, inner.condition, subquery.name)
 
 
-def _marked_in(lowering: Lowering, wanted: Pending, around: Around) -> Node:
+def _marked_in(lowering: Lowering, subquery: Pending, outer: OuterRows) -> Node:
     """x IN R      = some y equals x
     x NOT IN R  = no y equals x, no y is NULL, and x is not NULL unless R is empty
 
-    Spark knows no third answer here: what is not known to be so is false.
+    There is no third truth value here, as in Spark: unknown is false.
     """
-    found = _present(wanted, lowered(lowering, wanted.query, around), around)
-    equal = conjunction((*_equal(wanted, found), *found.belongs))
-    if not wanted.negated:
-        return _marked(lowering, around.node, found.node, equal, wanted.name)
-    if len(wanted.operands) > 1:
-        unsure = conjunction((*map(_possible, _equal(wanted, found)), *found.belongs))
+    inner = _without_default(subquery, lower_subquery(lowering, subquery.query, outer), outer)
+    equal = conjunction((*_equal(subquery, inner), *inner.belongs))
+    if not subquery.negated:
+        return _mark_join(lowering, outer.node, inner.node, equal, subquery.name)
+    if len(subquery.operands) > 1:
+        possible = conjunction((*map(_possibly, _equal(subquery, inner)), *inner.belongs))
         mark = lowering.fresh("_ab_m")
-        node: Node = _marked(lowering, around.node, found.node, unsure, mark)
-        return _with(around.node, node, wanted.name, _not(column(mark)))
-    equals, unknown, some = (lowering.fresh("_ab_m") for _ in range(3))
-    value = column(found.values[0])
-    node = _marked(lowering, around.node, found.node, equal, equals)
-    nulls = _renamed(lowering, replace(found, relation=_only(found.relation, is_null(value))))
-    node = _marked(lowering, node, nulls.node, nulls.condition, unknown)
-    every = _renamed(lowering, found)
-    node = _marked(lowering, node, every.node, every.condition, some)
-    left = Expr.of(wanted.operands[0])
-    without = conjunction(
+        node: Node = _mark_join(lowering, outer.node, inner.node, possible, mark)
+        return _with(outer.node, node, subquery.name, _not(column(mark)))
+    equals, unknown, not_empty = (lowering.fresh("_ab_m") for _ in range(3))
+    value = column(inner.values[0])
+    node = _mark_join(lowering, outer.node, inner.node, equal, equals)
+    nulls = _renamed(lowering, replace(inner, relation=_only(inner.relation, is_null(value))))
+    node = _mark_join(lowering, node, nulls.node, nulls.condition, unknown)
+    all_rows = _renamed(lowering, inner)
+    node = _mark_join(lowering, node, all_rows.node, all_rows.condition, not_empty)
+    left = Expr.of(subquery.operands[0])
+    not_in = conjunction(
         (
             _not(column(equals)),
             _not(column(unknown)),
-            binary(exp.Or, _not(is_null(left)), _not(column(some))),
+            binary(exp.Or, _not(is_null(left)), _not(column(not_empty))),
         )
     )
-    assert without is not None
-    return _with(around.node, node, wanted.name, without)
+    assert not_in is not None
+    return _with(outer.node, node, subquery.name, not_in)
 
 
-def _quantified(lowering: Lowering, wanted: Pending, around: Around) -> Node:
-    """x > ANY R  = true if it is for some y, else unknown if it is for some y, else false
-    x > ALL R  = false if it is for some y, else unknown if it is for some y, else true
+def _quantified(lowering: Lowering, subquery: Pending, outer: OuterRows) -> Node:
+    """x > ANY R  = true if true for some y, else unknown if unknown for some y, else false
+    x > ALL R  = false if false for some y, else unknown if unknown for some y, else true
     """
-    found = _present(wanted, lowered(lowering, wanted.query, around), around)
-    again = _renamed(lowering, found)
-    decides, unsure = lowering.fresh("_ab_m"), lowering.fresh("_ab_m")
-    every = isinstance(wanted.tree.expression, exp.All)
-    compared, unknown = (_compared(wanted, each) for each in (found, again))
-    decided = _not(compared) if every else compared
-    known = conjunction((decided, *found.belongs))
-    node = _marked(lowering, around.node, found.node, known, decides)
-    unclear = conjunction((is_null(unknown), *again.belongs))
-    node = _marked(lowering, node, again.node, unclear, unsure)
+    inner = _without_default(subquery, lower_subquery(lowering, subquery.query, outer), outer)
+    copy = _renamed(lowering, inner)
+    is_decided, is_unknown = lowering.fresh("_ab_m"), lowering.fresh("_ab_m")
+    is_all = isinstance(subquery.tree.expression, exp.All)
+    compared, unknown = (_compared(subquery, rows) for rows in (inner, copy))
+    decided = _not(compared) if is_all else compared
+    decided_by = conjunction((decided, *inner.belongs))
+    node = _mark_join(lowering, outer.node, inner.node, decided_by, is_decided)
+    unknown_for = conjunction((is_null(unknown), *copy.belongs))
+    node = _mark_join(lowering, node, copy.node, unknown_for, is_unknown)
     otherwise = when(
-        column(unsure), cast(Expr("NULL"), "boolean"), Expr("TRUE" if every else "FALSE")
+        column(is_unknown), cast(Expr("NULL"), "boolean"), Expr("TRUE" if is_all else "FALSE")
     )
-    value = when(column(decides), Expr("FALSE" if every else "TRUE"), otherwise)
-    return _with(around.node, node, wanted.name, value)
+    value = when(column(is_decided), Expr("FALSE" if is_all else "TRUE"), otherwise)
+    return _with(outer.node, node, subquery.name, value)
 
 
-def _compared(wanted: Pending, found: Lowered) -> Expr:
-    """x > y, for the rows that ANY or ALL asks"""
-    assert isinstance(wanted.tree, exp.Binary)
-    return binary(type(wanted.tree), Expr.of(wanted.operands[0]), column(found.values[0]))
+def _compared(subquery: Pending, inner: LoweredSubquery) -> Expr:
+    """x > y, for the rows of the subquery of ANY or ALL"""
+    assert isinstance(subquery.tree, exp.Binary)
+    return binary(type(subquery.tree), Expr.of(subquery.operands[0]), column(inner.values[0]))
 
 
-def _scalar(lowering: Lowering, wanted: Pending, around: Around) -> Node:
-    found = lowered(lowering, wanted.query, around)
-    if len(found.values) != 1:
-        raise Stop(around.place.source.obstacle("SCALAR_SUBQUERY", wanted.tree, "("))
-    value = found.values[0]
-    single = found.relation.absent is not None
-    one = found.node if single else at_most_one(found, lowering.fresh)
-    if found.condition is None:
-        return _with(around.node, Join((around.node, one)), wanted.name, column(value))
-    node, result = around.node, column(value)
-    if found.relation.absent is not None:
-        one, present = marked_present(one, lowering.fresh)
-        result = when(is_null(column(present)), found.relation.absent[0], result)
-    node = Outer(node, one, found.condition)
-    return _with(around.node, node, wanted.name, result)
+def _scalar(lowering: Lowering, subquery: Pending, outer: OuterRows) -> Node:
+    inner = lower_subquery(lowering, subquery.query, outer)
+    if len(inner.values) != 1:
+        raise Stop(outer.place.source.obstacle("SCALAR_SUBQUERY", subquery.tree, "("))
+    value = inner.values[0]
+    single = inner.relation.absent is not None
+    single_row = inner.node if single else at_most_one(inner, lowering.fresh)
+    if inner.condition is None:
+        return _with(outer.node, Join((outer.node, single_row)), subquery.name, column(value))
+    node, result = outer.node, column(value)
+    if inner.relation.absent is not None:
+        single_row, present = marked_present(single_row, lowering.fresh)
+        result = when(is_null(column(present)), inner.relation.absent[0], result)
+    node = Outer(node, single_row, inner.condition)
+    return _with(outer.node, node, subquery.name, result)
 
 
-def at_most_one(found: Lowered, fresh: Callable[[str], str]) -> Node:
-    """Each value of the domain once; a second row is an error, as in Spark."""
+def at_most_one(subquery: LoweredSubquery, fresh: Callable[[str], str]) -> Node:
+    """One row per value of the domain; a second row is an error, as in Spark."""
     count = fresh("_ab_n")
-    (value,) = found.values
-    keys = tuple(Item(name, column(name)) for name in found.relation.domain)
+    (value,) = subquery.values
+    keys = tuple(Item(name, column(name)) for name in subquery.relation.domain)
     calls = (
         Call(count, Expr("COUNT(*)"), "count"),
         Call(value, call("ANY_VALUE", column(value))),
@@ -193,48 +194,52 @@ def at_most_one(found: Lowered, fresh: Callable[[str], str]) -> Node:
     checked = when(
         binary(exp.GT, column(count), literal(1)), call("RAISE_ERROR", message), column(value)
     )
-    return Project(Aggregate(found.node, keys, calls), (Item(value, checked), *keys))
+    return Project(Aggregate(subquery.node, keys, calls), (Item(value, checked), *keys))
 
 
 def _bare(tree: Tree) -> Tree:
-    """A query of which only matters whether it has rows."""
+    """A query that is only tested for rows, without a LIMIT that does not matter."""
     tree = unwrapped(tree)
     tree = tree.this if isinstance(tree, exp.Subquery) else tree
     limit = tree.args.get("limit")
-    some = limit is not None and limit.expression.name.isdigit() and int(limit.expression.name) > 0
-    if some and not tree.args.get("offset"):
+    keeps_a_row = (
+        limit is not None and limit.expression.name.isdigit() and int(limit.expression.name) > 0
+    )
+    if keeps_a_row and not tree.args.get("offset"):
         tree = tree.copy()
         tree.set("limit", None)
     return tree
 
 
-def _equal(wanted: Pending, found: Lowered) -> list[Expr]:
-    if len(wanted.operands) != len(found.values):
+def _equal(subquery: Pending, inner: LoweredSubquery) -> list[Expr]:
+    if len(subquery.operands) != len(inner.values):
         raise UserError("IN compares as many values as the query has columns")
     return [
         Expr.of(exp.EQ(this=operand(left.copy()), expression=column(value).tree.copy()))
-        for left, value in zip(wanted.operands, found.values, strict=True)
+        for left, value in zip(subquery.operands, inner.values, strict=True)
     ]
 
 
-def _present(wanted: Pending, found: Lowered, around: Around) -> Lowered:
-    """IN over an aggregate without GROUP BY: rows around without any row have one, too."""
-    if found.relation.absent is not None and found.condition is not None:
-        raise Stop(around.place.source.obstacle("CORRELATION", wanted.query))
-    return found
+def _without_default(
+    subquery: Pending, inner: LoweredSubquery, outer: OuterRows
+) -> LoweredSubquery:
+    """Refuses IN over an aggregate without GROUP BY: outer rows without any rows have a row as well."""
+    if inner.relation.absent is not None and inner.condition is not None:
+        raise Stop(outer.place.source.obstacle("CORRELATION", subquery.query))
+    return inner
 
 
-def _possible(expr: Expr) -> Expr:
+def _possibly(expr: Expr) -> Expr:
     return binary(exp.Or, expr, is_null(expr))
 
 
-def _renamed(lowering: Lowering, found: Lowered) -> Lowered:
-    """The same rows once more under other names: a node's columns differ from its partner's."""
-    names = {name: lowering.fresh("_ab_v") for name in found.node.columns}
+def _renamed(lowering: Lowering, subquery: LoweredSubquery) -> LoweredSubquery:
+    """The same rows under other column names: the inputs of a join have different ones."""
+    names = {name: lowering.fresh("_ab_v") for name in subquery.node.columns}
     items = tuple(Item(new, column(old)) for old, new in names.items())
-    relation = replace(found.relation, node=Project(found.node, items))
-    condition = found.condition.rename(names) if found.condition else None
-    return Lowered(relation, condition, tuple(names[name] for name in found.values))
+    relation = replace(subquery.relation, node=Project(subquery.node, items))
+    condition = subquery.condition.rename(names) if subquery.condition else None
+    return LoweredSubquery(relation, condition, tuple(names[name] for name in subquery.values))
 
 
 def _only(relation: Relation, condition: Expr) -> Relation:
@@ -245,5 +250,5 @@ def _not(expr: Expr) -> Expr:
     return Expr.of(exp.Not(this=operand(expr.tree.copy())))
 
 
-def _with(around: Node, node: Node, name: str, value: Expr) -> Node:
-    return Project(node, (*same_columns(around), Item(name, value)))
+def _with(outer: Node, node: Node, name: str, value: Expr) -> Node:
+    return Project(node, (*same_columns(outer), Item(name, value)))

@@ -1,6 +1,6 @@
-"""What is not kept up to date incrementally, and what to do about it: the one table.
+"""What cannot be maintained incrementally, and what to do about it: the one table.
 
-A query with an obstacle is still right: it is recomputed in full, and `explain` says why.
+The result of a query with an obstacle is right all the same: it is recomputed, and `explain` says why.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Obstacle:
-    """One reason at one place of the user's text; line and column count from 1."""
+    """One reason, with its place in the user's text; line and column count from 1."""
 
     code: str
     operator: str
@@ -36,12 +36,12 @@ class Obstacle:
         return f"{self.code} at {where}line {self.line}, column {self.column}: {self.message}"
 
 
-_WHOLE = "use refresh mode FULL or AUTO"
+_FULL = "use refresh mode FULL or AUTO"
 
 CODES: dict[str, Code] = {
     "SUBQUERY_IN_JOIN": Code(
         "subquery in a join condition",
-        "only EXISTS, IN and values that look at one side of the join are incremental in ON",
+        "only EXISTS, IN and subqueries that use one side of the join are incremental in ON",
         "move it to WHERE, or join with a query in FROM; write NOT IN as NOT EXISTS",
     ),
     "SCALAR_SUBQUERY": Code(
@@ -49,13 +49,13 @@ CODES: dict[str, Code] = {
     ),
     "CORRELATION": Code(
         "correlated subquery",
-        "this form of a query that looks at the rows around it is not incremental",
+        "this form of correlated subquery is not incremental",
         "join with the subquery in FROM instead",
     ),
     "LIMIT_WITHOUT_ORDER": Code(
         "limit without order",
         "without ORDER BY any rows may be the first ones",
-        "say with ORDER BY which rows come first",
+        "add ORDER BY to define which rows come first",
     ),
     "TIES": Code(
         "ties in an order",
@@ -80,7 +80,7 @@ CODES: dict[str, Code] = {
     ),
     "NONDETERMINISTIC_FUNCTION": Code(
         "non-deterministic function",
-        "the function may give another value for the same row",
+        "the function may return another value for the same row",
         "compute the value when the row is written to its source table",
     ),
     "TIME_DEPENDENT_FUNCTION": Code(
@@ -95,7 +95,7 @@ CODES: dict[str, Code] = {
     ),
     "APPROXIMATE_AGGREGATE": Code(
         "approximate aggregate",
-        "a sketch cannot forget rows, and two of them need not agree",
+        "rows cannot be removed from a sketch, and two sketches need not agree",
         "use the exact aggregate, such as COUNT(DISTINCT x)",
     ),
     "INEXACT_AGGREGATE": Code(
@@ -121,15 +121,15 @@ CODES: dict[str, Code] = {
     ),
     "GENERATOR": Code(
         "generator function",
-        "this form of a function that makes rows is not incremental",
+        "this form of a generator function is not incremental",
         "give it a FROM item of its own: LATERAL VIEW explode(…)",
     ),
     "TIME_WINDOW": Code(
         "time window",
-        "this form of a window of time is not incremental",
+        "this form of time window is not incremental",
         "use one window of fixed length in SELECT and GROUP BY; session_window() in GROUP BY",
     ),
-    "TABLE_FUNCTION": Code("table function", "table functions are not incremental", _WHOLE),
+    "TABLE_FUNCTION": Code("table function", "table functions are not incremental", _FULL),
     "PIVOT": Code(
         "pivot",
         "this form of PIVOT or UNPIVOT is not incremental",
@@ -137,8 +137,8 @@ CODES: dict[str, Code] = {
     ),
     "RECURSION": Code(
         "recursion",
-        "a recursion with UNION ALL is incremental when each branch names it once, in FROM or a join; "
-        "one with UNION where more of its rows never take any away",
+        "a recursion with UNION ALL is incremental if each branch refers to it once, in FROM or a "
+        "join; one with UNION, if additional rows of it never remove any",
         "move aggregates, and with UNION ALL also DISTINCT, outer joins and subqueries, out of the "
         "recursion",
     ),
@@ -147,20 +147,20 @@ CODES: dict[str, Code] = {
         "MAX RECURSION LEVEL counts from the first row, which a change does not do",
         "leave it out, and set max_fixpoint_iterations",
     ),
-    "SAMPLE": Code("sample", "TABLESAMPLE reads other rows each time", _WHOLE),
+    "SAMPLE": Code("sample", "TABLESAMPLE returns different rows each time", _FULL),
     "TIME_TRAVEL": Code(
         "time travel", "VERSION AS OF and TIMESTAMP AS OF pin a table", "read the table as it is"
     ),
-    "SCRIPT": Code("script", "TRANSFORM … USING runs a program of its own", _WHOLE),
+    "SCRIPT": Code("script", "TRANSFORM … USING runs an external program", _FULL),
     "PIPE_SYNTAX": Code("pipe syntax", "|> is not incremental", "write it as SELECT … FROM …"),
     "NO_COLUMN_NAME": Code(
         "column without a name",
-        "a column that has no name of its own is referred to",
+        "a column without a name is referred to",
         "name it with AS in the inner query",
     ),
     "GROUP_EXPRESSION": Code(
         "expression over a group",
-        "it cannot be told which GROUP BY expression is meant",
+        "it is unclear which GROUP BY expression is meant",
         "write the expression exactly as in GROUP BY",
     ),
     "NOT_PLANNED": Code(
@@ -168,14 +168,14 @@ CODES: dict[str, Code] = {
         "Anabranch fails to plan its changes, which is a fault of Anabranch, not of the query",
         "please report it with the query; it is recomputed in full meanwhile",
     ),
-    "UNSUPPORTED_SYNTAX": Code("syntax", "this form is not incremental", _WHOLE),
+    "UNSUPPORTED_SYNTAX": Code("syntax", "this form is not incremental", _FULL),
 }
 
 
 def obstacle(
     code: str, line: int, column: int, *, what: str = "", view: TableName | None = None
 ) -> Obstacle:
-    """`what` is the user's own word for it, such as the name of the function."""
+    """`what` is what the user wrote, such as the name of the function."""
     entry = CODES[code]
     message = f"{what}: {entry.meaning}" if what else entry.meaning
     return Obstacle(code, entry.operator, line, column, message, entry.hint, view)

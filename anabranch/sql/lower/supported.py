@@ -1,4 +1,4 @@
-"""What is kept from changes: the one table, with an example of each that the tests lower.
+"""What is maintained incrementally: the one table, with an example of each that the tests lower.
 
 The examples are over a(id, k, v) and b(id, k, w).
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Supported:
-    """A part of SQL, how its change is found, and a query that has it."""
+    """A part of SQL, how its delta is computed, and an example."""
 
     part: str
     how: str

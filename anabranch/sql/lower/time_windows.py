@@ -1,12 +1,12 @@
-"""Windows of time: window(ts, '10 minutes', '5 minutes'), session_window(ts, '5 minutes').
+"""Time windows: window(ts, '10 minutes', '5 minutes'), session_window(ts, '5 minutes').
 
-Times are counted in microseconds, so that this is whole numbers only:
+Times are counted in microseconds, so that all arithmetic is on integers:
 
 last start       s = t − (t − offset) mod slide
-windows of t     [s − i·slide, s − i·slide + length)  for i = 0, 1, … as long as t lies in them
-sessions         t begins one where no earlier time of its group is within the gap
+windows of t     [s − i·slide, s − i·slide + length)  for i = 0, 1, … as long as they contain t
+sessions         t begins one if no earlier time of its group is within the gap
 
-As in Spark a row without a time is in no window, and a row in several windows is several rows.
+As in Spark, a row without a time is in no window, and a row in several windows becomes several rows.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _PART = re.compile(r"\s*([+-]?\s*\d+(?:\.\d+)?)\s*([a-z]+?)s?(?=\s|$)", re.IGNOR
 
 
 def microseconds(tree: Tree) -> int | None:
-    """The length that a literal such as '1 hour 30 minutes' means; None if it is something else."""
+    """The length of a literal such as '1 hour 30 minutes'; None for anything else."""
     negative = isinstance(tree, exp.Neg)
     tree = tree.this if negative else tree
     if not isinstance(tree, exp.Literal):
@@ -58,18 +58,18 @@ def microseconds(tree: Tree) -> int | None:
     if not tree.is_string:
         return (-int(tree.name) if negative else int(tree.name)) if tree.is_int else None
     text = re.sub(r"^\s*interval\s+", "", tree.name, flags=re.IGNORECASE).strip()
-    total, at = Decimal(0), 0
-    while part := _PART.match(text, at):
+    total, position = Decimal(0), 0
+    while part := _PART.match(text, position):
         if part[2].lower() not in _MICROSECONDS:
             return None
         total += Decimal(part[1].replace(" ", "")) * _MICROSECONDS[part[2].lower()]
-        at = part.end()
-    return int(total) if at == len(text) and at else None
+        position = part.end()
+    return int(total) if position == len(text) and position else None
 
 
 @dataclass(frozen=True)
 class Session:
-    """A session window that waits for the groups it is cut in: `name` is the column to be made."""
+    """A session window whose groups are not known yet: `name` is the column that it will become."""
 
     name: str
     moment: str
@@ -87,7 +87,7 @@ def _stop(tree: Tree, place: Place) -> Stop:
 
 @dataclass(frozen=True)
 class Moments:
-    """Times of one type as microseconds, and back; those without a zone stay without one."""
+    """Conversion of times to microseconds and back; those without a time zone stay without one."""
 
     kind: str
 
@@ -114,7 +114,7 @@ class Moments:
 
 @dataclass
 class TimeWindows:
-    """The windows of time of one SELECT, as columns of its rows."""
+    """The time windows of one SELECT, as columns of its rows."""
 
     lowering: Lowering
     resolver: Resolver
@@ -124,14 +124,18 @@ class TimeWindows:
         return _stop(tree, self.place)
 
     def applied(self, tree: exp.Select, node: Node) -> tuple[exp.Select, Node, Session | None]:
-        """The rows in their windows, and the query with columns in place of the calls."""
-        tree = _replaced(tree, _WINDOW_TIME, lambda each: self._of_input(each, node))
-        found = list(_calls(tree, functions.TIME_WINDOWS))
+        """The query with columns instead of the calls, and the rows with these columns."""
+        tree = _replaced(tree, _WINDOW_TIME, lambda window_call: self._of_input(window_call, node))
+        window_calls = list(_calls(tree, functions.TIME_WINDOWS))
         session = None
-        if found:
-            first = found[0]
-            if other := [each for each in found if self._meaning(each) != self._meaning(first)]:
-                raise self.stop(other[0])
+        if window_calls:
+            first = window_calls[0]
+            if others := [
+                window_call
+                for window_call in window_calls
+                if self._meaning(window_call) != self._meaning(first)
+            ]:
+                raise self.stop(others[0])
             name = self.lowering.fresh("_ab_tw")
             if first.name.lower() == "session_window":
                 node, session = self._session(first, name, node)
@@ -141,32 +145,32 @@ class TimeWindows:
             self.resolver.aliases.setdefault(first.name.lower(), []).append(resolved(name))
         rows = node if session is None else _with_session(node, session)
         return (
-            _replaced(tree, _WINDOW_TIME, lambda each: self._last_moment(each, rows)),
+            _replaced(tree, _WINDOW_TIME, lambda window_call: self._last_moment(window_call, rows)),
             node,
             session,
         )
 
     def _meaning(self, tree: Tree) -> tuple[str, str, Sequence[int | None]]:
-        """Equal for calls that are the same window; Spark takes only one in a SELECT."""
+        """Equal for calls of the same window; Spark allows only one in a SELECT."""
         moment, *lengths = tree.expressions
         time = Expr.of(self.resolver.resolve(moment.copy())).text
-        return tree.name.lower(), time, [microseconds(each) for each in lengths]
+        return tree.name.lower(), time, [microseconds(length) for length in lengths]
 
     def _of_input(self, tree: Tree, node: Node) -> Tree:
-        """window_time(w) where w is a column of FROM; else it may be the window of this SELECT."""
+        """window_time(w) if w is a column of FROM; otherwise w may be the window of this SELECT."""
         (window,) = tree.expressions
-        known = isinstance(window, exp.Column) and self.resolver.scope.find(
-            [part.name for part in window.parts]
+        is_input = isinstance(window, exp.Column) and self.resolver.scope.find(
+            [identifier.name for identifier in window.parts]
         )
-        return self._last_moment(tree, node) if known else tree
+        return self._last_moment(tree, node) if is_input else tree
 
     def _last_moment(self, tree: Tree, node: Node) -> Tree:
-        """window_time(w): the last moment that lies in w."""
+        """window_time(w): the last moment in w."""
         (window,) = tree.expressions
         return self._moment(self.resolver.resolve(window.copy()), node)[0].tree.copy()
 
     def _moment(self, tree: Tree, node: Node) -> tuple[Expr, Moments]:
-        """The time that is meant; that of a window is its last one."""
+        """The time of an expression; that of a window is its last moment."""
         expr = Expr.of(tree)
         (kind,) = self.lowering.types(node, [expr])
         if not kind.lower().startswith("struct"):
@@ -176,22 +180,22 @@ class TimeWindows:
         return moments.time(binary(exp.Sub, moments.number(end), literal(1))), moments
 
     def _counted(self, tree: Tree, node: Node) -> tuple[Node, str, Moments]:
-        """The rows that have a time, with it as a number."""
+        """The rows with a time, and the time as a number."""
         expr, moments = self._moment(self.resolver.resolve(tree.expressions[0].copy()), node)
         name = self.lowering.fresh("_ab_t")
         counted = Project(node, (*same_columns(node), Item(name, moments.number(expr))))
         return Filter(counted, is_not_null(column(name))), name, moments
 
     def _windowed(self, tree: Tree, name: str, node: Node, *, once: bool) -> Node:
-        """`once`: the windows are asked for where a row must not become several."""
-        lengths = [microseconds(each) for each in tree.expressions[1:]]
-        known = [each for each in lengths if each is not None]
-        if not 1 <= len(known) == len(lengths) <= 3:
+        """`once`: the windows are in WHERE, where a row must not become several."""
+        lengths = [microseconds(arg) for arg in tree.expressions[1:]]
+        constant = [length for length in lengths if length is not None]
+        if not 1 <= len(constant) == len(lengths) <= 3:
             raise self.stop(tree)
-        length, slide, offset = (*known, *(known[0], 0)[len(known) - 1 :])
+        length, slide, offset = (*constant, *(constant[0], 0)[len(constant) - 1 :])
         if once and slide < length:
             raise self.stop(tree)
-        around, (node, moment, moments) = same_columns(node), self._counted(tree, node)
+        passed, (node, moment, moments) = same_columns(node), self._counted(tree, node)
         start = self.lowering.fresh("_ab_t")
         since = binary(exp.Sub, column(moment), literal(offset))
         last = binary(exp.Sub, column(moment), call("PMOD", since, literal(slide)))
@@ -204,7 +208,7 @@ class TimeWindows:
             end = binary(exp.Add, column(start), literal(length))
             node = Filter(node, binary(exp.LT, column(moment), end))
         window = moments.window(column(start), binary(exp.Add, column(start), literal(length)))
-        return Project(node, (*around, Item(name, window)))
+        return Project(node, (*passed, Item(name, window)))
 
     def _session(self, tree: Tree, name: str, node: Node) -> tuple[Node, Session]:
         gap = microseconds(tree.expressions[1]) if len(tree.expressions) == 2 else None
@@ -222,8 +226,8 @@ def _with_session(node: Node, session: Session) -> Node:
 
 
 def in_sessions(lowering: Lowering, session: Session, node: Node, groups: list[Expr]) -> Node:
-    """The rows with the session that they are in, among those of the same groups."""
-    before, begins, number = (lowering.fresh("_ab_s") for _ in range(3))
+    """The rows with their session, computed per group."""
+    previous, is_start, number = (lowering.fresh("_ab_s") for _ in range(3))
     first, last = (lowering.fresh("_ab_s") for _ in range(2))
     moment, gap = column(session.moment), literal(session.gap)
     columns = same_columns(node)
@@ -231,24 +235,24 @@ def in_sessions(lowering: Lowering, session: Session, node: Node, groups: list[E
     def windows(node: Node, by: list[Expr], *calls: Item) -> Node:
         return Window(node, tuple(by), calls, tuple(lowering.types(node, by) if by else ()))
 
-    earlier = exp.WindowSpec(
+    frame = exp.WindowSpec(
         kind="RANGE",
         start="UNBOUNDED",
         start_side="PRECEDING",
         end=exp.Literal.number(1),
         end_side="PRECEDING",
     )
-    node = windows(node, groups, Item(before, _over("MAX", moment, groups, moment, earlier)))
-    late = binary(exp.GT, moment, binary(exp.Add, column(before), gap))
-    begin = when(call("COALESCE", late, Expr("TRUE")), literal(1), literal(0))
-    node = Project(node, (*columns, Item(begins, begin)))
-    node = windows(node, groups, Item(number, _over("SUM", column(begins), groups, moment)))
-    within = [*groups, column(number)]
+    node = windows(node, groups, Item(previous, _over("MAX", moment, groups, moment, frame)))
+    after_gap = binary(exp.GT, moment, binary(exp.Add, column(previous), gap))
+    begin = when(call("COALESCE", after_gap, Expr("TRUE")), literal(1), literal(0))
+    node = Project(node, (*columns, Item(is_start, begin)))
+    node = windows(node, groups, Item(number, _over("SUM", column(is_start), groups, moment)))
+    session_keys = [*groups, column(number)]
     node = windows(
         node,
-        within,
-        Item(first, _over("MIN", moment, within)),
-        Item(last, _over("MAX", moment, within)),
+        session_keys,
+        Item(first, _over("MIN", moment, session_keys)),
+        Item(last, _over("MAX", moment, session_keys)),
     )
     end = binary(exp.Add, column(last), gap)
     window = Moments(session.kind).window(column(first), end)
@@ -264,18 +268,22 @@ def _over(
 ) -> Expr:
     window = exp.Window(
         this=call(function, arg).tree.copy(),
-        partition_by=[each.tree.copy() for each in groups],
+        partition_by=[key.tree.copy() for key in groups],
         spec=spec,
     )
     if order is not None:
-        by = exp.Ordered(this=order.tree.copy(), nulls_first=True)
-        window.set("order", exp.Order(expressions=[by]))
+        sort_key = exp.Ordered(this=order.tree.copy(), nulls_first=True)
+        window.set("order", exp.Order(expressions=[sort_key]))
     return Expr.of(window)
 
 
 def time_windows(tree: exp.Select) -> list[str]:
-    """The names that the windows of a SELECT have in it."""
-    return list(dict.fromkeys(each.name.lower() for each in _calls(tree, functions.TIME_WINDOWS)))
+    """The names of the time windows of a SELECT."""
+    return list(
+        dict.fromkeys(
+            window_call.name.lower() for window_call in _calls(tree, functions.TIME_WINDOWS)
+        )
+    )
 
 
 def in_where(tree: exp.Select) -> bool:
@@ -285,26 +293,26 @@ def in_where(tree: exp.Select) -> bool:
 def _calls(
     tree: exp.Select, names: frozenset[str], clauses: Sequence[str] = _CLAUSES
 ) -> Iterator[Tree]:
-    """The calls of one SELECT; those of a query inside are its own."""
+    """The calls in the clauses of one SELECT, not counting those in subqueries."""
     for clause in clauses:
-        given = tree.args.get(clause)
-        for root in given if isinstance(given, list) else [given]:
+        value = tree.args.get(clause)
+        for root in value if isinstance(value, list) else [value]:
             if isinstance(root, exp.Expr):
-                for part in root.walk(prune=lambda node: isinstance(node, exp.Query)):
-                    if isinstance(part, exp.Anonymous) and part.name.lower() in names:
-                        yield part
+                for descendant in root.walk(prune=lambda node: isinstance(node, exp.Query)):
+                    if isinstance(descendant, exp.Anonymous) and descendant.name.lower() in names:
+                        yield descendant
 
 
 def _replaced(tree: exp.Select, names: frozenset[str], value: Callable[[Tree], Tree]) -> exp.Select:
-    """The SELECT with something else in place of its calls; an item keeps the name it had."""
+    """The SELECT with its calls replaced; an item keeps its name."""
     if not any(True for _ in _calls(tree, names)):
         return tree
     tree = tree.copy()
-    for each in list(_calls(tree, names)):
-        made = value(each)
-        if made is each:
+    for old in list(_calls(tree, names)):
+        new = value(old)
+        if new is old:
             continue
-        if each.parent is tree and each.arg_key == "expressions" and isinstance(made, exp.Column):
-            made = exp.alias_(made, each.name.lower(), quoted=True)
-        each.replace(made)
+        if old.parent is tree and old.arg_key == "expressions" and isinstance(new, exp.Column):
+            new = exp.alias_(new, old.name.lower(), quoted=True)
+        old.replace(new)
     return tree

@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.model import Column
 from anabranch.names import TableName
-from anabranch.plan.asked import Operator
+from anabranch.plan.demand import Operator
 from anabranch.plan.exprs import Expr
 from anabranch.plan.monotone import distinct_root, not_monotone, unbounded
 from anabranch.plan.nodes import Node

@@ -20,7 +20,7 @@ from anabranch.delta.member import Member
 from anabranch.delta.rule import Changed, Rule, differentiates
 from anabranch.model import Column, RangeSet
 from anabranch.names import TableName
-from anabranch.plan.asked import Operator
+from anabranch.plan.demand import Operator
 from anabranch.plan.exprs import Expr, column
 from anabranch.plan.monotone import not_monotone
 from anabranch.plan.nodes import (

@@ -9,7 +9,7 @@ from anabranch.names import TableName
 from anabranch.sql.analyze.analysis import analyze
 from anabranch.sql.analyze.ctes import tables_in
 from anabranch.sql.analyze.tables import rebind, tables_of
-from anabranch.sql.lower.branches import branches_without
+from anabranch.sql.lower.base_branches import base_branches
 from anabranch.sql.lower.query import lower
 from anabranch.sql.text.source_text import SourceText
 
@@ -86,7 +86,7 @@ def test_all_agree(query: str, reads: list[TableName]) -> None:
     moved = rebind(query, dict.fromkeys(tables_of(query), "elsewhere"))
     assert moved.count("`elsewhere`") == len(reads)
     for each in (P, Q):
-        left = branches_without(query, lambda name, each=each: _folded(name) == each)
+        left = base_branches(query, lambda name, each=each: _folded(name) == each)
         assert (each in reads) or left is not None
         assert left is None or each not in {_folded(name) for name in tables_of(left.text)}
     asked: set[TableName] = set()

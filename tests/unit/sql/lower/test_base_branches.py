@@ -6,17 +6,17 @@ import pytest
 
 from anabranch.model import Columns
 from anabranch.names import TableName
-from anabranch.plan.asked import Operator
+from anabranch.plan.demand import Operator
 from anabranch.sql.analyze.reach import Reach
-from anabranch.sql.lower.below import place_below
-from anabranch.sql.lower.branches import branches_without
+from anabranch.sql.lower.base_branches import base_branches
+from anabranch.sql.lower.locate import locate_operator
 from anabranch.sql.text.source_text import SourceText
 
 E, R = TableName.of("g", "e"), TableName.of("g", "r")
 
 
 def reduced(query: str) -> tuple[str, tuple[str, ...]] | None:
-    found = branches_without(query, lambda name: name == R)
+    found = base_branches(query, lambda name: name == R)
     return None if found is None else (found.text, found.names)
 
 
@@ -84,7 +84,7 @@ PLACES = [
 def test_the_operator_above_a_table(query: str, operator: Operator, place: tuple[int, int]) -> None:
     nothing: Columns = ()
     reach = Reach.of(SourceText(query), {E: nothing, R: nothing}, {})
-    below = place_below(reach, R, operator)
+    below = locate_operator(reach, R, operator)
     assert below.source.position(below.start) == place
     assert below.operator is (Operator.ABSENT if "NOT IN" in query else operator)
 
@@ -93,11 +93,11 @@ def test_the_operator_may_stand_in_a_view_or_around_it() -> None:
     v, nothing = TableName.of("g", "v"), ()
     views = {v: "SELECT src\n, count(*) AS n FROM g.r GROUP BY src"}
     reach = Reach.of(SourceText("SELECT src, n FROM g.v"), {R: nothing}, views)
-    below = place_below(reach, R, Operator.AGGREGATE)
+    below = locate_operator(reach, R, Operator.AGGREGATE)
     assert below.source.view == v
     assert below.source.position(below.start)[0] == 2
     views = {v: "SELECT src FROM g.r"}
     reach = Reach.of(SourceText("SELECT count(*) AS n\nFROM g.v"), {R: nothing}, views)
-    below = place_below(reach, R, Operator.AGGREGATE)
+    below = locate_operator(reach, R, Operator.AGGREGATE)
     assert below.source.view is None
     assert below.source.position(below.start)[0] == 1
