@@ -20,6 +20,7 @@ from anabranch.catalog import (
     boot,
     events,
     heartbeat,
+    history,
     leases,
     stages,
     streams,
