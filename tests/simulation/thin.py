@@ -57,6 +57,7 @@ class ThinConnection:
         self.dialect = usual.dialect
         self.engine = usual.engine
         self.clock: Callable[[], Any] = lambda: None  # of the host that asks
+        self.info: dict[Any, Any] = {}
         self._compiled: dict[Any, Any] = {}
         self._prepared: dict[int, _Prepared] = {}
 
