@@ -29,6 +29,7 @@ LAYERS = (
     ("tables", "upkeep", "scheduler", "backup"),
     ("project", "deploy"),
     ("statements", "open", "api"),
+    ("serve",),
     ("demo", "cli", "__main__", "__init__"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -36,7 +37,9 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Libraries that only some folders know.
 ONLY = {
     "pyspark": {"spark"},
-    "pyiceberg": {"lake"},
+    "pyiceberg": {"lake", "serve"},  # the server speaks in PyIceberg's requests and answers
+    "starlette": {"serve"},
+    "uvicorn": {"serve"},
     "sqlalchemy": {"catalog", "lake"},
     "sqlglot": {"sql", "plan", "delta", "project", "deploy"},
     "click": {"cli"},
