@@ -31,6 +31,7 @@ from sqlalchemy import (
 
 from anabranch.cache import cached
 from anabranch.catalog import tables, views
+from anabranch.catalog.remembered import once
 from anabranch.errors import InvalidValue, UnknownName
 from anabranch.names import TableName
 
@@ -224,6 +225,7 @@ def _shown(catalog: str) -> CompoundSelect[Any]:
     return union_all(recorded, others)
 
 
+@once(tables.versions)
 def newest(c: Connection) -> dict[TableName, str]:
     """The tables that the newest recorded cut shows, in one SELECT."""
     table = tables.versions
