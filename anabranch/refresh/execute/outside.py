@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from anabranch.names import TableName
 from anabranch.plan.nodes import Scan, Version
 from anabranch.refresh.definition import Definition
-from anabranch.refresh.look import Look
-from anabranch.refresh.scans import Scans
-from anabranch.refresh.situation import changes
+from anabranch.refresh.execute.scans import Scans
+from anabranch.refresh.inputs import changes
+from anabranch.refresh.observe import CatalogState
 from anabranch.refresh.sources import Sources
 from anabranch.spark.rounds import netted
 from anabranch.world import World
@@ -24,14 +24,16 @@ class Outside:
     apart: TableName | None = None
 
 
-def outside(world: World, seen: Look, definitions: Mapping[TableName, Definition]) -> Outside:
+def outside(
+    world: World, state: CatalogState, definitions: Mapping[TableName, Definition]
+) -> Outside:
     """The sources of all members, and what changed in them since the last refresh."""
     names = {each for found in definitions.values() for each in found.sources} - set(definitions)
     versions = {name: world.version(name) for name in sorted(names)}
     before: dict[TableName, int | None] = {}
     apart = None
     for member, definition in definitions.items():
-        known = seen.inputs.get(member, {})
+        known = state.inputs.get(member, {})
         for name in sorted(definition.sources & names & known.keys()):
             snapshot = known[name].snapshot_id
             apart = name if before.setdefault(name, snapshot) != snapshot else apart

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import is_unplanned
-from anabranch.delta.fixpoint import Counts, NotSettled, from_empty
+from anabranch.delta.fixpoint import Counts, NoFixedPoint, from_empty
 from anabranch.errors import InternalError
 from anabranch.model import FixpointBounds
 from anabranch.names import TableName
 from anabranch.plan.nodes import Scan
-from anabranch.refresh.circles import Circle, check_member
-from anabranch.refresh.component.as_written import AsWritten
-from anabranch.refresh.component.bench import Rows, SparkBench
-from anabranch.refresh.component.circle import looked_at_in_circle, rule
-from anabranch.refresh.component.way import not_converged
+from anabranch.refresh.cycle_members import member_definition_leniently, rule
+from anabranch.refresh.cycles import Circle, check_member
 from anabranch.refresh.definition import Definition
-from anabranch.refresh.look import Look
+from anabranch.refresh.execute.backend import Rows, SparkBackend
+from anabranch.refresh.execute.queries import AsWritten
+from anabranch.refresh.execute.strategy import not_converged
+from anabranch.refresh.observe import CatalogState
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark.query import Inputs
@@ -33,12 +33,12 @@ Bound = Callable[[TableName], str]  # the view of a source at the frontier
 
 
 @dataclass
-class Anew:
+class Recompute:
     """Each component is computed once; `close` removes its files."""
 
     runtime: Runtime
     world: World
-    seen: Look
+    state: CatalogState
     found: dict[TableName, DataFrame] = field(default_factory=dict)
     tx: Transaction | None = None
 
@@ -52,7 +52,7 @@ class Anew:
         definitions = {name: self.defined(name, circle) for name in sorted(circle)}
         read = frozenset(each for found in definitions.values() for each in found.sources)
         names = {name: bound(name) for name in sorted(read - circle)}
-        bounds = bounds_of([self.seen.streams[name] for name in circle], self.runtime.settings)
+        bounds = bounds_of([self.state.streams[name] for name in circle], self.runtime.settings)
         if any(is_unplanned(each.fingerprint) for each in definitions.values()):
             return self.as_written(definitions, names, bounds)
         rows, members = {}, []
@@ -60,7 +60,7 @@ class Anew:
             rows[name] = Rows(tx.world.version(name), definition.hidden, tx.stage.directory(name))
             member = rule(name, definition, circle)
             if member is None:
-                mode = self.seen.streams[name].refresh_mode
+                mode = self.state.streams[name].refresh_mode
                 check_member(self.world, name, mode, definition, circle)
                 raise InternalError(f"{name}: no plan")
             members.append(member)
@@ -69,18 +69,18 @@ class Anew:
         def view(scan: Scan) -> str:
             return names[scan.table]
 
-        bench = SparkBench(self.runtime.spark, rows, view, inputs, size)
+        backend = SparkBackend(self.runtime.spark, rows, view, inputs, size)
         try:
-            from_empty(bench, members, bounds, _nothing)
-        except NotSettled as error:
+            from_empty(backend, members, bounds, _nothing)
+        except NoFixedPoint as error:
             raise not_converged(error, sorted(circle), bounds) from error
-        return {name: bench.batches(each, each.added) for name, each in rows.items()}
+        return {name: backend.batches(each, each.added) for name, each in rows.items()}
 
     def defined(self, name: TableName, circle: Circle) -> Definition:
-        stream = self.seen.streams[name]
+        stream = self.state.streams[name]
         moment = stream.options.get("moment")
         at = Moment.parse(moment) if moment else None
-        return looked_at_in_circle(self.world, stream, circle, at)
+        return member_definition_leniently(self.world, stream, circle, at)
 
     def as_written(
         self,
@@ -102,7 +102,7 @@ class Anew:
         )
         try:
             queries.run()
-        except NotSettled as error:
+        except NoFixedPoint as error:
             raise not_converged(error, sorted(definitions), bounds) from error
         return queries.rows
 

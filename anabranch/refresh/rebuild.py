@@ -19,10 +19,10 @@ from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
 from anabranch.model import Action, Columns
 from anabranch.names import TableName
-from anabranch.refresh.choose import ASKED, Choice
 from anabranch.refresh.columns import carried, exactly, relaxed
+from anabranch.refresh.decide import ASKED, Decision
 from anabranch.refresh.definition import understood
-from anabranch.refresh.look import Look, view_mark
+from anabranch.refresh.observe import CatalogState, view_mark
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Transaction
 from anabranch.spark.errors import Blame, blame, said
@@ -72,7 +72,7 @@ def make_room(tx: Transaction, name: TableName, columns: Columns) -> str | None:
 
 def refuse_to_break_readers(
     tx: Transaction,
-    seen: Look,
+    state: CatalogState,
     before: Mapping[TableName, Columns],
     rebuilt: Collection[TableName],
 ) -> None:
@@ -82,10 +82,10 @@ def refuse_to_break_readers(
         for name, columns in before.items()
         if not carried(columns, tx.world.version(name).columns)
     ]
-    readers = closure(shrunk, dependants(seen.reads)) - {*shrunk, *rebuilt}
+    readers = closure(shrunk, dependants(state.reads)) - {*shrunk, *rebuilt}
     for reader in sorted(readers):
-        if reader in seen.streams and seen.streams[reader].populated:
-            understood(tx.world, reader, seen.streams[reader].query)
+        if reader in state.streams and state.streams[reader].populated:
+            understood(tx.world, reader, state.streams[reader].query)
 
 
 def readable_columns(tx: Transaction, names: Iterable[TableName]) -> dict[TableName, Columns]:
@@ -108,11 +108,11 @@ def not_from_changes(error: BaseException) -> str:
     return f"{BROKEN}: {said(error)}"
 
 
-def rebuilding(full: str) -> Choice:
+def rebuilding(full: str) -> Decision:
     """The choice of a refresh in full, by the reason for it."""
     fallback = full.startswith(BROKEN)
     action = Action.FULL if full == ASKED or fallback else Action.REINITIALIZE
-    return Choice(action, full, fallback=fallback)
+    return Decision(action, full, fallback=fallback)
 
 
 def inputs_of(

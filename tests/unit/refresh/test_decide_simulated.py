@@ -12,9 +12,9 @@ import pytest
 from anabranch.catalog.history import COMPLETED, Refresh
 from anabranch.model import Action, RefreshMode
 from anabranch.names import TableName
-from anabranch.refresh.choose import FIRST, Choice, Situation, choose
 from anabranch.refresh.cost import REMEMBERED, Work
-from anabranch.refresh.past import LONG, past
+from anabranch.refresh.cost_history import LONG, past
+from anabranch.refresh.decide import FIRST, Decision, DecisionInputs, decide
 
 T = TableName.of("shop", "t")
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -44,9 +44,9 @@ class World:
         slow = 6 if self.dice.random() < 0.05 else 1
         return self.true_ms(action, delta) * self.dice.uniform(0.8, 1.3) * slow
 
-    def situation(self, delta: int) -> Situation:
+    def decision_inputs(self, delta: int) -> DecisionInputs:
         known = past(self.of(Action.DIFFERENTIAL)[:REMEMBERED], self.of(Action.FULL)[:LONG])
-        return Situation(
+        return DecisionInputs(
             str(T),
             RefreshMode.AUTO,
             populated=bool(self.lines),
@@ -61,28 +61,28 @@ class World:
     def of(self, action: Action) -> list[Refresh]:
         return [line for line in reversed(self.lines) if line.action is action]
 
-    def refresh(self, delta: int) -> Choice:
-        now = self.situation(delta)
-        choice = choose(now)
-        work = now.from_changes if choice.action is Action.DIFFERENTIAL else now.in_full
+    def refresh(self, delta: int) -> Decision:
+        now = self.decision_inputs(delta)
+        decision = decide(now)
+        work = now.from_changes if decision.action is Action.DIFFERENTIAL else now.in_full
         self.lines.append(
             Refresh(
                 T,
-                choice.action,
+                decision.action,
                 COMPLETED,
-                reason=choice.reason,
+                reason=decision.reason,
                 delta_rows=delta,
-                duration_ms=round(self.measured(choice.action, delta)),
+                duration_ms=round(self.measured(decision.action, delta)),
                 scanned_rows=work.scanned_rows,
-                alternative_ms=choice.alternative_ms,
+                alternative_ms=decision.alternative_ms,
                 started_at=START + timedelta(seconds=len(self.lines)),
             )
         )
-        if choice.reason != FIRST:
+        if decision.reason != FIRST:
             ways = (Action.DIFFERENTIAL, Action.FULL)
-            self.spent += self.true_ms(choice.action, delta)
-            self.least += min(self.true_ms(way, delta) for way in ways)
-        return choice
+            self.spent += self.true_ms(decision.action, delta)
+            self.least += min(self.true_ms(strategy, delta) for strategy in ways)
+        return decision
 
 
 WORLDS = {

@@ -13,7 +13,7 @@ from anabranch.plan.nodes import Node, Parameter, Scan, Version
 from anabranch.plan.rules.push_ranges import inside
 from anabranch.plan.shared import shared, worth_materializing
 from anabranch.plan.statistics import NONE, Limits
-from anabranch.refresh.recursion import Recursions
+from anabranch.refresh.execute.recursion import Recursions
 from anabranch.refresh.sources import Sources
 from anabranch.spark.query import Inputs, run_sql
 from anabranch.spark.scan import delta_frame, frame

@@ -31,7 +31,7 @@ Frontier = Mapping[TableName, int | None]
 
 
 @dataclass(frozen=True)
-class Look:
+class CatalogState:
     """One consistent look at all catalog rows a refresh needs: the tables of the cut `cut_id`."""
 
     pointers: Mapping[TableName, str]
@@ -51,7 +51,7 @@ class Look:
     moment: datetime = field(default_factory=tables.now, compare=False)  # of the catalog's clock
     ahead: timedelta = field(default=timedelta(), compare=False)  # of it, the clock on the wall
 
-    def declaring(self, made: Mapping[TableName, StreamTable], reads: Reads) -> Look:
+    def declaring(self, made: Mapping[TableName, StreamTable], reads: Reads) -> CatalogState:
         """As it will be once the given tables are declared; `stored` is what the catalog has."""
         stored = {name: self.streams.get(name) for name in made}
         return replace(
@@ -61,7 +61,7 @@ class Look:
             stored={**stored, **self.stored},
         )
 
-    def upon(self, before: Look) -> Look:
+    def upon(self, before: CatalogState) -> CatalogState:
         """A look at what will be: a publish finds the catalog as it was before."""
         changed = [n for n, each in self.streams.items() if each != before.streams.get(n)]
         moved = [n for n, read in self.inputs.items() if read != before.inputs.get(n)]
@@ -73,7 +73,7 @@ class Look:
 
     def standing(
         self, stream: StreamTable, inputs: Mapping[TableName, Input], frontier: Frontier
-    ) -> Look:
+    ) -> CatalogState:
         """As if the table had been refreshed from the given inputs."""
         name = stream.name
         return replace(
@@ -227,7 +227,7 @@ class Look:
                     return each, why
         return None
 
-    def noting(self, names: Iterable[TableName]) -> Look:
+    def noting(self, names: Iterable[TableName]) -> CatalogState:
         """The look in which all of these tables that stand at its cut say so, and on what."""
         here = (self.cut_id,)
         wanted = [name for name in names if self.streams[name].cuts != here]
@@ -305,11 +305,13 @@ class Look:
         )
 
 
-def look(c: Connection, lake: Lake | None = None, shown: cuts.Shown | None = None) -> Look:
+def observe(
+    c: Connection, lake: Lake | None = None, shown: cuts.Shown | None = None
+) -> CatalogState:
     """The newest recorded cut, which may be known, and all rows of ours."""
     known, graph = streams.all_streams(c), streams.graph(c)
     nothing: dict[TableName, tuple[TableName, ...]] = dict.fromkeys(known, ())
-    return Look(
+    return CatalogState(
         pointers=cuts.newest(c) if shown is None else shown.pointers,
         views=view_rows.all_views(c),
         streams=known,
@@ -324,12 +326,12 @@ def look(c: Connection, lake: Lake | None = None, shown: cuts.Shown | None = Non
     )
 
 
-def look_now(runtime: Runtime) -> Look:
+def observe_now(runtime: Runtime) -> CatalogState:
     """The same, once the commits of other programs are part of a cut."""
     from anabranch.lake.observe import shown  # listings look without any library of the lake
 
     with shown(runtime.lake) as (c, found):
-        return look(c, runtime.lake, found)
+        return observe(c, runtime.lake, found)
 
 
 def _by_hand(stream: StreamTable) -> bool:

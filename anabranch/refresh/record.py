@@ -17,16 +17,16 @@ from anabranch.catalog.streams import StreamTable
 from anabranch.model import Action, Status
 from anabranch.names import TableName
 from anabranch.refresh.apply import Outcome
-from anabranch.refresh.choose import ASKED
+from anabranch.refresh.decide import ASKED
 from anabranch.refresh.failures import FORGIVEN, Failure
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 
 MANUAL = "manual"
 SCHEDULER = "scheduler"
 
 
 @dataclass(frozen=True)
-class Occasion:
+class Trigger:
     """Why a refresh happens: who asked, and in a tick the cut it may not read past."""
 
     initiated_by: str = MANUAL
@@ -43,8 +43,8 @@ class Occasion:
             **facts,
         )
 
-    def no_data(self, table: TableName, seen: Look) -> Refresh:
-        reason, stands_at = "no change in the sources", seen.streams[table].cut_id
+    def no_data(self, table: TableName, state: CatalogState) -> Refresh:
+        reason, stands_at = "no change in the sources", state.streams[table].cut_id
         return self.line(table, Action.NO_DATA, COMPLETED, reason=reason, stands_at=stands_at)
 
     def skipped(self, table: TableName, reason: str) -> Refresh:
@@ -59,13 +59,13 @@ class Occasion:
         )
 
 
-def write_lines(
+def record_outcomes(
     c: Connection,
     cut_id: int | None,
     done: Sequence[Outcome],
-    occasion: Occasion,
+    trigger: Trigger,
     groups: Sequence[Group] = (),
-    seen: Look | None = None,
+    state: CatalogState | None = None,
     found: Present | None = None,
     idle: Sequence[Refresh] = (),
 ) -> list[Refresh]:
@@ -76,11 +76,11 @@ def write_lines(
     """
     now = found or Present(c, [each.table for each in done])
     epochs = next_epochs(now, groups, done) if cut_id is not None else {}
-    write_outcomes(c, done, epochs, now, seen)
+    write_outcomes(c, done, epochs, now, state)
     lines = [
         replace(
-            outcome.line(cut_id, occasion.initiated_by),
-            tick_watermark=occasion.watermark,
+            outcome.line(cut_id, trigger.initiated_by),
+            tick_watermark=trigger.watermark,
             epoch=epochs.get(outcome.table),
         )
         for outcome in done
@@ -107,19 +107,19 @@ def stays_suspended(stream: StreamTable, outcome: Outcome) -> bool:
     """A table that somebody suspended stays so; one that failed too often is well again after a full
     refresh that was asked for."""
     given_up = stream.consecutive_errors > 0
-    return stream.status is Status.SUSPENDED and not (given_up and outcome.choice.reason == ASKED)
+    return stream.status is Status.SUSPENDED and not (given_up and outcome.decision.reason == ASKED)
 
 
 def note_cuts(
     c: Connection,
-    seen: Look,
-    noted: Look,
+    state: CatalogState,
+    noted: CatalogState,
     found: Present | None = None,
     done: Collection[TableName] = (),
 ) -> None:
     """Tables that did not change stand at a newer cut now, unless they were refreshed meanwhile, or
     are among those `done` in the transaction, which `found` the others as they are."""
-    moved = [name for name, each in noted.streams.items() if each is not seen.streams.get(name)]
+    moved = [name for name, each in noted.streams.items() if each is not state.streams.get(name)]
     if not moved:
         return
     cuts.hold(c)  # nobody publishes between the question and the answer
@@ -129,12 +129,12 @@ def note_cuts(
         for name in moved
         if name in there
         and name not in done
-        and streams.standing_of(there[name]) == streams.standing_of(seen.streams[name])
-        and noted.cut_id > _known(seen.streams[name].cut_id)
+        and streams.standing_of(there[name]) == streams.standing_of(state.streams[name])
+        and noted.cut_id > _known(state.streams[name].cut_id)
     ]
     streams.note_cut(c, noted.cut_id, {name: noted.frontiers[name] for name in same})
     for name in same:
-        if noted.streams[name].options != seen.streams[name].options:
+        if noted.streams[name].options != state.streams[name].options:
             streams.change(c, name, options=noted.streams[name].options)
 
 
@@ -147,7 +147,7 @@ def write_outcomes(
     done: Sequence[Outcome],
     epochs: Mapping[TableName, int],
     now: Present,
-    seen: Look | None,
+    state: CatalogState | None,
 ) -> None:
     """What the tables have read, where they stand, and that they are well."""
     known = now.streams
@@ -166,7 +166,7 @@ def write_outcomes(
         if each.table in known and known[each.table].fingerprint != each.fingerprint
     }
     set_lineage(c, others)
-    moment, held = tables.now(c), commit_times(c, done, seen)
+    moment, held = tables.now(c), commit_times(c, done, state)
     states = {
         each.table: _state(each, known.get(each.table), moment, held, epochs.get(each.table))
         for each in done
@@ -201,7 +201,7 @@ def _state(
 
 
 def commit_times(
-    c: Connection, done: Sequence[Outcome], seen: Look | None
+    c: Connection, done: Sequence[Outcome], state: CatalogState | None
 ) -> dict[int, Mapping[TableName, datetime | None]]:
     """When the sources were committed to, by the cuts that tables stand at; asked only where that was
     not seen already."""
@@ -211,7 +211,7 @@ def commit_times(
         if outcome.stands_at is not None:
             wanted.setdefault(outcome.stands_at, set()).update(outcome.frontier)
     for at, names in wanted.items():
-        told = seen.committed if seen is not None and at == seen.cut_id else {}
+        told = state.committed if state is not None and at == state.cut_id else {}
         all_told = all(name in told and told[name] is not None for name in names)
         found[at] = told if all_told else cuts.commit_times(c, at, names)
     return found

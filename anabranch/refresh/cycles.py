@@ -16,7 +16,6 @@ from anabranch.model import Column, Columns, RefreshMode
 from anabranch.names import TableName, shown
 from anabranch.plan.monotone import Broken, not_monotone, unbounded
 from anabranch.plan.nodes import Node
-from anabranch.refresh.afresh import readable_columns
 from anabranch.refresh.columns import same_columns
 from anabranch.refresh.definition import (
     Definition,
@@ -26,7 +25,8 @@ from anabranch.refresh.definition import (
     output_columns,
     reach,
 )
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
+from anabranch.refresh.rebuild import readable_columns
 from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
 from anabranch.sql.analyze.reach import Reach
@@ -45,7 +45,7 @@ def circles(reads: Reads) -> list[Circle]:
     return [frozenset(part.members) for part in components(reads) if part.cyclic]
 
 
-def circle_of(reads: Reads, name: TableName) -> Circle | None:
+def component_of(reads: Reads, name: TableName) -> Circle | None:
     return next((circle for circle in circles(reads) if name in circle), None)
 
 
@@ -150,30 +150,30 @@ def _growth_notices(plans: Mapping[TableName, Node], circle: Circle) -> list[Eve
     ]
 
 
-def define_with_circle(
-    runtime: Runtime, tx: Transaction, seen: Look, stream: StreamTable
+def define_with_component(
+    runtime: Runtime, tx: Transaction, state: CatalogState, stream: StreamTable
 ) -> dict[TableName, Definition]:
     """The definition of a stream table with another query or mode, and of all that are in a circle
     with it then."""
     sources, views = reach(tx.world, stream.query)
-    reads = {**seen.reads, stream.name: tuple(sorted(sources | views))}
-    circle = circle_of(reads, stream.name)
+    reads = {**state.reads, stream.name: tuple(sorted(sources | views))}
+    circle = component_of(reads, stream.name)
     if circle is None:
         return {stream.name: define(tx.world, stream.query)}
-    if circle not in circles(seen.reads):
+    if circle not in circles(state.reads):
         check_allowed(runtime.settings, reads, [circle])
-    queries = {name: seen.streams[name].query for name in sorted(circle - {stream.name})}
-    return settle_circle(tx, {**queries, stream.name: stream.query}, redefined=stream.name)
+    queries = {name: state.streams[name].query for name in sorted(circle - {stream.name})}
+    return define_again(tx, {**queries, stream.name: stream.query}, redefined=stream.name)
 
 
-def check_circle(
-    world: World, seen: Look, stream: StreamTable, found: Mapping[TableName, Definition]
+def check_component(
+    world: World, state: CatalogState, stream: StreamTable, found: Mapping[TableName, Definition]
 ) -> list[Event]:
     """Whether a table may close a circle, or stay in it; what to say about it."""
     if stream.name not in found[stream.name].reads and len(found) == 1:
         return []
     for name, definition in found.items():
-        mode = stream.refresh_mode if name == stream.name else seen.streams[name].refresh_mode
+        mode = stream.refresh_mode if name == stream.name else state.streams[name].refresh_mode
         check_member(world, name, mode, definition, frozenset(found))
     return growth(found)
 
@@ -186,7 +186,7 @@ def growth(found: Mapping[TableName, Definition]) -> list[Event]:
 # -- columns ---------------------------------------------------------------------------------------
 
 
-def settle_circle(
+def define_again(
     tx: Transaction, queries: Mapping[TableName, str], redefined: TableName | None = None
 ) -> dict[TableName, Definition]:
     """The members of a circle that exists by their queries alone, as if they were made now.
@@ -200,12 +200,12 @@ def settle_circle(
         for name in queries:
             if tx.stage.exists(name):
                 tx.stage.drop(name)
-        return define_circle(tx, queries, stored, redefined)
+        return define_component(tx, queries, stored, redefined)
     finally:
         tx.stage.put_back(before)
 
 
-def define_circle(
+def define_component(
     tx: Transaction,
     queries: Mapping[TableName, str],
     stored: Mapping[TableName, Columns] | None = None,

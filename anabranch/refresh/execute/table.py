@@ -16,9 +16,9 @@ from anabranch.model import Action, ColumnRanges, Columns, RefreshMode, Written
 from anabranch.names import TableName, quote
 from anabranch.plan.nodes import Join, Node, Parameter
 from anabranch.plan.walk import walk
-from anabranch.refresh.choose import Layout, rewrites
+from anabranch.refresh.decide import Layout, rewrites
 from anabranch.refresh.definition import Definition
-from anabranch.refresh.scans import Scans
+from anabranch.refresh.execute.scans import Scans
 from anabranch.refresh.sources import BROADCAST_ROWS, Sources
 from anabranch.refresh.work import from_stored
 from anabranch.runtime import Runtime, Transaction

@@ -9,17 +9,17 @@ import pytest
 
 from anabranch.errors import BaseExpired
 from anabranch.model import Action, RefreshMode
-from anabranch.refresh.choose import Choice, Situation, choose
 from anabranch.refresh.cost import Costs, Line, Work
+from anabranch.refresh.decide import Decision, DecisionInputs, decide
 
 DIFFERENTIAL, FULL, REINITIALIZE, NO_DATA = (
     Action.DIFFERENTIAL, Action.FULL, Action.REINITIALIZE, Action.NO_DATA,
 )  # fmt: skip
 
 
-def now(delta: int = 1_000, source: int = 1_000_000, **more: Any) -> Situation:
+def now(delta: int = 1_000, source: int = 1_000_000, **more: Any) -> DecisionInputs:
     """A table of the size of its only source."""
-    return Situation(
+    return DecisionInputs(
         "shop.t",
         more.pop("mode", RefreshMode.AUTO),
         more.pop("populated", True),
@@ -37,7 +37,7 @@ def taking(differential: float, full: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("situation", "action", "reason"),
+    ("decision_inputs", "action", "reason"),
     [
         (now(populated=False), FULL, "first refresh"),
         (now(redefined="view v was replaced"), REINITIALIZE, "view v was replaced"),
@@ -49,13 +49,15 @@ def taking(differential: float, full: float) -> dict[str, Any]:
         (now(changed=False, always=True, obstacles=("SAMPLE",)), FULL, "not incremental: SAMPLE"),
     ],
 )
-def test_what_leaves_no_choice(situation: Situation, action: Action, reason: str) -> None:
-    predicted = None if action is NO_DATA else situation.full_ms
-    assert choose(situation) == Choice(action, reason, predicted, None)
+def test_what_leaves_no_choice(
+    decision_inputs: DecisionInputs, action: Action, reason: str
+) -> None:
+    predicted = None if action is NO_DATA else decision_inputs.full_ms
+    assert decide(decision_inputs) == Decision(action, reason, predicted, None)
 
 
 def test_cold_start() -> None:
-    few, most = choose(now(1_000)), choose(now(1_900_000))
+    few, most = decide(now(1_000)), decide(now(1_900_000))
     assert few.action is DIFFERENTIAL
     assert few.reason.startswith("1,000 changed rows: predicted ") and "in full" in few.reason
     assert most.action is FULL
@@ -65,38 +67,38 @@ def test_cold_start() -> None:
 
 def test_no_ratio_alone_decides() -> None:
     """The same delta of the same sources goes either way, by what earlier refreshes have cost."""
-    assert choose(now(400_000, **taking(2_000, 900))).action is FULL
-    assert choose(now(400_000, **taking(2_000, 30_000))).action is DIFFERENTIAL
+    assert decide(now(400_000, **taking(2_000, 900))).action is FULL
+    assert decide(now(400_000, **taking(2_000, 30_000))).action is DIFFERENTIAL
 
 
 def test_what_it_touches_counts() -> None:
     join = replace(now(1_000), from_changes=Work(1_000, 20_000_000))
-    assert choose(now(1_000)).action is DIFFERENTIAL and choose(join).action is FULL
+    assert decide(now(1_000)).action is DIFFERENTIAL and decide(join).action is FULL
 
 
 def test_strict_mode_never_falls_back() -> None:
-    found = choose(now(5_000_000, mode=RefreshMode.DIFFERENTIAL, threshold=0.1))
+    found = decide(now(5_000_000, mode=RefreshMode.DIFFERENTIAL, threshold=0.1))
     assert found.action is DIFFERENTIAL and found.alternative_ms is None
     with pytest.raises(BaseExpired, match="shop.s"):
-        choose(now(mode=RefreshMode.DIFFERENTIAL, expired="shop.s"))
+        decide(now(mode=RefreshMode.DIFFERENTIAL, expired="shop.s"))
 
 
 def test_small_tables_are_not_worth_a_thought() -> None:
-    found = choose(now(9_000, 5_000, threshold=0.0, **taking(9_000, 100)))
-    assert found == Choice(DIFFERENTIAL, "9,000 changed rows in the sources", 9_000, None)
-    assert choose(now(10_001, 5_000, **taking(9_000, 100))).action is FULL
+    found = decide(now(9_000, 5_000, threshold=0.0, **taking(9_000, 100)))
+    assert found == Decision(DIFFERENTIAL, "9,000 changed rows in the sources", 9_000, None)
+    assert decide(now(10_001, 5_000, **taking(9_000, 100))).action is FULL
 
 
 def test_the_bound_that_users_set() -> None:
     slow = taking(600, 60_000)
-    found = choose(now(300_000, threshold=0.25, **slow))
+    found = decide(now(300_000, threshold=0.25, **slow))
     assert found.action is FULL
     assert found.reason == (
         "300,000 changed rows are 30% of the sources, above full_refresh_threshold (25%)"
     )
     assert (found.predicted_ms, found.alternative_ms) == (60_000, 600)
-    assert choose(now(250_000, threshold=0.25, **slow)).action is DIFFERENTIAL
-    assert choose(now(300_000, **slow)).action is DIFFERENTIAL
+    assert decide(now(250_000, threshold=0.25, **slow)).action is DIFFERENTIAL
+    assert decide(now(300_000, **slow)).action is DIFFERENTIAL
 
 
 @pytest.mark.parametrize(
@@ -114,25 +116,25 @@ def test_near_the_border_the_usual_way_stays(
     differential: int, full: int, after_changes: Action, after_full: Action
 ) -> None:
     costs = taking(differential, full)
-    assert choose(now(usual=DIFFERENTIAL, **costs)).action is after_changes
-    assert choose(now(usual=FULL, **costs)).action is after_full
+    assert decide(now(usual=DIFFERENTIAL, **costs)).action is after_changes
+    assert decide(now(usual=FULL, **costs)).action is after_full
 
 
 def test_noise_does_not_make_it_flip_flop() -> None:
     usual, flips = DIFFERENTIAL, 0
     for at in range(100):
         noise = 1 + 0.05 * (-1) ** at
-        found = choose(now(usual=usual, **taking(2_400 * noise, 1_900))).action
+        found = decide(now(usual=usual, **taking(2_400 * noise, 1_900))).action
         usual, flips = found, flips + (found is not usual)
     assert flips == 1, "to the cheaper way, and there it stays"
 
 
 def test_readers_pay_for_rows_that_are_all_replaced() -> None:
-    assert choose(now(**taking(3_000, 1_000))).action is FULL
-    assert choose(now(readers_ms=2_000, **taking(3_000, 1_000))).action is DIFFERENTIAL
+    assert decide(now(**taking(3_000, 1_000))).action is FULL
+    assert decide(now(readers_ms=2_000, **taking(3_000, 1_000))).action is DIFFERENTIAL
 
 
 def test_a_way_not_measured_for_long_is_measured_again_if_that_costs_little() -> None:
-    again = choose(now(usual=FULL, overdue=True, **taking(1_800, 1_000)))
+    again = decide(now(usual=FULL, overdue=True, **taking(1_800, 1_000)))
     assert again.action is DIFFERENTIAL and "measured again" in again.reason
-    assert choose(now(usual=FULL, overdue=True, **taking(2_100, 1_000))).action is FULL
+    assert decide(now(usual=FULL, overdue=True, **taking(2_100, 1_000))).action is FULL

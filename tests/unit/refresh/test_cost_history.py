@@ -9,9 +9,9 @@ import pytest
 from anabranch.catalog.history import COMPLETED, Refresh
 from anabranch.model import Action, RefreshMode
 from anabranch.names import TableName
-from anabranch.refresh.choose import FIRST, Choice, Situation
 from anabranch.refresh.cost import PRIOR
-from anabranch.refresh.past import LONG, Past, event_of, past
+from anabranch.refresh.cost_history import LONG, CostHistory, event_of, past
+from anabranch.refresh.decide import FIRST, Decision, DecisionInputs
 
 T = TableName.of("shop", "t")
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -34,7 +34,7 @@ def line(
     )
 
 
-def recalled(*lines: Refresh) -> Past:
+def recalled(*lines: Refresh) -> CostHistory:
     """Lines as history gives them: of one kind each, newest first."""
 
     def of(action: Action) -> list[Refresh]:
@@ -70,39 +70,39 @@ def test_many_refreshes_in_full_make_the_other_way_overdue() -> None:
     assert not recalled(*many, line(DIFFERENTIAL, LONG)).overdue
 
 
-NOW = Situation("shop.t", RefreshMode.AUTO, True)
-OBSTRUCTED = Situation("shop.t", RefreshMode.AUTO, True, obstacles=("WINDOW",))
+NOW = DecisionInputs("shop.t", RefreshMode.AUTO, True)
+OBSTRUCTED = DecisionInputs("shop.t", RefreshMode.AUTO, True, obstacles=("WINDOW",))
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "choice", "kind"),
+    ("before", "now", "decision", "kind"),
     [
-        ((), NOW, Choice(DIFFERENTIAL, "3 rows"), None),
-        ((), NOW, Choice(FULL, "in full"), "MODE_CHANGED"),
-        ((), OBSTRUCTED, Choice(FULL, "not incremental: WINDOW"), None),
-        ((line(DIFFERENTIAL, 1),), NOW, Choice(DIFFERENTIAL, "3 rows"), None),
-        ((line(DIFFERENTIAL, 1),), NOW, Choice(FULL, "in full"), "MODE_CHANGED"),
-        ((line(DIFFERENTIAL, 1),), NOW, Choice(Action.NO_DATA, "no change"), None),
-        ((line(FULL, 1),), NOW, Choice(DIFFERENTIAL, "3 rows"), "MODE_CHANGED"),
-        ((line(FULL, 1),), NOW, Choice(FULL, "in full"), None),
-        ((line(FULL, 1, reason=FIRST),), NOW, Choice(DIFFERENTIAL, "3 rows"), None),
-        ((line(REINITIALIZE, 1),), NOW, Choice(DIFFERENTIAL, "3 rows"), None),
-        ((line(FULL, 1, reason="not incremental: WINDOW"),), NOW, Choice(FULL, "in full"),
+        ((), NOW, Decision(DIFFERENTIAL, "3 rows"), None),
+        ((), NOW, Decision(FULL, "in full"), "MODE_CHANGED"),
+        ((), OBSTRUCTED, Decision(FULL, "not incremental: WINDOW"), None),
+        ((line(DIFFERENTIAL, 1),), NOW, Decision(DIFFERENTIAL, "3 rows"), None),
+        ((line(DIFFERENTIAL, 1),), NOW, Decision(FULL, "in full"), "MODE_CHANGED"),
+        ((line(DIFFERENTIAL, 1),), NOW, Decision(Action.NO_DATA, "no change"), None),
+        ((line(FULL, 1),), NOW, Decision(DIFFERENTIAL, "3 rows"), "MODE_CHANGED"),
+        ((line(FULL, 1),), NOW, Decision(FULL, "in full"), None),
+        ((line(FULL, 1, reason=FIRST),), NOW, Decision(DIFFERENTIAL, "3 rows"), None),
+        ((line(REINITIALIZE, 1),), NOW, Decision(DIFFERENTIAL, "3 rows"), None),
+        ((line(FULL, 1, reason="not incremental: WINDOW"),), NOW, Decision(FULL, "in full"),
          "MODE_CHANGED"),
-        ((line(DIFFERENTIAL, 1),), NOW, Choice(REINITIALIZE, "replaced"), "REINITIALIZED"),
+        ((line(DIFFERENTIAL, 1),), NOW, Decision(REINITIALIZE, "replaced"), "REINITIALIZED"),
     ],
 )  # fmt: skip
 def test_events(
-    before: tuple[Refresh, ...], now: Situation, choice: Choice, kind: str | None
+    before: tuple[Refresh, ...], now: DecisionInputs, decision: Decision, kind: str | None
 ) -> None:
-    found = event_of(T, recalled(*before), now, choice)
+    found = event_of(T, recalled(*before), now, decision)
     assert (found.kind if found else None) == kind
-    assert found is None or (found.table == T and choice.reason in found.message)
+    assert found is None or (found.table == T and decision.reason in found.message)
 
 
 def test_what_events_say() -> None:
-    changed = event_of(T, recalled(line(DIFFERENTIAL, 1)), NOW, Choice(FULL, "in full: 1 s"))
-    rebuilt = event_of(T, Past(), OBSTRUCTED, Choice(REINITIALIZE, "the query changed"))
+    changed = event_of(T, recalled(line(DIFFERENTIAL, 1)), NOW, Decision(FULL, "in full: 1 s"))
+    rebuilt = event_of(T, CostHistory(), OBSTRUCTED, Decision(REINITIALIZE, "the query changed"))
     assert changed and changed.message == "FULL after DIFFERENTIAL: in full: 1 s"
     assert rebuilt
     assert rebuilt.message == "built anew: the query changed; not incremental: WINDOW"

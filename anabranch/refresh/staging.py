@@ -23,14 +23,14 @@ from anabranch.graph.order import reads_among
 from anabranch.lake.stage import or_conflict
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
-from anabranch.refresh.afresh import lost, not_from_changes
 from anabranch.refresh.apply import Outcome, refresh_table
-from anabranch.refresh.choose import ASKED
-from anabranch.refresh.component import refresh_component
+from anabranch.refresh.decide import ASKED
 from anabranch.refresh.editions import confirmed
+from anabranch.refresh.execute.fixpoint import refresh_component
 from anabranch.refresh.failures import Failure
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 from anabranch.refresh.parallel import side_by_side
+from anabranch.refresh.rebuild import lost, not_from_changes
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark.errors import Blame, blame, is_lost, plan_failed
 
@@ -43,7 +43,7 @@ class Staging:
 
     runtime: Runtime
     tx: Transaction
-    seen: Look
+    state: CatalogState
     reading: Reading | None = None
     full: frozenset[TableName] = frozenset()  # recomputed because somebody asked
     done: dict[TableName, Outcome] = field(default_factory=dict)
@@ -51,12 +51,12 @@ class Staging:
 
     def run(self, names: Sequence[TableName], executor: Executor | None = None) -> None:
         """Refresh each into the stage, or say in `failure` who could not be."""
-        wanted = [name for name in names if name in self.seen.streams]  # others were dropped
+        wanted = [name for name in names if name in self.state.streams]  # others were dropped
         parts = [
-            part for part in self.seen.components(wanted) if set(part.members).intersection(wanted)
+            part for part in self.state.components(wanted) if set(part.members).intersection(wanted)
         ]
-        self.tx.used.add(self.seen.used(wanted))
-        side_by_side(parts, reads_among(parts, self.seen.reads), self._refresh, executor)
+        self.tx.used.add(self.state.used(wanted))
+        side_by_side(parts, reads_among(parts, self.state.reads), self._refresh, executor)
 
     def _refresh(self, part: Component[TableName]) -> bool:
         """One component; False when it failed."""
@@ -75,7 +75,7 @@ class Staging:
             self.failure = self.failure or Failure(part.members[0], named, _ms(start), failed)
             return False
         for outcome in outcomes:
-            stream = self.seen.streams[outcome.table]
+            stream = self.state.streams[outcome.table]
             follows = confirmed(
                 stream, outcome.fingerprint, of_a_moment="moment" in outcome.options
             )
@@ -87,7 +87,7 @@ class Staging:
         return True
 
     def _outcomes(self, part: Component[TableName]) -> list[Outcome]:
-        first = self.seen.streams[part.members[0]]
+        first = self.state.streams[part.members[0]]
         tx = self.reading(part.members[0]) if self.reading else self.tx
         with (
             self.runtime.workers.slots,
@@ -114,7 +114,7 @@ class Staging:
         """
         if isinstance(error, FileMissing):
             return lost(error)
-        modes = {self.seen.streams[name].refresh_mode for name in part.members}
+        modes = {self.state.streams[name].refresh_mode for name in part.members}
         if isinstance(error, PlanFailed) and error.in_full:
             return None  # recomputing is what failed
         if is_ours(error) and RefreshMode.DIFFERENTIAL not in modes:
@@ -124,10 +124,10 @@ class Staging:
     def _staged(
         self, runtime: Runtime, tx: Transaction, part: Component[TableName], full: str | None = None
     ) -> list[Outcome]:
-        members = [self.seen.streams[name] for name in part.members]
+        members = [self.state.streams[name] for name in part.members]
         if part.cyclic:
-            return refresh_component(runtime, tx, self.seen, members, self.done, full=full)
-        return [refresh_table(runtime, tx, self.seen, members[0], self.done, full=full)]
+            return refresh_component(runtime, tx, self.state, members, self.done, full=full)
+        return [refresh_table(runtime, tx, self.state, members[0], self.done, full=full)]
 
 
 def views_read(tx: Transaction, reads: Iterable[TableName]) -> ReadSet:
@@ -165,10 +165,10 @@ def with_name(error: Exception, table: TableName) -> AnabranchError:
 
 
 def stage_part(
-    runtime: Runtime, tx: Transaction, part: Sequence[TableName], seen: Look
+    runtime: Runtime, tx: Transaction, part: Sequence[TableName], state: CatalogState
 ) -> tuple[list[Outcome], Failure | None]:
     """Stage some stream tables, one after the other."""
-    staging = Staging(runtime, tx, seen)
+    staging = Staging(runtime, tx, state)
     staging.run(part)
     return list(staging.done.values()), staging.failure
 

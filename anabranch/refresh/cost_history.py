@@ -11,14 +11,14 @@ from anabranch.catalog.history import Refresh
 from anabranch.catalog.store import Connection
 from anabranch.model import Action, RefreshMode
 from anabranch.names import TableName
-from anabranch.refresh.choose import ASKED, FIRST, NOT_INCREMENTAL, Choice, Situation
 from anabranch.refresh.cost import REMEMBERED, Costs, Run, Work, learn
+from anabranch.refresh.decide import ASKED, FIRST, NOT_INCREMENTAL, Decision, DecisionInputs
 
 LONG = 30  # so many refreshes in full make the cost from changes old news
 
 
 @dataclass(frozen=True)
-class Past:
+class CostHistory:
     """Refreshes with data since the table was filled or built anew, newest first."""
 
     differential: tuple[Refresh, ...] = ()
@@ -59,17 +59,17 @@ def last_runs(c: Connection, names: Iterable[TableName]) -> Mapping[TableName, R
     return history.last_runs_of(c, names, LIMITS)
 
 
-def recall(runs: Runs) -> Past:
+def recall(runs: Runs) -> CostHistory:
     return past(*(runs.get(action, ()) for action in LIMITS))
 
 
 def past(
     differential: Sequence[Refresh], full: Sequence[Refresh], rebuilt: Sequence[Refresh] = ()
-) -> Past:
+) -> CostHistory:
     """What came before the last filling was another query, or another table of the same name."""
     whole = [*full, *rebuilt]
     begin = max((line.started_at for line in whole if fills(line)), default=None)
-    return Past(
+    return CostHistory(
         tuple(line for line in differential if begin is None or line.started_at >= begin),
         tuple(line for line in whole if begin is None or line.started_at >= begin),
     )
@@ -92,24 +92,26 @@ def _delta_rows(line: Refresh) -> int:
     return line.delta_rows if line.action is Action.DIFFERENTIAL else 0
 
 
-def event_of(table: TableName, before: Past, now: Situation, choice: Choice) -> Event | None:
+def event_of(
+    table: TableName, before: CostHistory, now: DecisionInputs, decision: Decision
+) -> Event | None:
     """What users should hear of: another way than the last time, or than was said at creation."""
-    if not now.populated or choice.action is Action.NO_DATA:
+    if not now.populated or decision.action is Action.NO_DATA:
         return None
-    if choice.action is Action.REINITIALIZE:
+    if decision.action is Action.REINITIALIZE:
         also = f"; {NOT_INCREMENTAL}{', '.join(now.obstacles)}" if now.obstacles else ""
-        return Event(table, REINITIALIZED, f"built anew: {choice.reason}{also}")
+        return Event(table, REINITIALIZED, f"built anew: {decision.reason}{also}")
     last = before.later[0] if before.later else None
     usual = last.action if last else said(now)
-    if choice.action is not usual:
-        message = f"{choice.action.value} after {usual.value}: {choice.reason}"
+    if decision.action is not usual:
+        message = f"{decision.action.value} after {usual.value}: {decision.reason}"
         return Event(table, MODE_CHANGED, message)
-    if last and obstructed(last.reason) != obstructed(choice.reason):
-        return Event(table, MODE_CHANGED, f"still {choice.action.value}: {choice.reason}")
+    if last and obstructed(last.reason) != obstructed(decision.reason):
+        return Event(table, MODE_CHANGED, f"still {decision.action.value}: {decision.reason}")
     return None
 
 
-def said(now: Situation) -> Action:
+def said(now: DecisionInputs) -> Action:
     """What creation promised."""
     in_full = now.mode is RefreshMode.FULL or now.obstacles
     return Action.FULL if in_full else Action.DIFFERENTIAL

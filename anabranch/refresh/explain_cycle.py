@@ -6,18 +6,20 @@ from anabranch.catalog.streams import StreamTable
 from anabranch.plan.nodes import Node, Parameter, Scan, Version
 from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.show import show
-from anabranch.refresh.circles import Circle, path
-from anabranch.refresh.component.circle import defined_in_circle, rule
-from anabranch.refresh.look import Look
+from anabranch.refresh.cycle_members import member_definition, rule
+from anabranch.refresh.cycles import Circle, path
+from anabranch.refresh.observe import CatalogState
 from anabranch.sql.render import to_sql
 from anabranch.world import World
 
 
-def explain_member(world: World, seen: Look, stream: StreamTable, circle: Circle) -> list[str]:
+def explain_member(
+    world: World, state: CatalogState, stream: StreamTable, circle: Circle
+) -> list[str]:
     """The circle, the rules of a round, and the Spark SQL of one."""
-    definition = defined_in_circle(world, stream, circle)
+    definition = member_definition(world, stream, circle)
     member = rule(stream.name, definition, circle)
-    around = f"circle: {path(seen.reads, circle)}, refreshed to its least fixed point"
+    around = f"circle: {path(state.reads, circle)}, refreshed to its least fixed point"
     if member is None:
         return [around, *(f"recomputed: {obstacle}" for obstacle in definition.obstacles)]
     ups = frozenset(member.upstreams)

@@ -15,7 +15,7 @@ from anabranch.catalog.streams import StreamTable
 from anabranch.errors import InternalError, PlanFailed
 from anabranch.names import TableName
 from anabranch.refresh.definition import Definition
-from anabranch.refresh.scans import Scans
+from anabranch.refresh.execute.scans import Scans
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark.errors import Blame, as_written_failed, blame, plan_failed

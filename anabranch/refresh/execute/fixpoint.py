@@ -12,24 +12,13 @@ from anabranch.catalog import events
 from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.events import REINITIALIZED, Event
 from anabranch.catalog.streams import Input, StreamTable
-from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way, follow, from_empty
+from anabranch.delta.fixpoint import Converged, Counts, NoFixedPoint, Strategy, follow, from_empty
 from anabranch.errors import FileMissing, NotIncremental, PlanFailed, RowsLost
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
 from anabranch.model import Action, FixpointBounds, RefreshMode
 from anabranch.names import TableName
 from anabranch.plan.monotone import not_monotone
-from anabranch.refresh.afresh import (
-    LOST,
-    all_rows,
-    inputs_of,
-    not_from_changes,
-    only_now,
-    readable_columns,
-    rebuilding,
-    rebuilt_event,
-    refuse_to_break_readers,
-)
 from anabranch.refresh.apply import (
     Outcome,
     cuts_read,
@@ -40,20 +29,21 @@ from anabranch.refresh.apply import (
     mixed,
     summary,
 )
-from anabranch.refresh.as_written import judged, of_all_rows
-from anabranch.refresh.choose import ASKED, Choice
-from anabranch.refresh.component.as_written import AsWritten
-from anabranch.refresh.component.bench import Rows, SparkBench
-from anabranch.refresh.component.circle import Understood, replace_broken, understand
-from anabranch.refresh.component.keep import stage_rows
-from anabranch.refresh.component.sources import (
+from anabranch.refresh.cycle_members import CycleMember, replace_broken, understand
+from anabranch.refresh.decide import ASKED, Decision
+from anabranch.refresh.execute.as_written import judged, of_all_rows
+from anabranch.refresh.execute.backend import Rows, SparkBackend
+from anabranch.refresh.execute.outside import (
     Outside,
     SourceViews,
     deleted_rows,
     outside,
     rows_before,
 )
-from anabranch.refresh.component.way import (
+from anabranch.refresh.execute.queries import AsWritten
+from anabranch.refresh.execute.scans import Scans
+from anabranch.refresh.execute.staged_rows import stage_rows
+from anabranch.refresh.execute.strategy import (
     FEW,
     TOO_MANY,
     Facts,
@@ -63,8 +53,18 @@ from anabranch.refresh.component.way import (
     not_converged,
     rounds_text,
 )
-from anabranch.refresh.look import Look
-from anabranch.refresh.scans import Scans
+from anabranch.refresh.observe import CatalogState
+from anabranch.refresh.rebuild import (
+    LOST,
+    all_rows,
+    inputs_of,
+    not_from_changes,
+    only_now,
+    readable_columns,
+    rebuilding,
+    rebuilt_event,
+    refuse_to_break_readers,
+)
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark.errors import Blame, as_written_failed, blame, plan_failed, said
@@ -75,7 +75,7 @@ from anabranch.sql.lower.recursion import is_beyond_spark
 def refresh_component(
     runtime: Runtime,
     tx: Transaction,
-    seen: Look,
+    state: CatalogState,
     members: Sequence[StreamTable],
     done: Mapping[TableName, Outcome],
     *,
@@ -87,33 +87,33 @@ def refresh_component(
     """
     columns = readable_columns(tx, [each.name for each in members]) if full else {}
     broken = replace_broken(tx, members) if full else {}
-    circle = understand(tx, seen, members, full=full is not None)
-    refuse_to_break_readers(tx, seen, columns, set(circle))
+    circle = understand(tx, state, members, full=full is not None)
+    refuse_to_break_readers(tx, state, columns, set(circle))
     definitions = {name: each.definition for name, each in circle.items()}
     if full:
         read = {source for each in definitions.values() for source in each.sources}
         found = Outside(only_now(tx, read - set(definitions)))
         chosen = rebuilding(full)
-        plan = Plan(Way.EMPTY, chosen.action, full, afresh=True, fallback=chosen.fallback)
+        plan = Plan(Strategy.EMPTY, chosen.action, full, afresh=True, fallback=chosen.fallback)
     else:
-        found = outside(tx.world, seen, definitions)
+        found = outside(tx.world, state, definitions)
         plan = decide(facts(circle, found))
-    stands_at = cuts_read(tx, seen, done, found.sources)
+    stands_at = cuts_read(tx, state, done, found.sources)
     work = Work(runtime, tx, circle, found.sources, plan, stands_at)
     before = {name: tx.world.version(name) for name in circle}
-    settled, choice = work.done()
+    settled, decision = work.done()
     after = {name: tx.world.version(name) for name in circle}
-    frontier = frontier_now(seen, done, found.sources)
-    marks = {**mixed(seen, done, found.sources), **marked(stands_at)}
+    frontier = frontier_now(state, done, found.sources)
+    marks = {**mixed(state, done, found.sources), **marked(stands_at)}
     made = [
         outcome(
             tx,
-            seen,
+            state,
             circle[name],
             Sides(before, after, whole=full is not None),
             found.sources,
             frontier,
-            choice,
+            decision,
             settled,
         )
         for name in circle
@@ -129,7 +129,7 @@ def refresh_component(
     ]
 
 
-def facts(circle: Mapping[TableName, Understood], found: Outside) -> Facts:
+def facts(circle: Mapping[TableName, CycleMember], found: Outside) -> Facts:
     sources = found.sources
     streams = [each.stream for each in circle.values()]
     strict = [each.name for each in streams if each.refresh_mode is RefreshMode.DIFFERENTIAL]
@@ -152,7 +152,7 @@ def facts(circle: Mapping[TableName, Understood], found: Outside) -> Facts:
 class Work:
     runtime: Runtime
     tx: Transaction
-    circle: Mapping[TableName, Understood]
+    circle: Mapping[TableName, CycleMember]
     sources: Sources
     plan: Plan
     stands_at: tuple[int, ...]
@@ -173,14 +173,14 @@ class Work:
         """Whatever is tried one after the other shares the time of one refresh."""
         return time.monotonic()
 
-    def done(self) -> tuple[Settled | None, Choice]:
+    def done(self) -> tuple[Converged | None, Decision]:
         """Run the rounds and stage what they found."""
         unstaged = {name: self.tx.stage.changes.get(name) for name in self.circle}
         settled = self.run()
         if settled is None:
-            return None, self.choice(settled)
+            return None, self.decision(settled)
         try:
-            self.stage(settled, self.choice(settled))
+            self.stage(settled, self.decision(settled))
         except Exception as error:
             if self.plan.afresh or blame(error) is Blame.WORLD:
                 raise
@@ -190,17 +190,17 @@ class Work:
             self.__post_init__()
             settled = self.run()
             assert settled is not None
-            self.stage(settled, self.choice(settled))
-        return settled, self.choice(settled)
+            self.stage(settled, self.decision(settled))
+        return settled, self.decision(settled)
 
-    def choice(self, settled: Settled | None) -> Choice:
+    def decision(self, settled: Converged | None) -> Decision:
         plan = self.plan
-        found = Choice(plan.action, plan.reason) if settled is None else choice_of(plan, settled)
+        found = Decision(plan.action, plan.reason) if settled is None else choice_of(plan, settled)
         return replace(found, fallback=plan.fallback)
 
-    def run(self) -> Settled | None:
+    def run(self) -> Converged | None:
         """The rounds; None when there is nothing to do."""
-        if self.plan.way is None:
+        if self.plan.strategy is None:
             return None
         _ = self.started
         session = self.runtime.spark.session
@@ -209,7 +209,7 @@ class Work:
             views = SourceViews(
                 Scans(session, self.sources, inputs, first, self.bounds, hints=True)
             )
-            bench = SparkBench(
+            backend = SparkBackend(
                 self.runtime.spark,
                 self.rows,
                 views.view,
@@ -218,8 +218,8 @@ class Work:
                 self.sources.delta_rows,
             )
             try:
-                return self.follow(bench)
-            except NotSettled as error:
+                return self.follow(backend)
+            except NoFixedPoint as error:
                 raise not_converged(error, list(self.circle), self.bounds) from error
             except RowsLost as error:
                 with self.runtime.store.writing() as c:
@@ -242,39 +242,39 @@ class Work:
         modes = [each.stream.refresh_mode for each in self.circle.values()]
         return RefreshMode.DIFFERENTIAL in modes
 
-    def follow(self, bench: SparkBench) -> Settled:
-        if self.plan.way is Way.EMPTY:
-            return self.from_empty(bench)
+    def follow(self, backend: SparkBackend) -> Converged:
+        if self.plan.strategy is Strategy.EMPTY:
+            return self.from_empty(backend)
         changed = frozenset(self.sources.deltas)
         gains = self.sources.insert_only and not any(
             list(not_monotone(member.plan, changed)) for member in self.members
         )
         try:
-            return self.from_changes(bench, changed, only_gains=gains)
-        except NotSettled:
+            return self.from_changes(backend, changed, only_gains=gains)
+        except NoFixedPoint:
             raise
         except Exception as error:
             failed = error
         if self.strict and not gains and blame(failed) is Blame.OPEN:
             # Pairs of old and new rows that were never in a result may break a query.
-            bench.restart()
+            backend.restart()
             try:
-                return self.from_changes(bench, changed, only_gains=False, careful=True)
-            except NotSettled:
+                return self.from_changes(backend, changed, only_gains=False, careful=True)
+            except NoFixedPoint:
                 raise
             except Exception as error:
                 failed = error
         self.fall_back(failed)
-        return self.from_empty(bench)
+        return self.from_empty(backend)
 
-    def from_empty(self, bench: SparkBench) -> Settled:
+    def from_empty(self, backend: SparkBackend) -> Converged:
         """From nothing by our plans; if those fail, by the queries as they were written, which also
         tell whether the data is at fault."""
         if len(self.members) < len(self.circle):
-            return self.from_queries(bench, self.plan.reason, None)
+            return self.from_queries(backend, self.plan.reason, None)
         try:
-            return from_empty(bench, self.members, self.bounds, self.watch, started=self.started)
-        except NotSettled:
+            return from_empty(backend, self.members, self.bounds, self.watch, started=self.started)
+        except NoFixedPoint:
             raise
         except Exception as error:
             if blame(error) is Blame.WORLD:
@@ -287,9 +287,11 @@ class Work:
                     f"{reason}; by the queries as they were written, because our plan of them "
                     f"failed: {said(error)}"
                 )
-            return self.from_queries(bench, reason, error)
+            return self.from_queries(backend, reason, error)
 
-    def from_queries(self, bench: SparkBench, reason: str, failed: Exception | None) -> Settled:
+    def from_queries(
+        self, backend: SparkBackend, reason: str, failed: Exception | None
+    ) -> Converged:
         """By the queries as they were written; `failed`: what our plans of them came to."""
         queries = self.as_written()
         if queries is None and failed is not None:
@@ -298,8 +300,8 @@ class Work:
             raise NotIncremental(f"{next(iter(self.circle))}: Spark cannot run its query: {reason}")
         try:
             settled = queries.settle()
-            queries.keep(bench)
-        except NotSettled:
+            queries.keep(backend)
+        except NoFixedPoint:
             raise
         except Exception as error:
             raise of_all_rows(as_written_failed(next(iter(self.circle)), error)) from error
@@ -333,14 +335,14 @@ class Work:
 
     def from_changes(
         self,
-        bench: SparkBench,
+        backend: SparkBackend,
         changed: frozenset[TableName],
         *,
         only_gains: bool,
         careful: bool = False,
-    ) -> Settled:
+    ) -> Converged:
         return follow(
-            bench,
+            backend,
             self.members,
             changed,
             only_gains=only_gains,
@@ -365,7 +367,12 @@ class Work:
         reason = not_from_changes(error)
         # What is stored may be what is wrong: it is not looked at.
         self.plan = replace(
-            self.plan, way=Way.EMPTY, action=Action.FULL, reason=reason, afresh=True, fallback=True
+            self.plan,
+            strategy=Strategy.EMPTY,
+            action=Action.FULL,
+            reason=reason,
+            afresh=True,
+            fallback=True,
         )
 
     def watch(self, found: Counts) -> None:
@@ -374,10 +381,10 @@ class Work:
         self.runtime.progress("round", {"round": self.rounds, "rows": rows})
         failpoints.hit(f"{failpoints.ROUND}{self.rounds}")
 
-    def stage(self, settled: Settled, choice: Choice) -> None:
+    def stage(self, settled: Converged, decision: Decision) -> None:
         afresh = self.plan.afresh
         for name, each in self.circle.items():
-            told = summary(each.definition, self.sources, choice, self.stands_at)
+            told = summary(each.definition, self.sources, decision, self.stands_at)
             stage_rows(self.runtime, self.tx, name, self.rows[name], told, afresh=afresh)
 
 
@@ -390,13 +397,13 @@ class Sides:
 
 def outcome(
     tx: Transaction,
-    seen: Look,
-    member: Understood,
+    state: CatalogState,
+    member: CycleMember,
     sides: Sides,
     sources: Sources,
     frontier: Mapping[TableName, int | None],
-    choice: Choice,
-    settled: Settled | None,
+    decision: Decision,
+    settled: Converged | None,
 ) -> Outcome:
     name, definition = member.stream.name, member.definition
     before, after = sides.before[name], sides.after[name]
@@ -405,7 +412,7 @@ def outcome(
     read = replace(sources, versions={**outer, **inside})
     made = Outcome(
         table=name,
-        choice=choice,
+        decision=decision,
         fingerprint=definition.fingerprint,
         reads=tuple(sorted(definition.sources | definition.views)),
         inputs=inputs_of(tx, name, read, definition.views)
@@ -416,14 +423,14 @@ def outcome(
         lineage=definition.lineage,
         delta_rows=sources.delta_rows,
         source_rows=sources.rows,
-        event=fallback_event(name, choice) or rebuilt(name, choice),
+        event=fallback_event(name, decision) or rebuilt(name, decision),
         fixpoint_iterations=None if settled is None else settled.rounds,
         rounds=None if settled is None else rounds_text(settled),
     )
     if after.snapshot_id == before.snapshot_id:
         # Only our rows move: they must not overtake somebody who moved the table.
         if name not in tx.stage.changes:
-            tx.stage.expect(name, seen.pointers.get(name))
+            tx.stage.expect(name, state.pointers.get(name))
         return made
     inserted, deleted = (all_rows if sides.whole else net_rows)(before, after)
     own = Input(after.location, after.snapshot_id)
@@ -436,7 +443,7 @@ def outcome(
     )
 
 
-def rebuilt(name: TableName, choice: Choice) -> Event | None:
-    if choice.action is not Action.REINITIALIZE:
+def rebuilt(name: TableName, decision: Decision) -> Event | None:
+    if decision.action is not Action.REINITIALIZE:
         return None
-    return Event(name, REINITIALIZED, f"built anew: {choice.reason}")
+    return Event(name, REINITIALIZED, f"built anew: {decision.reason}")

@@ -11,13 +11,13 @@ from anabranch.delta.member import Member
 from anabranch.errors import SchemaError
 from anabranch.model import FIRST_HIDDEN_ID, Columns, RefreshMode
 from anabranch.names import TableName
-from anabranch.refresh.afresh import unreadable
-from anabranch.refresh.circles import check_member, define_circle, settle_circle
 from anabranch.refresh.columns import exactly, fitted, relaxed, same_columns
+from anabranch.refresh.cycles import check_member, define_again, define_component
 from anabranch.refresh.definition import Definition, understood
-from anabranch.refresh.look import Look
+from anabranch.refresh.inputs import tampered
+from anabranch.refresh.observe import CatalogState
+from anabranch.refresh.rebuild import unreadable
 from anabranch.refresh.redefined import redefined, views_replaced
-from anabranch.refresh.situation import tampered
 from anabranch.runtime import Transaction
 from anabranch.spark.identity import HASHES, hashable
 from anabranch.sql.lower.moments import Moment
@@ -27,7 +27,7 @@ MARK = "-circle"  # of fingerprints: rows of a member are kept in another way th
 
 
 @dataclass(frozen=True)
-class Understood:
+class CycleMember:
     """A member, and why its stored rows do not follow its query as it is now.
 
     `member` is None where our own planning of the query failed: then the rounds of the component run
@@ -40,7 +40,7 @@ class Understood:
     why: str | None = None
 
 
-def in_circle(definition: Definition) -> Definition:
+def as_member(definition: Definition) -> Definition:
     """The definition of a member: kept by rows, whatever stands at its root."""
     fits = hashable(definition.columns)
     hidden: Columns = tuple(
@@ -52,48 +52,48 @@ def in_circle(definition: Definition) -> Definition:
     return replace(definition, kept=kept, hidden=hidden, fingerprint=definition.fingerprint + MARK)
 
 
-def defined_in_circle(
+def member_definition(
     world: World, stream: StreamTable, circle: frozenset[TableName], moment: Moment | None = None
 ) -> Definition:
     definition = understood(world, stream.name, stream.query, moment)
     # That a query may be in a circle which cannot be planned now was found out before.
     if stream.refresh_mode is not RefreshMode.AUTO or not is_unplanned(definition.fingerprint):
         check_member(world, stream.name, stream.refresh_mode, definition, circle)
-    return in_circle(definition)
+    return as_member(definition)
 
 
-def looked_at_in_circle(
+def member_definition_leniently(
     world: World, stream: StreamTable, circle: frozenset[TableName], moment: Moment | None = None
 ) -> Definition:
     """The same for who only looks: there a query that cannot be planned does in any refresh mode."""
     definition = understood(world, stream.name, stream.query, moment)
     if is_unplanned(definition.fingerprint):
-        return in_circle(definition)
-    return defined_in_circle(world, stream, circle, moment)
+        return as_member(definition)
+    return member_definition(world, stream, circle, moment)
 
 
 def understand(
-    tx: Transaction, seen: Look, members: Sequence[StreamTable], *, full: bool = False
-) -> Mapping[TableName, Understood]:
+    tx: Transaction, state: CatalogState, members: Sequence[StreamTable], *, full: bool = False
+) -> Mapping[TableName, CycleMember]:
     """All members; their tables get the columns of their queries, as far as they can be kept.
 
     `full`: the stored rows do not matter, so no column of them has to be kept.
     """
     circle = frozenset(stream.name for stream in members)
     queries = {each.name: each.query for each in members}
-    wanted = (None if full else _as_stored(tx, queries)) or settle_circle(tx, queries)
+    wanted = (None if full else _as_stored(tx, queries)) or define_again(tx, queries)
     moved = [fit(tx, name, found.columns, full=full) for name, found in wanted.items()]
     reshaped = {name: "another program changed the columns of the table" for name in moved if name}
-    definitions = {each.name: defined_in_circle(tx.world, each, circle) for each in members}
-    _refuse_other_views(tx, seen, members, definitions)
+    definitions = {each.name: member_definition(tx.world, each, circle) for each in members}
+    _refuse_other_views(tx, state, members, definitions)
     return {
-        stream.name: Understood(
+        stream.name: CycleMember(
             stream,
             definitions[stream.name],
             rule(stream.name, definitions[stream.name], circle),
             None
             if full
-            else _why(tx, seen, stream, definitions[stream.name]) or reshaped.get(stream.name),
+            else _why(tx, state, stream, definitions[stream.name]) or reshaped.get(stream.name),
         )
         for stream in members
     }
@@ -101,14 +101,14 @@ def understand(
 
 def _refuse_other_views(
     tx: Transaction,
-    seen: Look,
+    state: CatalogState,
     members: Sequence[StreamTable],
     definitions: Mapping[TableName, Definition],
 ) -> None:
     """With another view a query is another one: whether it may be in a circle only its plan tells."""
     for stream in members:
         definition = definitions[stream.name]
-        known = seen.inputs.get(stream.name, {})
+        known = state.inputs.get(stream.name, {})
         if definition.plan is None and views_replaced(tx.world, definition, known):
             check_member(
                 tx.world, stream.name, stream.refresh_mode, definition, frozenset(definitions)
@@ -140,7 +140,7 @@ def replace_broken(tx: Transaction, members: Sequence[StreamTable]) -> dict[Tabl
         for each in members:
             if tx.stage.exists(each.name):
                 tx.stage.drop(each.name)
-        define_circle(tx, {each.name: each.query for each in members})
+        define_component(tx, {each.name: each.query for each in members})
     return broken
 
 
@@ -155,10 +155,12 @@ def fit(tx: Transaction, name: TableName, columns: Columns, *, full: bool) -> Ta
     return None if same_columns(stored, wanted) else name
 
 
-def _why(tx: Transaction, seen: Look, stream: StreamTable, definition: Definition) -> str | None:
+def _why(
+    tx: Transaction, state: CatalogState, stream: StreamTable, definition: Definition
+) -> str | None:
     if not stream.populated:
         return None
-    known = seen.inputs.get(stream.name, {})
+    known = state.inputs.get(stream.name, {})
     return redefined(tx.world, stream, definition, known) or tampered(
         tx.world.version(stream.name), definition.hidden, known.get(stream.name)
     )

@@ -13,8 +13,8 @@ from anabranch.lake.commit import check_rows
 from anabranch.lake.places import same_form
 from anabranch.model import Columns, Reading, Written
 from anabranch.names import TableName
-from anabranch.refresh.component.bench import Batch, Rows, paths
-from anabranch.refresh.jobs import ROWS_PER_FILE, reader, small
+from anabranch.refresh.execute.backend import Batch, Rows, paths
+from anabranch.refresh.execute.table import ROWS_PER_FILE, reader, small
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark.merge import apply_rows
 from anabranch.spark.rounds import BROADCAST_ROWS, change, present

@@ -10,19 +10,21 @@ from anabranch.lake.version import TableVersion
 from anabranch.model import Columns, Delta
 from anabranch.names import TableName
 from anabranch.refresh import work
-from anabranch.refresh.choose import Situation
 from anabranch.refresh.cost import Work
+from anabranch.refresh.cost_history import CostHistory, last_runs, recall
+from anabranch.refresh.decide import DecisionInputs
 from anabranch.refresh.definition import Definition
-from anabranch.refresh.jobs import hidden_of
-from anabranch.refresh.look import Look
-from anabranch.refresh.past import Past, last_runs, recall
+from anabranch.refresh.execute.table import hidden_of
+from anabranch.refresh.observe import CatalogState
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
 from anabranch.world import World
 
 
-def gather(world: World, seen: Look, stream: StreamTable, definition: Definition) -> Sources:
-    known = seen.inputs.get(stream.name, {})
+def gather(
+    world: World, state: CatalogState, stream: StreamTable, definition: Definition
+) -> Sources:
+    known = state.inputs.get(stream.name, {})
     versions = {name: world.version(name) for name in definition.sources}
     before = {name: known[name].snapshot_id for name in versions if name in known}
     return changes(versions, before)
@@ -47,29 +49,29 @@ def changes(
     return Sources(versions, before, deltas, expired)
 
 
-def remember(runtime: Runtime, tx: Transaction | None, stream: StreamTable) -> Past:
+def remember(runtime: Runtime, tx: Transaction | None, stream: StreamTable) -> CostHistory:
     """From what was read with the lease, where there is one."""
     if not stream.populated:
-        return Past()
+        return CostHistory()
     if tx is not None and tx.leased is not None and stream.name in tx.leased.runs:
         return recall(tx.leased.runs[stream.name])
     with runtime.store.reading() as c:
         return recall(last_runs(c, [stream.name])[stream.name])
 
 
-def situation(
+def decision_inputs(
     runtime: Runtime,
     world: World,
-    seen: Look,
+    state: CatalogState,
     stream: StreamTable,
     definition: Definition,
     sources: Sources,
-    past: Past,
-) -> Situation:
+    past: CostHistory,
+) -> DecisionInputs:
     """All that the decision looks at, but for a definition that changed."""
     stored = world.version(stream.name)
-    own = seen.inputs.get(stream.name, {}).get(stream.name)
-    return Situation(
+    own = state.inputs.get(stream.name, {}).get(stream.name)
+    return DecisionInputs(
         table=str(stream.name),
         mode=stream.refresh_mode,
         populated=stream.populated,
@@ -83,16 +85,16 @@ def situation(
         from_changes=work.from_changes(definition, sources, stored.rows),
         in_full=work.in_full(definition, sources),
         costs=past.costs,
-        readers_ms=round(readers(seen, stream.name) * Work(2 * stored.rows).ms),
+        readers_ms=round(readers(state, stream.name) * Work(2 * stored.rows).ms),
         usual=past.usual,
         overdue=past.overdue,
         threshold=runtime.settings.full_refresh_threshold,
     )
 
 
-def readers(seen: Look, name: TableName) -> int:
+def readers(state: CatalogState, name: TableName) -> int:
     """Stream tables that read this one: rows that are all replaced are all changes to them."""
-    return sum(name in reads for reader, reads in seen.reads.items() if reader in seen.streams)
+    return sum(name in reads for reader, reads in state.reads.items() if reader in state.streams)
 
 
 def tampered(stored: TableVersion, hidden: Columns, own: Input | None) -> str | None:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from anabranch.delta.fixpoint import Count, Counts, Meter, Settled, Way, climb
+from anabranch.delta.fixpoint import Converged, Count, Counts, Meter, Strategy, iterate
 from anabranch.model import Columns, FixpointBounds
 from anabranch.names import TableName
-from anabranch.refresh.bounded import bounded, within
-from anabranch.refresh.component.bench import SparkBench
+from anabranch.refresh.execute.backend import SparkBackend
+from anabranch.refresh.execute.bounded import bounded, within
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime
 from anabranch.spark.identity import typed
@@ -46,10 +46,10 @@ class AsWritten:
     def run(self) -> None:
         self.settle()
 
-    def settle(self) -> Settled:
+    def settle(self) -> Converged:
         with self.runtime.spark.tuned(max(self.sources.rows, 1)):
             self.meter = Meter(self.bounds, self.started)
-            return Settled(Way.EMPTY, (), climb(self, self.meter, self.watch))
+            return Converged(Strategy.EMPTY, (), iterate(self, self.meter, self.watch))
 
     def round(self, count: Count) -> None:
         for name in self.queries:
@@ -79,11 +79,11 @@ class AsWritten:
             rows = within(typed(found, self.columns[name]), self.meter, self.sizes.get(name, 0))
             return counted(rows, inputs.labels)
 
-    def keep(self, bench: SparkBench) -> None:
+    def keep(self, backend: SparkBackend) -> None:
         """Put the rows where those of our own rounds would be."""
-        bench.restart()
-        bench.clear()
-        bench.meter = None  # the rows were bounded while they were computed
-        for name, rows in bench.rows.items():
-            batch = bench.written(rows, self.rows[name], self.sizes[name])
-            bench.kept(rows, rows.added, batch)
+        backend.restart()
+        backend.clear()
+        backend.meter = None  # the rows were bounded while they were computed
+        for name, rows in backend.rows.items():
+            batch = backend.written(rows, self.rows[name], self.sizes[name])
+            backend.kept(rows, rows.added, batch)

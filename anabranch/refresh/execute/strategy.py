@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.catalog.bounds import past
-from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way
+from anabranch.delta.fixpoint import Converged, Counts, NoFixedPoint, Strategy
 from anabranch.errors import BaseExpired, NotConverged, PlanFailed, Refused
 from anabranch.model import Action, FixpointBounds
 from anabranch.names import TableName
-from anabranch.refresh.choose import ASKED, FIRST, TIME_PASSED, Choice
+from anabranch.refresh.decide import ASKED, FIRST, TIME_PASSED, Decision
 
 TOO_MANY = 0.5  # of all rows lost: then starting from empty is cheaper than bringing most back
 FEW = 100  # rows that are lost without counting
@@ -38,7 +38,7 @@ class Facts:
 class Plan:
     """`way` is None when there is nothing to do; `afresh`: stored rows are of no use."""
 
-    way: Way | None
+    strategy: Strategy | None
     action: Action
     reason: str
     afresh: bool = False
@@ -48,10 +48,10 @@ class Plan:
 def decide(facts: Facts) -> Plan:
     """The first line that applies decides."""
     if len(facts.unfilled) == facts.members:
-        return Plan(Way.EMPTY, Action.FULL, FIRST, afresh=True)
+        return Plan(Strategy.EMPTY, Action.FULL, FIRST, afresh=True)
     if facts.unfilled:
         reason = f"{facts.unfilled[0]} is new in the circle"
-        return Plan(Way.EMPTY, Action.FULL, reason, afresh=True)
+        return Plan(Strategy.EMPTY, Action.FULL, reason, afresh=True)
     if facts.unplanned is not None and facts.strict is not None:
         raise PlanFailed(
             f"{facts.strict} cannot be refreshed from changes: those of {facts.unplanned}, which is in "
@@ -63,7 +63,7 @@ def decide(facts: Facts) -> Plan:
     if facts.redefined:
         name, why = next(iter(facts.redefined.items()))
         action = Action.FULL if why.startswith(TIME_PASSED) else Action.REINITIALIZE
-        return Plan(Way.EMPTY, action, f"{name}: {why}", afresh=True)
+        return Plan(Strategy.EMPTY, action, f"{name}: {why}", afresh=True)
     if facts.apart is not None and facts.strict is not None:
         raise Refused(
             f"{facts.strict} cannot be refreshed from changes: the members of its cycle have read "
@@ -72,7 +72,7 @@ def decide(facts: Facts) -> Plan:
         )
     if facts.apart is not None:
         reason = f"the members have read {facts.apart} at different versions"
-        return Plan(Way.EMPTY, Action.FULL, reason)
+        return Plan(Strategy.EMPTY, Action.FULL, reason)
     if facts.expired and facts.strict is not None:
         raise BaseExpired(
             f"{facts.strict} cannot be refreshed from changes: the snapshot of {facts.expired} "
@@ -81,49 +81,49 @@ def decide(facts: Facts) -> Plan:
         )
     if facts.expired:
         reason = f"the base snapshot of {facts.expired} has expired"
-        return Plan(Way.EMPTY, Action.FULL, reason)
+        return Plan(Strategy.EMPTY, Action.FULL, reason)
     if not facts.changed:
         return Plan(None, Action.NO_DATA, "no change in the sources")
     if facts.unplanned is not None:
         reason = (
             f"the changes of {facts.unplanned} cannot be planned, which is a fault of Anabranch"
         )
-        return Plan(Way.EMPTY, Action.FULL, reason, afresh=True, fallback=True)
+        return Plan(Strategy.EMPTY, Action.FULL, reason, afresh=True, fallback=True)
     if facts.strict is None and facts.deleted_rows > TOO_MANY * facts.source_rows:
         share = facts.deleted_rows / max(facts.source_rows, 1)
         reason = f"{facts.deleted_rows:,} deleted rows are {share:.0%} of what the sources had"
-        return Plan(Way.EMPTY, Action.FULL, reason)
+        return Plan(Strategy.EMPTY, Action.FULL, reason)
     return Plan(
-        Way.DELETES if facts.deleted_rows else Way.INSERTS,
+        Strategy.DELETES if facts.deleted_rows else Strategy.INSERTS,
         Action.DIFFERENTIAL,
         f"{facts.delta_rows:,} changed rows in the sources",
     )
 
 
-def choice_of(plan: Plan, done: Settled) -> Choice:
+def choice_of(plan: Plan, done: Converged) -> Decision:
     """The way that it went in the end, in words."""
     if plan.reason in (FIRST, ASKED):
-        return Choice(plan.action, plan.reason)
+        return Decision(plan.action, plan.reason)
     if done.gave_up:
         reason = (
             f"from empty: {plan.reason} took away {done.lost():,} rows, more than "
             f"{TOO_MANY:.0%} of the circle"
         )
-        return Choice(Action.FULL, reason)
-    if done.way is Way.EMPTY:
-        return Choice(plan.action, f"from empty: {plan.reason}")
-    if done.way is Way.DELETES:
+        return Decision(Action.FULL, reason)
+    if done.strategy is Strategy.EMPTY:
+        return Decision(plan.action, f"from empty: {plan.reason}")
+    if done.strategy is Strategy.DELETES:
         reason = (
             f"delete and rederive: {plan.reason} took away {done.lost():,} rows, "
             f"then {done.added():,} came or came back"
         )
-        return Choice(plan.action, reason)
-    return Choice(plan.action, f"semi-naively: {plan.reason} brought {done.added():,} rows")
+        return Decision(plan.action, reason)
+    return Decision(plan.action, f"semi-naively: {plan.reason} brought {done.added():,} rows")
 
 
-def rounds_text(done: Settled) -> str:
+def rounds_text(done: Converged) -> str:
     """Rows per round, for history."""
-    sides = (("lost", done.downwards), ("added", done.upwards))
+    sides = (("lost", done.over_deleted), ("added", done.derived))
     return json.dumps({side: [_named(each) for each in rounds] for side, rounds in sides if rounds})
 
 
@@ -132,7 +132,7 @@ def _named(counts: Counts) -> dict[str, int]:
 
 
 def not_converged(
-    error: NotSettled, members: Sequence[TableName], bounds: FixpointBounds
+    error: NoFixedPoint, members: Sequence[TableName], bounds: FixpointBounds
 ) -> NotConverged:
     """How far it got, at which bound it stopped, and who was still changing."""
     verb = "lost" if error.down else "grew by"

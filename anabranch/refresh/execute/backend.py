@@ -23,7 +23,7 @@ from anabranch.names import TableName
 from anabranch.plan.nodes import Node, Parameter, Scan, Version
 from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.walk import walk
-from anabranch.refresh.bounded import bounded, within
+from anabranch.refresh.execute.bounded import bounded, within
 from anabranch.spark.merge import add_all, names, quoted
 from anabranch.spark.query import Inputs, run_sql
 from anabranch.spark.rounds import BROADCAST_ROWS, counted, distinct, present, rest, signed
@@ -35,7 +35,7 @@ from anabranch.sql.render import to_sql
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-LINES, THERE = "lines", "there"
+RECORDS, THERE = "lines", "there"
 FEW_ROWS = 100_000  # up to here one task writes
 
 
@@ -79,7 +79,7 @@ Source = Callable[[Scan], str]  # the view of a source at one version
 
 
 @dataclass
-class SparkBench:
+class SparkBackend:
     """`sizes` are the rows of the sources, and of their changes."""
 
     spark: Spark
@@ -113,13 +113,13 @@ class SparkBench:
         for rows in self.rows.values():
             rows.removed = True
 
-    def add(self, member: Member, lines: Node, spans: Spans) -> int:
+    def add(self, member: Member, records: Node, spans: Spans) -> int:
         self.down = False
         rows = self.rows[member.name]
-        size = self.size(lines, spans)
+        size = self.size(records, spans)
         with self.running(member, size) as views:
-            call = Call(self, member, spans, views, hints=self.is_small(lines, size))
-            found = call.run(lines)
+            call = Call(self, member, spans, views, hints=self.is_small(records, size))
+            found = call.run(records)
             if member.is_set:
                 fresh = call.fresh(found)
                 if fresh is None:
@@ -128,16 +128,16 @@ class SparkBench:
             batch = self.written(rows, found, size)
         return self.kept(rows, rows.added, batch)
 
-    def take(self, member: Member, lines: Node, spans: Spans, *, seeds: bool) -> int:
+    def take(self, member: Member, records: Node, spans: Spans, *, seeds: bool) -> int:
         self.down = True
         rows = self.rows[member.name]
-        size = self.size(lines, spans)
+        size = self.size(records, spans)
         with self.running(member, size) as views:
-            call = Call(self, member, spans, views, hints=self.is_small(lines, size))
-            found = distinct(call.run(lines), rows.columns)
+            call = Call(self, member, spans, views, hints=self.is_small(records, size))
+            found = distinct(call.run(records), rows.columns)
             # Seeds are looked at twice: first to find those that the member has.
-            call.given[LINES] = (views.keep if seeds else views.add)(found, LINES)
-            given: Node = member.given(LINES)
+            call.given[RECORDS] = (views.keep if seeds else views.add)(found, RECORDS)
+            given: Node = member.given(RECORDS)
             wanted = without(given, member.given(REMOVED)) if rows.lost else given
             if seeds:
                 wanted = among_rows(wanted, call.there())
@@ -225,14 +225,15 @@ class SparkBench:
         stored = frame(session, reading, rows.physical)
         return rest(stored, self.physical(rows, rows.lost), rows.columns, few=few)
 
-    def there(self, rows: Rows, lines: DataFrame, span: Span, *, few: bool) -> DataFrame:
+    def there(self, rows: Rows, records: DataFrame, span: Span, *, few: bool) -> DataFrame:
         """Those of the lines that the member has, up to the end of a span."""
         readings = [rows.version.reading()] if rows.base else []
         if not self.down and (files := paths(rows.added[: span.after])):
             readings.append(Reading(files))
         session, columns = self.spark.session, rows.columns
         found = [
-            present(session, reading, lines, columns, rows.hidden, few=few) for reading in readings
+            present(session, reading, records, columns, rows.hidden, few=few)
+            for reading in readings
         ]
         if rows.base and rows.removed and rows.lost:
             lost = self.physical(rows, rows.lost)
@@ -254,7 +255,7 @@ class SparkBench:
 class Call:
     """One plan run for one member."""
 
-    bench: SparkBench
+    backend: SparkBackend
     member: Member
     spans: Spans
     views: Inputs
@@ -265,25 +266,25 @@ class Call:
     def run(self, node: Node) -> DataFrame:
         node = optimize(node, KEY_RULES)
         text = to_sql(node, self.name_of, "spark", hints=self.hints)
-        return run_sql(self.bench.spark.session, text, labels=self.labels)
+        return run_sql(self.backend.spark.session, text, labels=self.labels)
 
     @property
     def labels(self) -> dict[str, str]:
-        return {**self.bench.inputs.labels, **self.views.labels}
+        return {**self.backend.inputs.labels, **self.views.labels}
 
     def name_of(self, leaf: Scan | Parameter) -> str:
         if isinstance(leaf, Parameter):
             return self.given.get(leaf.name) or self.removed()
-        if leaf.table not in self.bench.rows:
-            return self.bench.source(leaf)
+        if leaf.table not in self.backend.rows:
+            return self.backend.source(leaf)
         key = (leaf.table, leaf.version)
         if key not in self.names:
-            self.names[key] = self.views.add(self.bench.seen(leaf, self.spans), str(leaf.table))
+            self.names[key] = self.views.add(self.backend.seen(leaf, self.spans), str(leaf.table))
         return self.names[key]
 
     def removed(self) -> str:
-        rows = self.bench.rows[self.member.name]
-        self.given[REMOVED] = self.views.add(self.bench.batches(rows, rows.lost), REMOVED)
+        rows = self.backend.rows[self.member.name]
+        self.given[REMOVED] = self.views.add(self.backend.batches(rows, rows.lost), REMOVED)
         return self.given[REMOVED]
 
     def fresh(self, found: DataFrame) -> DataFrame | None:
@@ -292,26 +293,26 @@ class Call:
         A small table is compared as it is.  Of a large one only the rows in question are looked up,
         which takes computing them first.
         """
-        rows = self.bench.rows[self.member.name]
+        rows = self.backend.rows[self.member.name]
         once = distinct(found, rows.columns)
-        lines, now = self.member.given(LINES), self.member.now
-        if self.bench.stored(rows) <= FEW_ROWS:
-            self.given[LINES] = self.views.add(once, LINES)
-            return self.run(without(lines, now))
+        records, now = self.member.given(RECORDS), self.member.now
+        if self.backend.stored(rows) <= FEW_ROWS:
+            self.given[RECORDS] = self.views.add(once, RECORDS)
+            return self.run(without(records, now))
         # Those that it has may be among them.
-        once = within(once, self.bench.meter, self.bench.stored(rows))
+        once = within(once, self.backend.meter, self.backend.stored(rows))
         kept, count = counted(once, self.labels)
         if not count:
             return None
-        self.given[LINES] = self.views.add(kept, LINES)
+        self.given[RECORDS] = self.views.add(kept, RECORDS)
         self.hints = count <= BROADCAST_ROWS
-        return self.run(without(lines, self.there() if self.hints else now))
+        return self.run(without(records, self.there() if self.hints else now))
 
     def there(self) -> Parameter:
         """Those of the lines that the member has."""
-        lines = self.bench.spark.session.table(self.given[LINES])
-        rows, span = self.bench.rows[self.member.name], self.spans[self.member.name]
+        records = self.backend.spark.session.table(self.given[RECORDS])
+        rows, span = self.backend.rows[self.member.name], self.spans[self.member.name]
         self.given[THERE] = self.views.add(
-            self.bench.there(rows, lines, span, few=self.hints), THERE
+            self.backend.there(rows, records, span, few=self.hints), THERE
         )
         return self.member.given(THERE)

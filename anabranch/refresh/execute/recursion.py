@@ -19,7 +19,7 @@ from anabranch.delta.fixpoint import (
     REMOVED,
     Counts,
     Meter,
-    NotSettled,
+    NoFixedPoint,
     Span,
     Spans,
     follow,
@@ -45,7 +45,7 @@ from anabranch.plan.nodes import (
 )
 from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.walk import tables, transform
-from anabranch.refresh.bounded import bounded, within
+from anabranch.refresh.execute.bounded import bounded, within
 from anabranch.spark.query import Inputs, checkpoint, run_sql
 from anabranch.spark.rounds import counted
 from anabranch.spark.scan import union
@@ -138,10 +138,10 @@ class Recursions:
             if before is None:
                 before = self.computed(node, changed)
             return self.followed(node, before, changed)
-        except NotSettled as error:
+        except NoFixedPoint as error:
             raise self.endless(error) from error
 
-    def endless(self, error: NotSettled) -> NotConverged:
+    def endless(self, error: NoFixedPoint) -> NotConverged:
         """How far it got, and at which bound it stopped."""
         total = sum(sum(each.values()) for each in error.rounds)
         bound = error.bound.value
@@ -158,18 +158,18 @@ class Recursions:
 
     def computed(self, node: Recursive, before: Changed) -> DataFrame:
         """From nothing; over the tables of `before` as they were before the change."""
-        bench = FrameBench(self, node, None, before)
-        from_empty(bench, [bench.member], self.bounds, _nothing, started=self.started)
-        return bench.rows()
+        backend = FrameBench(self, node, None, before)
+        from_empty(backend, [backend.member], self.bounds, _nothing, started=self.started)
+        return backend.rows()
 
     def followed(self, node: Recursive, before: DataFrame, changed: Changed) -> Closure:
-        bench = FrameBench(self, node, before)
-        before = bench.base = bench.typed(before)
-        member = bench.member
+        backend = FrameBench(self, node, before)
+        before = backend.base = backend.typed(before)
+        member = backend.member
         gains = not self.losing & changed and not list(not_monotone(member.plan, changed))
         try:
             follow(
-                bench,
+                backend,
                 [member],
                 changed,
                 only_gains=gains,
@@ -182,8 +182,8 @@ class Recursions:
             # Pairs of old and new rows that were never in a result may break a query.
             if gains:
                 raise
-            from_empty(bench, [member], self.bounds, _nothing, started=self.started)
-        return Closure(bench.rows(), before, bench.change(before))
+            from_empty(backend, [member], self.bounds, _nothing, started=self.started)
+        return Closure(backend.rows(), before, backend.change(before))
 
 
 @dataclass

@@ -21,7 +21,7 @@ SMALL_LOSS = 2.0  # times the time in full that a refresh may take only to be me
 
 
 @dataclass(frozen=True)
-class Situation:
+class DecisionInputs:
     """All that the decision looks at; sizes are rows known from metadata."""
 
     table: str
@@ -63,7 +63,7 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Decision:
     """`alternative_ms` is predicted for the way not taken, where there was a choice."""
 
     action: Action
@@ -73,7 +73,7 @@ class Choice:
     fallback: bool = False  # another way was taken first, and failed
 
 
-def choose(now: Situation) -> Choice:
+def decide(now: DecisionInputs) -> Decision:
     """The first line that applies decides."""
     if not now.populated:
         return _full(now, FIRST)
@@ -89,7 +89,7 @@ def choose(now: Situation) -> Choice:
             hint=f"REFRESH STREAM TABLE {now.table} FULL recomputes it once",
         )
     if not now.changed and not now.expired and not now.always:
-        return Choice(Action.NO_DATA, "no change in the sources")
+        return Decision(Action.NO_DATA, "no change in the sources")
     if now.mode is RefreshMode.FULL:
         return _full(now, "refresh mode is FULL")
     if now.obstacles:
@@ -98,15 +98,15 @@ def choose(now: Situation) -> Choice:
         return _full(now, f"the base snapshot of {now.expired} has expired")
     if now.mode is RefreshMode.DIFFERENTIAL or now.small:
         reason = f"{now.delta_rows:,} changed rows in the sources"
-        return Choice(Action.DIFFERENTIAL, reason, now.differential_ms)
+        return Decision(Action.DIFFERENTIAL, reason, now.differential_ms)
     return _bounded(now) or _cheaper(now)
 
 
-def _full(now: Situation, reason: str, action: Action = Action.FULL) -> Choice:
-    return Choice(action, reason, now.full_ms)
+def _full(now: DecisionInputs, reason: str, action: Action = Action.FULL) -> Decision:
+    return Decision(action, reason, now.full_ms)
 
 
-def _bounded(now: Situation) -> Choice | None:
+def _bounded(now: DecisionInputs) -> Decision | None:
     """The bound that the user has set."""
     if now.threshold is None or now.delta_rows <= now.threshold * now.source_rows:
         return None
@@ -115,10 +115,10 @@ def _bounded(now: Situation) -> Choice | None:
         f"{now.delta_rows:,} changed rows are {share:.0%} of the sources, "
         f"above full_refresh_threshold ({now.threshold:.0%})"
     )
-    return Choice(Action.FULL, reason, now.full_ms, now.differential_ms)
+    return Decision(Action.FULL, reason, now.full_ms, now.differential_ms)
 
 
-def _cheaper(now: Situation) -> Choice:
+def _cheaper(now: DecisionInputs) -> Decision:
     """From changes, unless recomputing is clearly cheaper; back again when it saves half of that.
 
     Between the two borders the usual way stays, so that it does not flip-flop.
@@ -127,15 +127,15 @@ def _cheaper(now: Situation) -> Choice:
     changed = f"{now.delta_rows:,} changed rows"
     if not _in_full(now):
         reason = f"{changed}: predicted {seconds(differential)} against {seconds(full)} in full"
-        return Choice(Action.DIFFERENTIAL, reason, differential, full)
+        return Decision(Action.DIFFERENTIAL, reason, differential, full)
     if now.overdue and differential <= SMALL_LOSS * full:
         reason = f"{changed}: measured again, after many refreshes in full"
-        return Choice(Action.DIFFERENTIAL, reason, differential, full)
+        return Decision(Action.DIFFERENTIAL, reason, differential, full)
     reason = f"in full: predicted {seconds(full)} against {seconds(differential)} from {changed}"
-    return Choice(Action.FULL, reason, full, differential)
+    return Decision(Action.FULL, reason, full, differential)
 
 
-def _in_full(now: Situation) -> bool:
+def _in_full(now: DecisionInputs) -> bool:
     saved = now.differential_ms - now.full_ms - now.readers_ms
     worth = max(WORTH_SHARE * now.differential_ms, WORTH_MS)
     return saved > (worth / 2 if now.usual is Action.FULL else worth)
