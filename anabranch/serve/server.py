@@ -15,6 +15,7 @@ from anabranch.runtime import Runtime
 from anabranch.serve.app import App, Limits
 from anabranch.serve.auth import Guard
 from anabranch.serve.iceberg import READING, ROOT, config
+from anabranch.serve.iceberg_writes import WRITING
 from anabranch.serve.pins import LATEST, Pins
 from anabranch.serve.routes import Access, Answer, Call, Route, Server
 
@@ -31,7 +32,7 @@ def _advertised(prefix: str) -> Sequence[str]:
     return sorted(each.endpoint for each in routes)
 
 
-ICEBERG_ROUTES: tuple[Route, ...] = READING
+ICEBERG_ROUTES: tuple[Route, ...] = (*READING, *WRITING)
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/healthz", Access.PUBLIC, health),
     Route("GET", f"{ROOT}/config", Access.TOKEN, config(_advertised)),
