@@ -11,7 +11,10 @@ import pytest
 from hypothesis import settings
 
 from anabranch.spark.session import Spark, expect_little
+from tests.leftovers import pytest_sessionfinish, pytest_sessionstart
 from tests.quick import GIVEN, QUICK
+
+__all__ = ["pytest_sessionfinish", "pytest_sessionstart"]  # hooks of this run
 
 expect_little()  # subprocesses inherit it
 os.environ.setdefault("ANABRANCH_FSYNC", "false")  # power cuts have tests of their own

@@ -254,15 +254,21 @@ def pointers_of(c: Connection, catalog: str, names: Collection[TableName]) -> di
 
 def pointers_at(c: Connection, cut_id: int) -> dict[TableName, str]:
     """The tables that a recorded cut shows."""
-    if not is_recorded(c, cut_id):
-        newest = current(c)
-        if 0 < cut_id <= newest:
-            raise InvalidValue(f"cut {cut_id} has expired", hint="see cuts() for those kept")
-        raise UnknownName(f"there is no cut {cut_id}; the newest is {newest}")
+    check_recorded(c, cut_id)
     table = tables.versions
     columns = (table.c.namespace, table.c.name, table.c.metadata_location)
     statement = select(*columns).where(*_shown_at(cut_id))
     return _named(c.execute(statement))
+
+
+def check_recorded(c: Connection, cut_id: int) -> None:
+    """Refuse a cut that was never made, or is forgotten."""
+    if is_recorded(c, cut_id):
+        return
+    newest = current(c)
+    if 0 < cut_id <= newest:
+        raise InvalidValue(f"cut {cut_id} has expired", hint="see cuts() for those kept")
+    raise UnknownName(f"there is no cut {cut_id}; the newest is {newest}")
 
 
 def versions_at(c: Connection, cut_id: int) -> dict[TableName, Version]:
@@ -274,6 +280,32 @@ def versions_at(c: Connection, cut_id: int) -> dict[TableName, Version]:
         if named := table_name(space, name):
             found[named] = Version(named, location, snapshot)
     return found
+
+
+def location_at(c: Connection, name: TableName, cut_id: int | None = None) -> str | None:
+    """Where a recorded cut, or the newest, shows one table; None if it does not."""
+    table = tables.versions
+    shown = (table.c.until_cut.is_(None),) if cut_id is None else _shown_at(cut_id)
+    statement = select(table.c.metadata_location).where(
+        table.c.namespace == name.schema, table.c.name == name.name, *shown
+    )
+    return c.execute(statement).scalar_one_or_none()
+
+
+def names_at(c: Connection, cut_id: int | None = None, schema: str | None = None) -> set[TableName]:
+    """The tables that a recorded cut, or the newest, shows: all, or those of one namespace."""
+    table = tables.versions
+    shown: tuple[ColumnElement[bool], ...] = (
+        table.c.until_cut.is_(None),
+        table.c.metadata_location.is_not(None),
+    )
+    if cut_id is not None:
+        shown = _shown_at(cut_id)
+    statement = select(table.c.namespace, table.c.name).where(*shown)
+    if schema is not None:
+        statement = statement.where(table.c.namespace == schema)
+    found = {table_name(space, name) for space, name in c.execute(statement)}
+    return {name for name in found if name is not None}
 
 
 def commit_times(

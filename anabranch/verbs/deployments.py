@@ -37,7 +37,7 @@ from anabranch.deploy.state import (
 from anabranch.deploy.steps import STAGED
 from anabranch.errors import InvalidValue
 from anabranch.project.project import Project
-from anabranch.refresh.look import look_now
+from anabranch.refresh.observe import observe_now
 from anabranch.runtime import Runtime
 from anabranch.session import Session
 from anabranch.verbs.projects import Place, loaded
@@ -158,7 +158,7 @@ def promote_dry(runtime: Runtime, deployment_id: str) -> Done:
     staged = [action.value for action in STAGED]
     steps = [step for step in deployment.plan["steps"] if step["action"] not in staged]
     snapshot = snapshot_of(deployment.wanted)
-    found = promoting.readers_of(runtime, look_now(runtime), deployment, snapshot)
+    found = promoting.readers_of(runtime, observe_now(runtime), deployment, snapshot)
     return {**summary(deployment), "steps": steps, "readers": [each.as_dict() for each in found]}
 
 

@@ -33,6 +33,7 @@ LAYERS = (
     ("verbs",),
     ("statements",),
     ("api",),
+    ("serve",),
     ("demo", "cli", "__main__", "__init__"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -40,7 +41,9 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Libraries that only some folders know.
 ONLY = {
     "pyspark": {"spark"},
-    "pyiceberg": {"lake"},
+    "pyiceberg": {"lake", "serve"},  # the server speaks in PyIceberg's requests and answers
+    "starlette": {"serve"},
+    "uvicorn": {"serve"},
     "sqlalchemy": {"catalog", "lake"},
     "sqlglot": {"sql", "plan", "delta", "project", "deploy"},
     "click": {"cli"},
