@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Layers from the bottom up: a layer may import itself and those below.
 LAYERS = (
     (
-        *("errors", "failpoints", "retry", "cache", "edition"),
+        *("errors", "failpoints", "lazy", "retry", "cache", "edition"),
         *("names", "types", "model", "durations", "redaction"),
     ),
     ("values", "places", "schedules", "trust", "settings", "graph", "plan", "datalog"),
@@ -28,7 +28,11 @@ LAYERS = (
     ("refresh",),
     ("tables", "upkeep", "scheduler", "backup"),
     ("project", "deploy"),
-    ("statements", "open", "api"),
+    ("open",),
+    ("session",),
+    ("verbs",),
+    ("statements",),
+    ("api",),
     ("serve",),
     ("demo", "cli", "__main__", "__init__"),
 )
