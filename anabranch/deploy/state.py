@@ -30,7 +30,7 @@ from anabranch.deploy.snapshot import (
 from anabranch.deploy.source_tables import changes, lacks
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.steps import Action
-from anabranch.errors import AnabranchError, InvalidValue, Refused, UnknownName
+from anabranch.errors import AnabranchError, InvalidValue, Refused, UnknownName, UserError
 from anabranch.lake.observe import observed
 from anabranch.refresh.observe import CatalogState, observe, observe_now
 from anabranch.runtime import Runtime
@@ -266,6 +266,14 @@ def only_staged(c: Connection) -> Deployment:
             hint=f"name one, such as `anabranch promote {found[0]}`",
         )
     return newest(c, DeploymentStatus.STAGED)
+
+
+def newest_open(c: Connection) -> Deployment:
+    """The newest deployment that is being built or was, for whoever waits and names none."""
+    for each in deployments.listing(c):
+        if each.status in OPEN:
+            return each
+    raise UserError("no deployment is staged", hint="`anabranch stage` builds one")
 
 
 def keys_of(deployment: Deployment, *actions: Action) -> list[ObjectKey]:

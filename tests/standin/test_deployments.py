@@ -21,12 +21,12 @@ from anabranch.deploy import abort, along, promote, rollback, stage, swap
 from anabranch.deploy.progress import progress
 from anabranch.deploy.state import newest
 from anabranch.deploy.steps import Action
-from anabranch.deploy.verbs import abort_dry, promote_dry, rollback_dry
 from anabranch.errors import InvalidValue, Refused
 from anabranch.leases import Leases
 from anabranch.names import TableName
 from anabranch.refresh.execute import table as jobs
 from anabranch.refresh.observe import observe, observe_now
+from anabranch.verbs.deployments import abort_dry, promote_dry, rollback_dry
 from tests.standin.engine import connect, installed
 
 FILES = {

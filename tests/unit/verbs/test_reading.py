@@ -8,8 +8,8 @@ from anabranch.errors import Unsupported
 from anabranch.names import TableName
 from anabranch.sql.statements.read import parse_statement
 from anabranch.sql.statements.records import ShowTables
-from anabranch.statements import is_shown
 from anabranch.tables.options import written_options
+from anabranch.verbs.reading import is_shown
 
 SALES = TableName.parse("Shop.daily_Sales")
 
@@ -30,7 +30,7 @@ SALES = TableName.parse("Shop.daily_Sales")
 def test_which_tables_are_shown(text: str, shown: bool) -> None:
     statement = parse_statement(text)
     assert isinstance(statement, ShowTables)
-    assert is_shown(SALES, statement) is shown
+    assert is_shown(SALES, statement.schema, statement.pattern) is shown
 
 
 def test_options_that_have_a_clause_of_their_own() -> None:
