@@ -320,8 +320,8 @@ class Settings(Mapping[str, Any]):
         values.PAIRS,
         "none",
         "What `anabranch serve` tells clients to reach the files: `name=value;name=value`, such as "
-        "`s3.endpoint=https://store:9000;s3.secret-access-key=ENV('S3_SECRET')`. Every token that "
-        "may read a table gets it.",
+        "`s3.endpoint=https://store:9000;s3.session-token=ENV('S3_TOKEN')`. Every client that may "
+        "read a table is told it.",
         start=dict,
         fixed=True,
         operator=True,

@@ -31,6 +31,7 @@ from sqlalchemy import (
 
 from anabranch.cache import cached
 from anabranch.catalog import tables, views
+from anabranch.catalog.remembered import once
 from anabranch.errors import InvalidValue, UnknownName
 from anabranch.names import TableName
 
@@ -224,6 +225,7 @@ def _shown(catalog: str) -> CompoundSelect[Any]:
     return union_all(recorded, others)
 
 
+@once(tables.versions)
 def newest(c: Connection) -> dict[TableName, str]:
     """The tables that the newest recorded cut shows, in one SELECT."""
     table = tables.versions
@@ -370,6 +372,30 @@ def listing(c: Connection, limit: int | None = None) -> list[dict[str, Any]]:
         if named := table_name(space, name):
             changed.setdefault(cut_id, []).append(str(named))
     return [{**cut, "tables": sorted(changed.get(cut["cut_id"], []))} for cut in found]
+
+
+def needed(
+    c: Connection, name: TableName, table_uuid: str, gone: Collection[int], *, only_held: bool
+) -> str | None:
+    """What still needs one of a table's snapshots, in words: a stream table, a reader, or any cut."""
+    for table in (tables.frontiers, tables.inputs):
+        reads = select(table.c.table_name).where(
+            table.c.source == str(name), table.c.snapshot_id.in_(sorted(gone))
+        )
+        if (reader := c.execute(reads).scalars().first()) is not None:
+            return f"{reader} stands on it"
+    table = tables.versions
+    shown = select(table.c.cut_id, table.c.until_cut).where(
+        table.c.table_uuid == table_uuid, table.c.snapshot_id.in_(sorted(gone))
+    )
+    held = list(c.execute(select(tables.read_leases.c.cut_id).distinct()).scalars())
+    for since, until in c.execute(shown):
+        for cut_id in held:
+            if since <= cut_id and (until is None or cut_id < until):
+                return f"cut {cut_id} is being read"
+        if not only_held:
+            return f"cut {since} shows it"
+    return None
 
 
 def forget(c: Connection, keep_from: int, held: Collection[int] = ()) -> int:

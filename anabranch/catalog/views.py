@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 
 from anabranch.catalog import tables
+from anabranch.catalog.remembered import once
 from anabranch.names import TableName
 
 Record = Mapping[str, Any]
@@ -51,6 +52,7 @@ def remove(c: Connection, name: TableName) -> bool:
     return c.execute(delete(tables.views).where(tables.views.c.name == str(name))).rowcount == 1
 
 
+@once(tables.views)
 def all_views(c: Connection) -> dict[TableName, str]:
     rows = c.execute(select(tables.views.c.name, tables.views.c.query).order_by("name"))
     return {TableName.parse(row.name): row.query for row in rows}

@@ -309,7 +309,7 @@ def observe(
     c: Connection, lake: Lake | None = None, shown: cuts.Shown | None = None
 ) -> CatalogState:
     """The newest recorded cut, which may be known, and all rows of ours."""
-    known, graph = streams.all_streams(c), streams.graph(c)
+    known, graph = streams.all_streams(c), streams.whole_graph(c)
     nothing: dict[TableName, tuple[TableName, ...]] = dict.fromkeys(known, ())
     return CatalogState(
         pointers=cuts.newest(c) if shown is None else shown.pointers,

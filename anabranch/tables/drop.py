@@ -64,6 +64,11 @@ def drop(
     return with_it
 
 
+def drop_in(runtime: Runtime, tx: Transaction, name: TableName, kind: Kind) -> None:
+    """Drop a source table or a view as part of a transaction; refused while anything reads it."""
+    _act(runtime, tx, name, kind, if_exists=False)
+
+
 def _act(runtime: Runtime, tx: Transaction, name: TableName, kind: Kind, if_exists: bool) -> None:
     with runtime.store.reading() as c:
         known, reads = streams.all_streams(c), streams.dependencies(c)

@@ -62,7 +62,7 @@ class Checks:
             max_fixpoint_iterations=ROUNDS,
         )
 
-    def observe(self) -> CatalogState:
+    def look(self) -> CatalogState:
         runtime = self.eye._runtime
         with runtime.store.reading() as c:
             return observe(c, runtime.lake)
