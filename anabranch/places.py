@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.errors import InvalidValue, Refused, Unreachable
-from anabranch.redaction import redacted_address
+from anabranch.redaction import is_keyword, redacted_address
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,6 +23,8 @@ _SHARED = stat.S_ISGID | stat.S_IWGRP
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///(.+)\Z")
 _SERVER = re.compile(r"postgres(?:ql)?(?:\+\w+)?://")
+_KEYWORD = re.compile(r"\s*([A-Za-z][A-Za-z_ ]{0,40})=")
+_LOGIN = re.compile(r"(?!file:)[^/\s:@=]+:(?!/)\S*@")
 
 
 def is_url(text: str) -> bool:
@@ -54,6 +56,7 @@ def argument(place: object) -> tuple[Mapping[str, Any], Path | None]:
 
 def check_catalog(text: str) -> str:
     """The catalog as a URL; a plain path is a SQLite file."""
+    refuse_connection_string(text)
     if not is_url(text):
         return f"sqlite:///{absolute(text)}"
     if sqlite := _SQLITE.match(text):
@@ -139,8 +142,20 @@ def is_shared(folder: Path) -> bool:
         return False
 
 
+def refuse_connection_string(text: str) -> None:
+    """What other programs log in with is no name of a file, which everybody would see."""
+    keyword = _KEYWORD.match(text)
+    if (keyword and is_keyword(keyword[1].strip())) or _LOGIN.match(text):
+        raise InvalidValue(
+            "a connection string such as host=… password=… says neither a folder nor an address",
+            hint="write postgresql://user:password@host:port/database; a file or folder whose own "
+            "name is like this is written ./name",
+        )
+
+
 def expanded(text: str) -> Path:
     """The path, with ~ and ~name for a home folder."""
+    refuse_connection_string(text)
     try:
         return Path(text).expanduser()
     except RuntimeError:
@@ -152,6 +167,7 @@ def expanded(text: str) -> Path:
 
 def absolute(text: str) -> str:
     """A local path made absolute; a URL as it is."""
+    refuse_connection_string(text)
     return text if is_url(text) else str(expanded(text).absolute())
 
 

@@ -76,6 +76,8 @@ _PLAIN = {
     "channel_binding", "require_auth", "krbsrvname", "target_session_attrs", "load_balance_hosts",
     "service", "passfile", "requiressl", "gsslib", "gssdelegation", "min_protocol_version",
 }  # fmt: skip
+# Words that begin a connection string elsewhere: of ODBC, ADO and drivers for Python.
+_ELSEWHERE = {"server", "driver", "dsn", "data source", "database", "uid", "user id", "username"}
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 _CONNECT = re.compile(r"sc://", re.IGNORECASE)
 # What Spark Connect's parameters may be shown: any other is sent as a header, and those in x-… are what
@@ -105,6 +107,11 @@ def is_secret(name: str) -> bool:
     if words[-1] in _SECRET_LAST or not _SECRET_WORDS.isdisjoint(words):
         return True
     return _SECRET.search(unquote(name)) is not None
+
+
+def is_keyword(name: str) -> bool:
+    """Whether a connection string may have this word before a =."""
+    return name.lower() in _PLAIN | _ELSEWHERE or is_secret(name)
 
 
 def is_reference(text: str) -> bool:
@@ -176,7 +183,10 @@ def _pieces(address: str, *, strict: bool = False) -> Iterator[tuple[str, bool]]
         yield address[: whole.start(2)], False
         yield from _parameters(rest, hides)
         return
-    yield f"{address[: whole.start(2)]}{user}:", False
+    secret = next((each for each in _PARAMETER.finditer(user) if hides(each[1])), None)
+    if secret:  # the colon is one of a parameter's value
+        user, password = before[: secret.end()], before[secret.end() :]
+    yield f"{address[: whole.start(2)]}{user}{'' if secret else ':'}", False
     yield password, not is_reference(password)
     yield at, False
     if any(hides(name) for name in _PARAMETER.findall(before)):

@@ -67,7 +67,8 @@ Durations are written `500ms`, `2s`, `1h30m`, `7d` or `2w`. Fractions are betwee
 `connect("postgresql://user:password@host/database", warehouse="/data/warehouse")` a shared catalog,
 `connect("path/to/settings.toml")` another settings file and `connect({{"parallelism": 2}})` the
 given settings. The first place that has `home` or `catalog` decides both: a folder passed to
-`connect` overrides a `catalog` in the file.
+`connect` overrides a `catalog` in the file. A connection string of keywords (`host=… password=…`) is
+refused, since it would name a file; a file or folder whose own name is like that is written `./name`.
 
 ## The file
 
@@ -177,7 +178,7 @@ SECTIONS = {
     "drop_refresh_group refresh_groups",
     "Looking": "status history events explain verify cuts dependency_tree graph lineage clusters "
     "indexes",
-    "Deployments": "plan stage wait promote rollback abort claim deployments",
+    "Deployments": "compile test plan stage wait promote rollback abort claim deployments",
     "Operations": "maintain check backup adopt recover grants",
     "Connection": "settings set spark spark_actions on_progress close",
 }

@@ -126,12 +126,12 @@ def watching(patch: pytest.MonkeyPatch, unleased: list[str]) -> Iterator[None]:
         return taken
 
     def written(tx: Transaction, c: Connection, cut_id: int | None) -> None:
-        known = streams.tokens(c)
-        write(tx, c, cut_id)
-        published = [str(name) for name in tx.stage.changes if name in known]
-        # read as any transaction reads: without the product's own question the order still matters
+        published = [str(name) for name in tx.stage.changes if name in streams.tokens(c)]
+        # read as any transaction reads: without the product's own question the order still matters;
+        # and before the rows are written, since the last publish under a lease gives it back
         rows = c.execute(select(tables.leases).where(tables.leases.c.table_name.in_(published)))
         held = {row.table_name: row.token for row in rows}
+        write(tx, c, cut_id)
         tokens = getattr(mine, "tokens", ())
         unleased.extend(name for name in published if held.get(name) not in tokens)
 

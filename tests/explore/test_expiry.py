@@ -14,6 +14,7 @@ from anabranch.catalog import deployments, tables
 from anabranch.catalog.store import Connection
 from anabranch.errors import PublishConflict
 from anabranch.lake import upkeep
+from anabranch.lake.fence import Fence
 from anabranch.lake.stage import Stage
 from anabranch.names import TableName
 from tests.standin.engine import connect, installed
@@ -144,17 +145,18 @@ def test_work_begins_upon_a_cut_that_is_kept(
 ) -> None:
     """Upkeep forgets the cut between the look at it and the stage that holds it."""
     ab.sql("INSERT INTO s.t VALUES (10)")
-    real, done = Stage.__init__, []
+    real, done = Fence.claim, []
 
-    def begin(stage: Stage, lake: Any, pointers: Any = None, cut_id: int | None = None) -> None:
-        if cut_id and not done:
-            done.append(cut_id)
+    def claim(fence: Fence) -> None:
+        """The last thing before the transaction in which a stage begins."""
+        if not done:
+            done.append(True)
             with connect(home, **SETTINGS) as other:
                 other.sql("INSERT INTO s.t VALUES (11)")
                 other.maintain()
-        real(stage, lake, pointers, cut_id)
+        real(fence)
 
-    monkeypatch.setattr(Stage, "__init__", begin)
+    monkeypatch.setattr(Fence, "claim", claim)
     if verb == "refresh":
         ab.refresh("s.d")
     elif verb == "write":

@@ -21,7 +21,7 @@ from anabranch.catalog import leases, read_leases
 from anabranch.catalog.read_set import ReadSet
 from anabranch.deploy.along import Along
 from anabranch.names import TableName
-from anabranch.refresh import lines
+from anabranch.refresh import record
 from tests.explore.explorer import Acts, Broken, Explorer
 from tests.explore.shop import ACTS
 from tests.standin.engine import installed
@@ -138,7 +138,10 @@ def test_definitions_are_compared(explorer: Explorer) -> None:
     check = ReadSet.check
 
     def mutate(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(ReadSet, "check", lambda self, c: check(ReadSet(leases=self.leases), c))
+        def leases_only(self: ReadSet, c: Any) -> Any:
+            return check(ReadSet(leases=self.leases, last=self.last), c)
+
+        patch.setattr(ReadSet, "check", leases_only)
 
     finds(explorer, ("refresh", "redefine"), "db.x.e.*changed since its last refresh", mutate)
 
@@ -149,6 +152,7 @@ def test_leases_are_compared(explorer: Explorer, pair: Acts) -> None:
 
     def mutate(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(leases, "check", lambda c, lease: None)
+        patch.setattr(leases, "end", leases.give_back)
 
     finds(explorer, pair, "published without a lease", mutate)
 
@@ -173,7 +177,7 @@ def test_a_refresh_reads_in_its_publish_who_is_suspended(explorer: Explorer, oth
     """No lease keeps SUSPEND out: a refresh that goes by its look would take the table in again."""
 
     def mutate(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(lines, "stays_suspended", lambda stream, outcome: False)
+        patch.setattr(record, "stays_suspended", lambda stream, outcome: False)
 
     finds(explorer, (other, "suspend"), "the suspension of b was lost", mutate)
 

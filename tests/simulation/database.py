@@ -52,6 +52,7 @@ class Database:
         self.connection = ThinConnection(self.driver, self.usual)
         self.query: Query = self.driver.execute
         self.writes = False  # a transaction that writes is open
+        self.leases: dict[str, str] = {}  # tokens by tables, as it found them
         self.runs = False
         self.driver.execute("PRAGMA page_size = 1024")  # savepoints copy pages
         tables.metadata.create_all(self.usual)
@@ -80,6 +81,7 @@ class Database:
             raise Ended("somebody has ended the transaction of the run, past `_transaction`")
         self.query("SAVEPOINT work")
         self.writes = True
+        self.leases = dict(self.query("SELECT table_name, token FROM ab_leases").fetchall())
 
     def commit(self) -> None:
         self.query("RELEASE work")

@@ -104,12 +104,12 @@ def any_module_may_keep_sqlalchemy(simulator: Simulator) -> None:
     wanted: list[str] = []
     assert simulator.quick(plan_of(seed), wanted) is None
     for module in speakers.speaking():
-        vars(module)["case"] = sqlalchemy.case
+        vars(module)["over"] = sqlalchemy.over
         speakers.changes.cache_clear()
         trace: list[str] = []
         error = simulator.quick(plan_of(seed), trace)
         assert not speakers.speaks(module)
-        del vars(module)["case"]
+        del vars(module)["over"]
         assert error is None and trace == wanted, f"{module.__name__}: {error}"
     speakers.changes.cache_clear()
 

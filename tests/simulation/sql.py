@@ -92,7 +92,7 @@ class Form:
     """The text of an expression without its values: of each there is one, made when it is first
     asked for, and so is whatever is made of it."""
 
-    __slots__ = ("bind", "key", "made", "result", "tables", "text")
+    __slots__ = ("bind", "key", "made", "result", "tables", "text", "type")
 
     def __init__(
         self,
@@ -101,9 +101,10 @@ class Form:
         key: str = "anon",
         bind: Convert = None,
         result: Convert = None,
+        type: Any = None,  # of a column
     ) -> None:
         self.text, self.tables, self.key = text, tables, key
-        self.bind, self.result = bind, result
+        self.bind, self.result, self.type = bind, result, type
         self.made: dict[Any, Form] = {}
 
     def then(self, what: Any, text: str, *others: Form) -> Form:
@@ -119,6 +120,10 @@ class Expr:
 
     def __init__(self, form: Form, params: tuple[Any, ...] = ()) -> None:
         self.form, self.params = form, params
+
+    @property
+    def type(self) -> Any:
+        return self.form.type
 
     def _with(self, sign: str, other: Any) -> Expr:
         form = self.form
@@ -228,6 +233,7 @@ class LightTable:
                     (table.name,),
                     column.name,
                     *_conversions(column.type),
+                    column.type,
                 )
             )
         self.columns = list(table.columns)

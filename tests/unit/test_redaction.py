@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from sqlalchemy import make_url
 
 from anabranch import redaction
 from anabranch.boundary import public
-from anabranch.catalog.store import parse_url
+from anabranch.catalog.store import Store, parse_url
 from anabranch.errors import InvalidValue, Refused, Unreachable, UserError
 from anabranch.lake.archive import Archive
 from anabranch.redaction import holds_secret, redacted, redacted_value
@@ -321,3 +322,46 @@ def test_an_address_of_a_catalog_that_cannot_be_read(address: str) -> None:
         parse_url(address)
     assert "%40" in (error.value.hint or "") and "hunter2" not in str(error.value)
     assert error.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "host=127.0.0.1 port=1 user=u password=hunter2",
+        "password = hunter2 host = h",
+        "dbname=shop password='hun ter2' sslmode=require",
+        "Server=h;Database=d;User Id=u;Password=hunter2",
+        "Driver={PostgreSQL};UID=u;PWD=hunter2",
+        "u:hunter2@127.0.0.1/d",
+        "scott:hunter2@127.0.0.1:5432/d",
+        "scott:hun/ter2@h",
+    ],
+)
+@pytest.mark.parametrize("form", ["{}", "sqlite:///{}"])
+def test_a_connection_string_is_no_name_of_a_file(text: str, form: str, tmp_path: Path) -> None:
+    """Neither as the catalog nor as a folder, whoever says it; it would show its password to all."""
+    given, file = form.format(text), tmp_path / "anabranch.toml"
+    file.write_text(f'catalog = "{given}"')
+    tries: list[Callable[[], object]] = [
+        lambda: Settings.load({"home": given}),
+        lambda: Settings.load({"catalog": given, "warehouse": "w"}),
+        lambda: Settings.load({"catalog": "sqlite:///c.db", "warehouse": given}),
+        lambda: Settings.load(given),
+        lambda: Settings.load(file),
+        lambda: Store.open(given),
+        lambda: Archive(given),
+    ]
+    for attempt in tries:
+        with pytest.raises(InvalidValue) as error:
+            attempt()
+        assert error.value.hint and "ter2" not in str(error.value)
+    with pytest.raises(InvalidValue, match="connection string") as error:
+        Settings.load({"catalog": given})
+    assert "postgresql://user:password@" in (error.value.hint or "")
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+def test_a_folder_may_be_named_like_one() -> None:
+    assert Settings.load({"home": "./user=5"}).home.endswith("/user=5")
+    assert Settings.load({"home": "day=2026-01-01"}).home.endswith("/day=2026-01-01")
+    assert Settings.load({"home": "a:b/c"}, warehouse="file:/x@y").warehouse == "file:/x@y"
