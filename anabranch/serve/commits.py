@@ -14,10 +14,10 @@ from pathlib import Path
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import RemoveSnapshotsUpdate, SetLocationUpdate
-from sqlalchemy import Connection
 
 from anabranch.catalog import cuts, snapshots, streams
 from anabranch.catalog.read_set import readers_of
+from anabranch.catalog.store import Connection
 from anabranch.errors import FileMissing, Refused
 from anabranch.lake.manifests import entries, manifests
 from anabranch.lake.places import local_path, location_of, table_root
