@@ -104,7 +104,7 @@ def created(request: NewTable, location: str) -> TableMetadata:
             dict(request.properties),
             uuid4(),
         )
-        return _with_row_ids(made, None)
+        return _with_row_ids(_with_defaults(made, request.table_schema), None)
     except (ValueError, ValidationError) as error:
         raise bad_request(str(error)) from None
 
@@ -150,6 +150,25 @@ def _upgraded(
     left = [each for each in updates if not isinstance(each, UpgradeFormatVersionUpdate)]
     facts = {**dict(base), "format_version": 3}
     return TableMetadataV3.model_construct(**facts), left
+
+
+def _with_defaults(made: TableMetadata, wanted: Schema) -> TableMetadata:
+    """Default values of columns, which PyIceberg leaves behind when it gives new ids."""
+    (schema,) = made.schemas
+    fields = [
+        new.model_copy(
+            update={"initial_default": old.initial_default, "write_default": old.write_default}
+        )
+        for new, old in zip(schema.fields, wanted.fields, strict=True)
+    ]
+    if tuple(fields) == tuple(schema.fields):
+        return made
+    given = Schema(
+        *fields,
+        schema_id=schema.schema_id,
+        identifier_field_ids=schema.identifier_field_ids,
+    )
+    return made.model_copy(update={"schemas": [given]})
 
 
 def _with_row_ids(made: TableMetadata, base: TableMetadata | None) -> TableMetadata:
