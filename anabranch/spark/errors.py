@@ -26,6 +26,7 @@ from anabranch.errors import (
     Unsupported,
     UserError,
 )
+from anabranch.spark.private import causes, stack_trace
 
 DATA = "anabranch data: "  # marks of messages that our own plans raise inside a job
 INTERNAL = "anabranch internal: "
@@ -89,6 +90,7 @@ _WORLD_TEXT = re.compile(
     r"No space left on device|Disk quota exceeded|\bJob \S+ (?:was )?cancelled\b"
     r"|ExecutorLostFailure \(|Lost executor \S+ on |FetchFailed\("
 )
+_TOO_DEEP = re.compile(r"Max iterations \(\d+\) reached for batch \w+, please set '([\w.]+)'")
 _OUT_OF_MEMORY = re.compile(r"\w*OutOfMemoryError")
 _BAD_PAGE = re.compile(r"CRC checksum verification failed|is not a Parquet file")
 # What readers of Parquet raise at a header, a length or a value that cannot be.
@@ -151,8 +153,8 @@ class Failure:
 
 
 def failure_of(error: BaseException, condition: str, text: str) -> Failure:
-    known = {type(each).__name__ for each in _chain(error) if isinstance(each, PySparkException)}
-    evidence = "\n".join([text, *(getattr(each, "_stackTrace", "") for each in _chain(error))])
+    known = {type(each).__name__ for each in causes(error) if isinstance(each, PySparkException)}
+    evidence = "\n".join([text, *map(stack_trace, causes(error))])
     in_task = _IN_TASK.search(evidence) is not None
     return Failure(
         state=_state(error, condition, text),
@@ -189,6 +191,11 @@ def _judge(
         return DataError(message, hint=_HINTS.get(base))
     if base in _MISSING or "FileNotFoundException" in failure.thrown:
         return _unreadable(text, message, is_damage(condition, text, failure))
+    if deep := _TOO_DEEP.search(text):
+        return Unsupported(
+            "the query is nested too deeply for Spark",
+            hint=f"make a stream table of a part of it, or raise spark.conf.{deep[1]}",
+        )
     if failure.names(_OUT_OF_MEMORY):
         return SystemFault("Spark ran out of memory", hint="raise spark.conf.spark.driver.memory")
     if "SparkContext was shut down" in text or "stopped SparkContext" in text:
@@ -282,7 +289,7 @@ def blame(error: BaseException) -> Blame:
 
 def spark_error(error: BaseException | None) -> BaseException | None:
     """What Spark raised, below our own words for it."""
-    found = (each for each in _chain(error) if isinstance(each, PySparkException) or _foreign(each))
+    found = (each for each in causes(error) if isinstance(each, PySparkException) or _foreign(each))
     return next(found, None)
 
 
@@ -353,17 +360,7 @@ def _foreign(error: BaseException) -> bool:
 
 def whole_text(error: BaseException) -> str:
     """The message and those of its causes: a failed write hides its reason in the cause."""
-    return "\n".join(str(each) for each in _chain(error))
-
-
-def _chain(error: BaseException | None) -> list[BaseException]:
-    """An error and its causes."""
-    found: list[BaseException] = []
-    current = error
-    while current is not None and len(found) < 10:
-        found.append(current)
-        current = getattr(current, "_cause", None) or current.__cause__
-    return found
+    return "\n".join(str(each) for each in causes(error))
 
 
 def condition_of(error: BaseException, text: str) -> str:
