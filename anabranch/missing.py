@@ -29,6 +29,12 @@ def waiting() -> dict[str, str]:
         return {part: message for part, message in _noted.items() if part not in _kept}
 
 
+def noted() -> list[str]:
+    """All that was said in this process."""
+    with _lock:
+        return list(_noted.values())
+
+
 def keep(parts: Iterable[str]) -> None:
     """They are events now."""
     with _lock:

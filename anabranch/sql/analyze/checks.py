@@ -12,7 +12,7 @@ from itertools import combinations
 from sqlglot import exp
 
 from anabranch.plan.exprs import Tree, unwrapped
-from anabranch.sql.analyze.types import BOOLEAN, COMPARISONS, VOID, branches
+from anabranch.sql.analyze.types import ALIKE, BOOLEAN, COMPARISONS, VOID, branches
 from anabranch.types import Type
 
 TypeOf = Callable[["Tree | None"], "Type | None"]
@@ -20,7 +20,6 @@ Wrong = tuple[Tree, str, "str | None"]  # where, what, and a cure
 
 _WITH_STRING = ("number", "time", "boolean", "binary")
 _CAST = "CAST one of them"
-_ALIKE = ("coalesce", "nvl", "ifnull", "greatest", "least")
 _NO_CONDITION = ("time", "array", "map", "struct", "binary")  # HAVING casts all else
 
 
@@ -67,7 +66,7 @@ def mismatches(node: Tree, type_of: TypeOf) -> Iterator[Wrong]:
             yield from _conditions_of(node, type_of)
             if not isinstance(node.parent, exp.Case):
                 yield from _alternatives(node, list(branches(node)), "CASE", type_of)
-        case exp.Anonymous() if node.name.lower() in _ALIKE:
+        case exp.Anonymous() if node.name.lower() in ALIKE:
             yield from _alternatives(node, node.expressions, node.name.upper(), type_of)
 
 
