@@ -19,7 +19,8 @@ def note(part: str, instead: str, error: BaseException) -> None:
     with _lock:
         if part in _noted:
             return
-        _noted[part] = f"{part} cannot be used: {instead} ({type(error).__name__}: {error})"
+        why = next(iter(str(error).splitlines()), "").strip()
+        _noted[part] = f"{part} cannot be used: {instead} ({type(error).__name__}: {why})"
     log.warning("%s", _noted[part])
 
 

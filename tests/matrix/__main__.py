@@ -24,6 +24,7 @@ else:
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "build" / "matrix"
 _BOUNDS = re.compile(r"([A-Za-z_]+)>=([\d.]+)(?:,<([\d.]+))?")
+OLD = ("lowest", "spark-4.0")  # Spark 4.0 does not tell how many rows it wrote
 SPARKS = ("4.0", "4.1", "4.2", "4.3")  # every minor version is tried with the newest of the rest
 
 
@@ -68,7 +69,8 @@ def main(chosen: Sequence[str]) -> int:
             continue
         print(f"{name}: ", end="", flush=True)
         variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [str(python), "-m", "tests.matrix.smoke", "--strict"]
+        command = [str(python), "-m", "tests.matrix.smoke"]
+        command += [] if name in OLD else ["--strict"]
         if subprocess.run(command, cwd=PLACE, env=variables).returncode:
             failed.append(name)
     print(f"failed: {', '.join(failed)}" if failed else "all passed")
