@@ -54,7 +54,7 @@ class Queries(Protocol):
         self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
     ) -> None: ...
     def flow(self, root: Tree, sight: Sight, ctes: Ctes) -> Flow: ...
-    def positions(self, order: Tree, found: Relation) -> Flow: ...
+    def positions(self, order: Tree, relation: Relation) -> Flow: ...
     def generated(self, call: Tree, sight: Sight) -> tuple[str, ...] | None: ...
 
 
@@ -73,14 +73,14 @@ class Block:
     flow: Flow = NOTHING
     hidden: Flow = NOTHING  # of the columns that nobody knows
 
-    told: set[str] = field(default_factory=set)
-    said: int = 0  # mistakes that were told before this SELECT
+    reported: set[str] = field(default_factory=set)
+    reported_before: int = 0  # findings when this SELECT began
 
     def __post_init__(self) -> None:
         self.flow = self.rows.flow
 
     def sight(self, aliases: Mapping[str, Column] | None = None) -> Sight:
-        return Sight(self.rows.scope, self.outer, dict(aliases or {}), self.told)
+        return Sight(self.rows.scope, self.outer, dict(aliases or {}), self.reported)
 
     def result(self) -> Relation:
         self.aliases = {name: Column(name) for name in time_windows(self.node)}
@@ -97,12 +97,12 @@ class Block:
         self.ordinals()
         self.grouped()
         columns = None if self.found is None else tuple(self.found)
-        found = Relation(
+        relation = Relation(
             columns, self.flow.deciding | (self.hidden if columns is None else NOTHING)
         )
         if columns is None and self.planned is not None:
-            found = replace(found, probable=tuple(self.planned))
-        return found.deciding(found.whole) if self.node.args.get("distinct") else found
+            relation = replace(relation, probable=tuple(self.planned))
+        return relation.deciding(relation.whole) if self.node.args.get("distinct") else relation
 
     def outputs(self) -> dict[str, Column]:
         return {each.name.lower(): each for each in reversed(self.found or ()) if each.name}
@@ -110,14 +110,14 @@ class Block:
     # -- the SELECT list -----------------------------------------------------------------------
 
     def named_windows(self) -> Mapping[str, Flow]:
-        """What WINDOW w AS (…) looks at; what is wrong with it is told when its turn comes."""
-        told, said = set(self.told), len(self.walk.findings)
-        found = {
+        """What WINDOW w AS (…) looks at; what is wrong with it is reported when its turn comes."""
+        reported, before = set(self.reported), len(self.walk.findings)
+        flows = {
             each.name.lower(): self.walk.flow(each, self.sight(), self.ctes)
             for each in self.node.args.get("windows") or ()
         }
-        self.told, self.walk.findings[said:] = told, []
-        return found
+        self.reported, self.walk.findings[before:] = reported, []
+        return flows
 
     def item(self, item: Tree, windows: Mapping[str, Flow]) -> None:
         seen = self.sight(self.aliases)
@@ -229,9 +229,9 @@ class Block:
         relation = Relation(None if self.found is None else tuple(self.found))
         for key in ("order", "sort"):
             if (order := self.node.args.get(key)) is not None:
-                found = self.walk.positions(order, relation)
+                flow = self.walk.positions(order, relation)
                 cut = self.node.args.get("limit") or self.node.args.get("offset")
-                self.flow |= found.deciding if key == "order" and cut else NOTHING
+                self.flow |= flow.deciding if key == "order" and cut else NOTHING
 
     # -- groups --------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ class Block:
             self.flow |= self.keys_by_place(group).deciding
         whole = group is not None and group.args.get("all")
         if (
-            len(self.walk.findings) > self.said
+            len(self.walk.findings) > self.reported_before
             or self.rows.scope.opaque
             or whole
             or not is_grouped(self.node)
@@ -260,7 +260,7 @@ class Block:
         self.ungrouped(keys)
 
     def ungrouped(self, keys: set[str]) -> None:
-        told: set[str] = set()
+        reported: set[str] = set()
         outputs = {*self.outputs(), *self.aliases}
         clauses = [self.node.args[key] for key in ("having", "order") if self.node.args.get(key)]
         listed = [item for item in self.node.expressions if star_of(item) is None]
@@ -269,8 +269,8 @@ class Block:
             *ungrouped(clauses, self.sight(), keys, outputs),
         ):
             name = text_of([part.name for part in node.parts])
-            if name.lower() not in told:
-                told.add(name.lower())
+            if name.lower() not in reported:
+                reported.add(name.lower())
                 message = f"column {name} is neither in GROUP BY nor inside an aggregate"
                 hint = f"add {name} to GROUP BY, or aggregate it, as with max({name})"
                 self.walk.say(node, message, hint)
@@ -349,10 +349,10 @@ def without_queries(tree: Tree) -> Tree:
 
 def without_group_queries(node: exp.Select) -> exp.Select:
     group = node.args.get("group")
-    found = exp.Select()
+    grouping = exp.Select()
     if group is not None:
-        found.set("group", without_queries(group))
-    return found
+        grouping.set("group", without_queries(group))
+    return grouping
 
 
 def _places(group: exp.Group) -> Iterator[tuple[Tree, int]]:

@@ -79,10 +79,10 @@ def tables_of(query: str, *, expression: bool = False) -> frozenset[TableName]:
 
 def references(query: str, *, expression: bool = False) -> tuple[Reference, ...]:
     """Every mention of a table, in the order of the text."""
-    found = (source for source, _ in _walk(query, expression).sources)
+    sources = (source for source, _ in _walk(query, expression).sources)
     return tuple(
         Reference(source.name, source.start, source.end, place(query, source.start))
-        for source in sorted(found, key=lambda source: source.start)
+        for source in sorted(sources, key=lambda source: source.start)
     )
 
 

@@ -210,8 +210,8 @@ def _syntax_error(passage: Passage, tokens: list[Token], error: ParseError) -> S
     if expected and expected.startswith("a type") and found.sort is Sort.WORD:
         void = found.says("VOID")  # Spark has the type, for a NULL without one
         hint = "VOID holds nothing but NULL: cast to the type that you want" if void else None
-        said = f"{found.text.upper()} is not a type that can be cast to"
-        return passage.error(found.start, said, hint)
+        message = f"{found.text.upper()} is not a type that can be cast to"
+        return passage.error(found.start, message, hint)
     message = f"unexpected {found.shown}"
     if expected:  # "AS after CAST" already says where
         message = f"expected {expected}" + (
