@@ -12,8 +12,10 @@ from sqlalchemy import (
     CompoundSelect,
     Connection,
     Table,
+    Text,
     and_,
     case,
+    cast,
     delete,
     func,
     insert,
@@ -57,6 +59,7 @@ class Version:
 class Shown:
     """The newest recorded cut, and the commits of others that are part of no cut yet."""
 
+    cut_id: int
     pointers: Mapping[TableName, str]
     committed: Mapping[TableName, datetime | None]  # None: not noted by an older Anabranch
     moved: Sequence[Version]
@@ -188,8 +191,11 @@ def shown(c: Connection, catalog: str) -> Shown:
     """The same, with all that the newest recorded cut shows, in one SELECT."""
     pointers: dict[TableName, str] = {}
     committed: dict[TableName, datetime | None] = {}
-    moved = []
+    moved, cut_id = [], 0
     for space, name, recorded, pointer, at in c.execute(_shown(catalog)):
+        if space is None:
+            cut_id = int(pointer)
+            continue
         named = table_name(space, name)
         if named is None:
             continue
@@ -197,7 +203,7 @@ def shown(c: Connection, catalog: str) -> Shown:
             pointers[named], committed[named] = recorded, at
         if recorded != pointer:
             moved.append(Version(named, pointer))
-    return Shown(pointers, committed, moved)
+    return Shown(cut_id, pointers, committed, moved)
 
 
 @cached(8)
@@ -221,7 +227,9 @@ def _shown(catalog: str) -> CompoundSelect[Any]:
         .select_from(table.outerjoin(known, same))
         .where(_is_table(catalog), known.c.name.is_(None))
     )
-    return union_all(recorded, others)
+    # A row without a name tells the number of the cut: asking for it takes no statement of its own.
+    number = select(null(), null(), null(), cast(tables.meta.c.cut, Text), null())
+    return union_all(recorded, others, number)
 
 
 @once(tables.versions)
