@@ -60,14 +60,14 @@ class Queries(Protocol):
 
 @dataclass
 class Block:
-    """`found` are the columns so far, None from the first item on that gives nobody knows which."""
+    """`certain` are the columns so far, None from the first item on that gives nobody knows which."""
 
     walk: Queries
     node: exp.Select
     ctes: Ctes
     rows: Rows
     outer: Sight | None
-    found: list[Column] | None = field(default_factory=list)
+    certain: list[Column] | None = field(default_factory=list)
     planned: list[Column] | None = field(default_factory=list)  # also those that are not certain
     aliases: dict[str, Column] = field(default_factory=dict)
     flow: Flow = NOTHING
@@ -96,7 +96,7 @@ class Block:
         self.conditions(last)
         self.ordinals()
         self.grouped()
-        columns = None if self.found is None else tuple(self.found)
+        columns = None if self.certain is None else tuple(self.certain)
         relation = Relation(
             columns, self.flow.deciding | (self.hidden if columns is None else NOTHING)
         )
@@ -105,7 +105,7 @@ class Block:
         return relation.deciding(relation.whole) if self.node.args.get("distinct") else relation
 
     def outputs(self) -> dict[str, Column]:
-        return {each.name.lower(): each for each in reversed(self.found or ()) if each.name}
+        return {each.name.lower(): each for each in reversed(self.certain or ()) if each.name}
 
     # -- the SELECT list -----------------------------------------------------------------------
 
@@ -134,7 +134,9 @@ class Block:
         if any(is_generator(each) for each in inside(item)):
             self.flow |= flow.deciding
         self.hidden |= flow if columns is None else NOTHING
-        self.found = None if self.found is None or columns is None else [*self.found, *columns]
+        self.certain = (
+            None if self.certain is None or columns is None else [*self.certain, *columns]
+        )
         self.planned = (
             None if self.planned is None or planned is None else [*self.planned, *planned]
         )
@@ -226,7 +228,7 @@ class Block:
                 break
 
     def ordinals(self) -> None:
-        relation = Relation(None if self.found is None else tuple(self.found))
+        relation = Relation(None if self.certain is None else tuple(self.certain))
         for key in ("order", "sort"):
             if (order := self.node.args.get(key)) is not None:
                 flow = self.walk.positions(order, relation)
@@ -300,20 +302,20 @@ class Block:
             )
         flow = NOTHING
         for key, at in _places(group):
-            if self.found is None:
+            if self.certain is None:
                 break
-            if not 1 <= at <= len(self.found):
-                message = f"GROUP BY {at} is not between 1 and {len(self.found)}"
+            if not 1 <= at <= len(self.certain):
+                message = f"GROUP BY {at} is not between 1 and {len(self.certain)}"
                 self.walk.say(key, message)
             else:
-                flow |= self.found[at - 1].flow
+                flow |= self.certain[at - 1].flow
         return flow
 
     def items(self) -> Iterator[tuple[Tree, Column]]:
-        if self.found is not None and len(self.found) == len(self.node.expressions):
-            yield from zip(self.node.expressions, self.found, strict=True)
+        if self.certain is not None and len(self.certain) == len(self.node.expressions):
+            yield from zip(self.node.expressions, self.certain, strict=True)
         else:
-            yield from ((self.node, each) for each in self.found or ())
+            yield from ((self.node, each) for each in self.certain or ())
 
     def groups(self) -> Groups | None:
         """The grouping expressions over the columns of FROM, by the rules of a plan."""

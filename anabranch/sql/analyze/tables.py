@@ -102,7 +102,7 @@ def rebind(
     if not walk.sources and not walk.columns:
         return text
     tokens = tokenize(text)
-    qualifiers = [found for column in walk.columns if (found := _qualifier(text, *column))]
+    qualifiers = [qualifier for column in walk.columns if (qualifier := _qualifier(text, *column))]
     edits = [
         (start, end, quote(scope.known_as(source)))
         for start, end, source, scope in qualifiers
