@@ -27,8 +27,7 @@ from anabranch.lake.comments import comments_of
 from anabranch.lake.footers import tail_of
 from anabranch.lake.manifests import is_live, live_entries, manifests
 from anabranch.lake.marks import Marks
-from anabranch.lake.prune import pruned
-from anabranch.lake.ranges import file_statistics, kind_of
+from anabranch.lake.ranges import file_statistics, kind_of, pruned
 from anabranch.lake.types import columns_of
 from anabranch.lazy import lazy
 from anabranch.model import (
