@@ -198,10 +198,12 @@ class Anabranch:
     def tables(self) -> list[dict[str, Any]]:
         """Every table, view and index, by name.  Starts no Spark."""
         world, streams = self._world(), {row["name"]: row["status"] for row in self.status()}
+        foreign = [table for row in self.catalogs() for table in row["tables"]]
         kinds = {str(index.copy): "index" for each in world.indexes.values() for index in each}
         kinds |= {str(view): "view" for view in world.views} | dict.fromkeys(
             streams, "stream table"
         )
+        kinds |= dict.fromkeys(foreign, "foreign table")
         return [
             {"table": name, "kind": kinds.get(name, "source table"), "status": streams.get(name)}
             for name in map(str, sorted(world.names()))
@@ -623,6 +625,47 @@ class Anabranch:
     def events(self, name: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
         """What nobody would expect, newest first: a rebuilt table, a fallback, a suspension."""
         return listing.events(self._store, _name(name), limit)
+
+    def attach(
+        self,
+        name: str,
+        type: str,
+        *,
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+        **properties: Value,
+    ) -> None:
+        """Attach a catalog of others, whose tables are read as `name.namespace.table`.
+
+        `type` and `properties` are those of PyIceberg's `load_catalog`: `rest`, `sql`, `hive`, `glue`
+        and so on, with `uri`, `warehouse` and what else the type needs.  A secret is a reference,
+        `ENV('NAME')` or `FILE('path')`, that is followed when the catalog is asked; it is neither
+        stored nor shown.
+        """
+        from anabranch.tables.catalogs import attach
+
+        if self._runtime.transaction is not None:
+            raise Refused("a catalog cannot be attached inside a transaction", hint="do it before")
+        attach(
+            self._runtime,
+            name,
+            type,
+            properties,
+            or_replace=or_replace,
+            if_not_exists=if_not_exists,
+        )
+
+    def detach(self, name: str, *, if_exists: bool = False) -> None:
+        """Forget an attached catalog; refused while a stream table or view reads one of its tables."""
+        from anabranch.tables.catalogs import detach
+
+        if self._runtime.transaction is not None:
+            raise Refused("a catalog cannot be detached inside a transaction", hint="do it after")
+        detach(self._runtime, name, if_exists=if_exists)
+
+    def catalogs(self) -> list[dict[str, Any]]:
+        """The attached catalogs, their tables that are read, and what keeps one from being observed."""
+        return listing.catalogs(self._store)
 
     def clusters(self) -> list[dict[str, Any]]:
         """The named Spark resources, and which stream tables and indexes use them."""

@@ -18,6 +18,7 @@ from anabranch.runtime import Runtime
 from anabranch.settings import Settings
 from anabranch.spark.rows import rows_frame
 from anabranch.spark.session import Spark
+from anabranch.tables.catalogs import keep_attached
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,12 +34,15 @@ def open_runtime(
     progress: Callable[[str, Mapping[str, Any]], None],
 ) -> Runtime:
     lake = Lake(store, settings.warehouse)
+    lake.attached.seconds = settings.catalog_timeout
     _tell(lake)
     declared.keep(lake)
     spark = Spark(settings, session)
     spark.on_start = progress
     spark.conf_at_start = lambda: pools_at_start(store)
     runtime = Runtime(settings, store, lake, spark, progress)
+    if settings.catalogs:
+        keep_attached(runtime)
 
     def system(name: str) -> DataFrame:
         view, columns = name.lower(), listing.COLUMNS

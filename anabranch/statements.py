@@ -17,8 +17,8 @@ from anabranch.spark.handed import handed_out
 from anabranch.spark.rows import rows_frame
 from anabranch.sql.statements import records as s
 from anabranch.sql.text.batches import batches
+from anabranch.tables import catalogs, indexes
 from anabranch.tables import dml as write
-from anabranch.tables import indexes
 from anabranch.tables import source_tables as tables
 from anabranch.tables.comments import comment_on
 from anabranch.tables.dml import Changed
@@ -273,6 +273,25 @@ def _drop_cluster(ab: Anabranch, statement: s.DropCluster) -> Done:
     return {"statement": "DROP CLUSTER", "cluster": statement.name}
 
 
+def _attach(ab: Anabranch, statement: s.AttachCatalog) -> Done:
+    _refuse_in_transaction(ab, "ATTACH CATALOG")
+    catalogs.attach(
+        ab._runtime,
+        statement.name,
+        statement.type,
+        statement.properties,
+        or_replace=statement.or_replace,
+        if_not_exists=statement.if_not_exists,
+    )
+    return {"statement": "ATTACH CATALOG", "catalog": statement.name}
+
+
+def _detach(ab: Anabranch, statement: s.DetachCatalog) -> Done:
+    _refuse_in_transaction(ab, "DETACH CATALOG")
+    catalogs.detach(ab._runtime, statement.name, if_exists=statement.if_exists)
+    return {"statement": "DETACH CATALOG", "catalog": statement.name}
+
+
 def _create_index(ab: Anabranch, statement: s.CreateIndex) -> Done:
     table = indexes.create_index(ab._runtime, statement)
     return {"statement": "CREATE INDEX", "index": statement.name, "table": str(table)}
@@ -375,6 +394,8 @@ VERBS: dict[type[s.Statement], Callable[[Anabranch, Any], Any]] = {
     s.DropRefreshGroup: _drop_refresh_group,
     s.CreateCluster: _create_cluster,
     s.DropCluster: _drop_cluster,
+    s.AttachCatalog: _attach,
+    s.DetachCatalog: _detach,
     s.CreateIndex: _create_index,
     s.DropIndex: _drop_index,
     s.Comment: _comment,

@@ -81,6 +81,10 @@ def _durable(value: Any, default: Any, folder: Path) -> str | None:
     return None if value else "lets a power cut take what was acknowledged"
 
 
+def _attaching(value: Any, default: Any, folder: Path) -> str | None:
+    return "attaches catalogs of others" if value else None
+
+
 def _tuning(value: Any, default: Any, folder: Path) -> str | None:
     odd = sorted(name for name in value if not _TUNING.match(name))
     return f"sets more than the use of resources: {', '.join(odd)}" if odd else None
@@ -94,6 +98,7 @@ RULES: Mapping[str, Rule] = {
     "spark_master": _local,
     "spark_remote": _remote,
     "spark_conf": _tuning,
+    "catalogs": _attaching,
     "fsync": _durable,
     "history_retention": _not_less,
     "snapshot_retention": _not_less,
@@ -106,7 +111,7 @@ RULES: Mapping[str, Rule] = {
             "tick_watermark_enabled", "allow_circular", "max_fixpoint_iterations",
             "max_fixpoint_rows", "max_fixpoint_time", "max_consecutive_errors",
             "full_refresh_threshold", "parallelism", "lease_time", "small_table_rows",
-            "upkeep_interval", "verbose",
+            "upkeep_interval", "verbose", "catalog_timeout",
         ),
         _anything,
     ),

@@ -332,6 +332,18 @@ def look_now(runtime: Runtime) -> Look:
         return look(c, runtime.lake, found)
 
 
+def look_around(runtime: Runtime, *, asked_for: bool = False) -> Look:
+    """The same, once what moved in attached catalogs is part of a cut as well."""
+    from anabranch.lake.foreign import observe_all
+    from anabranch.lake.observe import shown
+
+    with shown(runtime.lake) as (c, found):
+        if not found.foreign:
+            return look(c, runtime.lake, found)
+    observe_all(runtime.lake, asked_for=asked_for)
+    return look_now(runtime)
+
+
 def _by_hand(stream: StreamTable) -> bool:
     return stream.schedule is None
 

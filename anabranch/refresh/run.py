@@ -13,7 +13,7 @@ from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh.failures import Failure
 from anabranch.refresh.lines import MANUAL, Occasion
-from anabranch.refresh.look import Look, look_now
+from anabranch.refresh.look import Look, look_around
 from anabranch.refresh.unit import Pass, Result, Unit, asked_for
 from anabranch.runtime import Runtime
 
@@ -36,7 +36,7 @@ def refresh(
         raise Refused("a refresh cannot run inside a transaction", hint="refresh after it")
     runtime.lake.fence.refuse_copies()
     occasion = Occasion(initiated_by)
-    seen = look_now(runtime)
+    seen = look_around(runtime, asked_for=True)
     chosen = None if names is None else [found_in(seen.streams, name) for name in names]
     work = Pass(runtime, occasion, patient=True, seen=seen, executor=runtime.workers.members)
     if full:

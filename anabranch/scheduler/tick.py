@@ -13,7 +13,7 @@ from anabranch.errors import Refused, SparkLost
 from anabranch.graph.order import reads_among
 from anabranch.graph.policies import SchedulePolicy
 from anabranch.refresh.lines import SCHEDULER, Occasion
-from anabranch.refresh.look import Look, look_now
+from anabranch.refresh.look import Look, look_around
 from anabranch.refresh.parallel import side_by_side
 from anabranch.refresh.unit import Pass, Result, Unit, Verdict
 from anabranch.runtime import Runtime
@@ -42,7 +42,7 @@ class Scheduler:
         if runtime.transaction is not None:
             raise Refused("a tick cannot run inside a transaction", hint="tick after it")
         runtime.lake.fence.refuse_copies()
-        seen = look_now(runtime)
+        seen = look_around(runtime)
         settings = runtime.settings
         pinned = settings.tick_watermark_enabled
         work = Pass(
@@ -98,7 +98,7 @@ class Scheduler:
 
     def _at_own_cut(self, work: Pass, unit: Unit) -> Result:
         """Without a watermark a group looks for itself, and brings what it reads to its own cut."""
-        seen = look_now(self.runtime)
+        seen = look_around(self.runtime)
         own = replace(work, seen=seen, ahead=frozenset(), stuck={}, _lock=threading.Lock())
         agenda = self._agenda(seen)
         group = agenda.home.get(unit.members[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from anabranch.errors import Unsupported, UserError, did_you_mean
+from anabranch.sql.statements.catalog_ddl import attach, detach
 from anabranch.sql.statements.cluster_ddl import (
     create_cluster,
     create_index,
@@ -132,7 +133,8 @@ TRANSACTION_HINT = "write several changes as one with `with ab.transaction(): �
 POSSIBLE = (
     "SELECT, INSERT, UPDATE, DELETE, MERGE, CREATE/ALTER/DROP TABLE, CREATE/DROP VIEW, "
     "CREATE/ALTER/DROP/REFRESH/EXPLAIN STREAM TABLE, CREATE/ALTER/DROP REFRESH GROUP, "
-    "CREATE/DROP CLUSTER, CREATE/DROP INDEX, SHOW TABLES, DESCRIBE, SET anabranch.…"
+    "CREATE/DROP CLUSTER, CREATE/DROP INDEX, ATTACH/DETACH CATALOG, SHOW TABLES, DESCRIBE, "
+    "SET anabranch.…"
 )
 HINTS = {  # statements people try, and what to do instead
     "BEGIN": TRANSACTION_HINT,
@@ -313,6 +315,8 @@ READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "COMMENT": comment,
     "REFRESH": refresh,
     "EXPLAIN": explain,
+    "ATTACH": attach,
+    "DETACH": detach,
     "SET": _set,
     "SHOW": _show,
     "DESCRIBE": _describe,
