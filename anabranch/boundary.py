@@ -235,6 +235,7 @@ KINDS = {
     "RefreshMode": Kind("a refresh mode", lambda value: isinstance(value, str)),
     "Event": Kind("an event", lambda value: isinstance(value, Event)),
     "Progress": Kind("a function", callable),
+    "Watcher": Kind("a function", callable),
 }
 
 

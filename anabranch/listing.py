@@ -39,7 +39,7 @@ def status(store: Store, settings: Settings | None = None) -> Rows:
 
     given = settings or Settings()
     held = overview(store, given)
-    now = held.seen.moment
+    now = held.state.moment
     with store.reading() as c:
         frontiers = streams.frontiers(c)
         found = streams.all_streams(c)
@@ -54,7 +54,7 @@ def status(store: Store, settings: Settings | None = None) -> Rows:
         row["last_fixpoint_iterations"] = last["fixpoint_iterations"] if last else None
         if row["diamond_schedule_policy"] == DEFAULT:
             row["diamond_schedule_policy"] = given.diamond_schedule_policy
-        row |= held.table(name) if name in held.seen.streams else {}
+        row |= held.table(name) if name in held.state.streams else {}
     return rows
 
 

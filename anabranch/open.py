@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import anabranch.listing as listing
 from anabranch.catalog.store import Store
-from anabranch.clusters import pools_at_start
 from anabranch.errors import UnknownName, Unreachable
 from anabranch.lake import declared
 from anabranch.lake.ground import weaknesses
@@ -17,12 +16,12 @@ from anabranch.lake.lake import Lake
 from anabranch.runtime import Runtime
 from anabranch.settings import Settings
 from anabranch.spark.rows import rows_frame
-from anabranch.spark.session import Spark
 from anabranch.tables.catalogs import keep_attached
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
+    from anabranch.spark.session import Spark
 
 log = logging.getLogger("anabranch")
 
@@ -30,16 +29,13 @@ log = logging.getLogger("anabranch")
 def open_runtime(
     settings: Settings,
     store: Store,
-    session: SparkSession | None,
+    spark: Spark,
     progress: Callable[[str, Mapping[str, Any]], None],
 ) -> Runtime:
     lake = Lake(store, settings.warehouse)
     lake.attached.seconds = settings.catalog_timeout
     _tell(lake)
     declared.keep(lake)
-    spark = Spark(settings, session)
-    spark.on_start = progress
-    spark.conf_at_start = lambda: pools_at_start(store)
     runtime = Runtime(settings, store, lake, spark, progress)
     if settings.catalogs:
         keep_attached(runtime)

@@ -93,6 +93,7 @@ class Transaction:
         self.indexes: dict[TableName, tuple[Index, ...]] = {}  # of tables that get other ones
         self.leased: Leased | None = None  # what was read with the leases of all that it writes
         self.found: Present | None = None  # what the publish has compared with
+        self.leaves_indexes = False  # sorting takes Spark: upkeep brings them along
 
     def attempt(self, act: Callable[[Transaction], T]) -> T:
         """Run one change of several; one that fails is undone, the others stand."""
@@ -223,7 +224,8 @@ class Transaction:
     def _keep_indexes(self) -> None:
         """Sorted copies become visible with the tables they are copies of."""
         known = None if self.leased is None else self.leased.indexes
-        for table, found in keep(self.stage, self.world.spark, self.indexes, known).items():
+        spark = None if self.leaves_indexes else self.world.spark
+        for table, found in keep(self.stage, spark, self.indexes, known).items():
             self.later(lambda c, cut_id, t=table, f=found: set_indexes(c, t, f))  # type: ignore[misc]
 
     def _write_rows(self, c: Connection, cut_id: int | None) -> None:

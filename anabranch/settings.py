@@ -301,6 +301,48 @@ class Settings(Mapping[str, Any]):
         fixed=True,
         operator=True,
     )
+    serve_pin_idle: float = row(
+        "serve.pin_idle",
+        values.INTERVAL,
+        "1h",
+        "How long `anabranch serve` keeps a cut readable after the last request of a client for it.",
+    )
+    serve_max_body: int = row(
+        "serve.max_body",
+        values.INTEGER,
+        "33554432",
+        "The longest request that `anabranch serve` takes, in bytes.",
+    )
+    serve_concurrency: int = row(
+        "serve.concurrency",
+        values.INTEGER,
+        "12",
+        "Requests that `anabranch serve` works on at a time; others wait for their turn.",
+    )
+    serve_timeout: float = row(
+        "serve.timeout",
+        values.INTERVAL,
+        "30s",
+        "How long `anabranch serve` waits for the rest of a request, or lets one wait for its turn.",
+    )
+    serve_expire_snapshots: bool = row(
+        "serve.expire_snapshots",
+        values.BOOLEAN,
+        "false",
+        "Whether clients of `anabranch serve` may expire snapshots that recorded cuts show, and so "
+        "make those cuts unreadable. Cuts that somebody holds and what stream tables stand on stay.",
+    )
+    serve_client_config: Mapping[str, str] = row(
+        "serve.client_config",
+        values.PAIRS,
+        "none",
+        "What `anabranch serve` tells clients to reach the files: `name=value;name=value`, such as "
+        "`s3.endpoint=https://store:9000;s3.session-token=ENV('S3_TOKEN')`. Every client that may "
+        "read a table is told it.",
+        start=dict,
+        fixed=True,
+        operator=True,
+    )
     verbose: bool = row(
         "verbose", values.BOOLEAN, "false", "Whether Spark's own log and tracebacks are shown."
     )
@@ -317,6 +359,8 @@ class Settings(Mapping[str, Any]):
                 redaction.remember(value)
             redaction.remember_all(value)
         object.__setattr__(self, "spark_conf", conf)
+        told = {name: values.resolved(value) for name, value in self.serve_client_config.items()}
+        object.__setattr__(self, "serve_client_config", told)
 
     def __repr__(self) -> str:
         said = ", ".join(f"{each['name']}={each['value']!r}" for each in self.rows())

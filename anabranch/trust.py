@@ -85,6 +85,10 @@ def _attaching(value: Any, default: Any, folder: Path) -> str | None:
     return "attaches catalogs of others" if value else None
 
 
+def _strict(value: Any, default: Any, folder: Path) -> str | None:
+    return "lets clients of the server make recorded cuts unreadable" if value else None
+
+
 def _tuning(value: Any, default: Any, folder: Path) -> str | None:
     odd = sorted(name for name in value if not _TUNING.match(name))
     return f"sets more than the use of resources: {', '.join(odd)}" if odd else None
@@ -105,13 +109,15 @@ RULES: Mapping[str, Rule] = {
     "keep_all_cuts": _not_less,
     "keep_minute_cuts": _not_less,
     "orphan_grace": _not_less,
+    "serve_expire_snapshots": _strict,
     **dict.fromkeys(
         (
             "profile", "tick_interval", "diamond_consistency", "diamond_schedule_policy",
             "tick_watermark_enabled", "allow_circular", "max_fixpoint_iterations",
             "max_fixpoint_rows", "max_fixpoint_time", "max_consecutive_errors",
             "full_refresh_threshold", "parallelism", "lease_time", "small_table_rows",
-            "upkeep_interval", "verbose", "catalog_timeout",
+            "upkeep_interval", "verbose", "catalog_timeout", "serve_pin_idle", "serve_max_body",
+            "serve_concurrency", "serve_timeout",
         ),
         _anything,
     ),

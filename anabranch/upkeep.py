@@ -11,7 +11,7 @@ from typing import Any
 from anabranch.catalog import deployments, events, history, leases, streams, tables
 from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.retention import Retention
-from anabranch.errors import AnabranchError, FileMissing, Unsupported
+from anabranch.errors import AnabranchError, FileMissing, FileUnreadable, Unsupported
 from anabranch.lake.places import is_our_root
 from anabranch.lake.publish import Rows
 from anabranch.lake.upkeep import Compaction, Report, compaction
@@ -63,7 +63,7 @@ def compact_tables(
             if name not in pointers or not worth_compacting(runtime, name, pointers[name]):
                 continue
             compacted += [str(name)] if leased_compact(runtime, name) else []
-        except FileMissing as error:  # the others are tidied all the same
+        except (FileMissing, FileUnreadable) as error:  # the others are tidied all the same
             failed[name] = error
     return compacted, failed
 

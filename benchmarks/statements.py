@@ -2,14 +2,16 @@
 
     python -m benchmarks.statements [--home DIR] [--show]
 
-Three cases, each after two rounds to warm up: a refresh by hand of one small aggregate after one
+Four cases, each after two rounds to warm up: a refresh by hand of one small aggregate after one
 INSERT, a tick over a diamond (a source, two tables that read it, one that joins them) after one INSERT,
-and a tick that finds nothing to do.  `--show` prints the statements as well.
+a tick that finds nothing to do, and a promote of a project (a source, a view, a stream table) of which
+one query has changed.  `--show` prints the statements as well, `--out` writes the counts to a file.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 import tempfile
@@ -57,6 +59,16 @@ class Counts:
     @property
     def files(self) -> int:
         return len({each.co_filename for each in self.code})
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        return {
+            "SELECTs": self.selects,
+            "other statements": self.others,
+            "transactions": self.transactions,
+            "functions": self.functions,
+            "files": self.files,
+        }
 
 
 class Profile:
@@ -149,13 +161,35 @@ def idle(ab: anabranch.Anabranch) -> Callable[[int], Callable[[], object]]:
     return begin
 
 
+def promote(ab: anabranch.Anabranch) -> Callable[[int], Callable[[], object]]:
+    """The swap of one staged table; staging it is not counted."""
+    project = Path(tempfile.mkdtemp(prefix="anabranch-project-"))
+    sources = {
+        "anabranch.toml": 'name = "pro"',
+        "models/pro/m/t.sql": "CREATE TABLE t (k BIGINT, v BIGINT)",
+        "models/pro/m/w.sql": "CREATE VIEW w AS SELECT k, v FROM t WHERE v > 0",
+    }
+
+    def begin(number: int) -> Callable[[], object]:
+        query = f"SELECT k, sum(v) AS v FROM w WHERE k <> {number} GROUP BY k"
+        model = {"models/pro/m/totals.sql": f"CREATE STREAM TABLE totals AS {query}"}
+        for name, text in {**sources, **model}.items():
+            (project / name).parent.mkdir(parents=True, exist_ok=True)
+            (project / name).write_text(text)
+        made = ab.stage(str(project))
+        assert made is not None
+        return lambda: ab.promote(made)
+
+    return begin
+
+
 def _make_due(ab: anabranch.Anabranch) -> None:
     """As if the schedule's time had passed: nobody waits for it here."""
     with ab._runtime.store.writing() as c:
         c.execute(update(tables.stream_tables).values(last_refresh_at=None))
 
 
-CASES = (aggregate, diamond, idle)
+CASES = (aggregate, diamond, idle, promote)
 
 
 def measured(ab: anabranch.Anabranch, profile: Profile | None = None) -> dict[str, Counts]:
@@ -176,6 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--home", help="of a catalog; a new one in a temporary folder if not given")
     parser.add_argument("--show", action="store_true", help="print the statements as well")
+    parser.add_argument("--out", help="write the counts to a JSON file")
     given = parser.parse_args()
     profile = Profile()
     with tempfile.TemporaryDirectory(prefix="anabranch-statements-") as folder:
@@ -183,17 +218,13 @@ def main() -> None:
         found = measured(ab, profile)
         ab.close()
     profile.close()
-    shown = Table("case", "SELECTs", "other statements", "transactions", "functions", "files")
+    shown = Table("case", *Counts().numbers)
     for name, counts in found.items():
-        numbers = (
-            counts.selects,
-            counts.others,
-            counts.transactions,
-            counts.functions,
-            counts.files,
-        )
-        shown.add_row(name, *map(str, numbers))
+        shown.add_row(name, *map(str, counts.numbers.values()))
     Console().print(shown)
+    if given.out:
+        numbers = {name: counts.numbers for name, counts in found.items()}
+        Path(given.out).write_text(json.dumps(numbers, indent=1) + "\n")
     if given.show:
         for name, counts in found.items():
             print(f"\n-- {name}")

@@ -7,7 +7,7 @@ from anabranch.names import TableName
 from anabranch.sql.statements.read import parse_statement
 from anabranch.sql.statements.records import AlterTable
 from anabranch.sql.text.parse import split
-from anabranch.statements import _schema_change
+from anabranch.verbs.source_tables import schema_change
 
 
 def alter(ab: Anabranch, text: str) -> None:
@@ -15,7 +15,7 @@ def alter(ab: Anabranch, text: str) -> None:
     for passage in split(text):
         statement = parse_statement(passage)
         assert isinstance(statement, AlterTable)
-        name, changes = statement.name, [_schema_change(each) for each in statement.changes]
+        name, changes = statement.name, [schema_change(each) for each in statement.changes]
         ab._runtime.write(
             "alter table", lambda tx, name=name, changes=changes: tx.stage.alter(name, changes)
         )

@@ -178,7 +178,7 @@ SECTIONS = {
     "drop_refresh_group refresh_groups",
     "Looking": "status history events explain verify cuts dependency_tree graph lineage clusters "
     "indexes",
-    "Deployments": "plan stage wait promote rollback abort claim deployments",
+    "Deployments": "compile test plan stage wait promote rollback abort claim deployments",
     "Operations": "maintain check backup adopt recover grants",
     "Connection": "settings set spark spark_actions on_progress close",
 }

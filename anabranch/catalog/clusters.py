@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, delete, insert, select
 
 from anabranch.catalog import tables
+from anabranch.catalog.remembered import once
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ def remove(c: Connection, name: str) -> bool:
     return c.execute(delete(tables.clusters).where(tables.clusters.c.name == name)).rowcount == 1
 
 
+@once(tables.clusters)
 def all_clusters(c: Connection) -> dict[str, Cluster]:
     rows = c.execute(select(tables.clusters).order_by(tables.clusters.c.name))
     return {row.name: Cluster(row.name, row.pool, row.address, dict(row.settings)) for row in rows}

@@ -32,6 +32,7 @@ from sqlalchemy import (
 
 from anabranch.cache import cached
 from anabranch.catalog import foreign, tables, views
+from anabranch.catalog.remembered import once
 from anabranch.errors import InvalidValue, UnknownName
 from anabranch.names import TableName
 
@@ -241,6 +242,7 @@ def _shown(catalog: str) -> CompoundSelect[Any]:
     return union_all(recorded, others)
 
 
+@once(tables.versions)
 def newest(c: Connection) -> dict[TableName, str]:
     """The tables that the newest recorded cut shows, in one SELECT."""
     table = tables.versions
@@ -272,15 +274,21 @@ def pointers_of(c: Connection, catalog: str, names: Collection[TableName]) -> di
 
 def pointers_at(c: Connection, cut_id: int) -> dict[TableName, str]:
     """The tables that a recorded cut shows."""
-    if not is_recorded(c, cut_id):
-        newest = current(c)
-        if 0 < cut_id <= newest:
-            raise InvalidValue(f"cut {cut_id} has expired", hint="see cuts() for those kept")
-        raise UnknownName(f"there is no cut {cut_id}; the newest is {newest}")
+    check_recorded(c, cut_id)
     table = tables.versions
     columns = (table.c.namespace, table.c.name, table.c.metadata_location)
     statement = select(*columns).where(*_shown_at(cut_id))
     return _named(c.execute(statement))
+
+
+def check_recorded(c: Connection, cut_id: int) -> None:
+    """Refuse a cut that was never made, or is forgotten."""
+    if is_recorded(c, cut_id):
+        return
+    newest = current(c)
+    if 0 < cut_id <= newest:
+        raise InvalidValue(f"cut {cut_id} has expired", hint="see cuts() for those kept")
+    raise UnknownName(f"there is no cut {cut_id}; the newest is {newest}")
 
 
 def versions_at(c: Connection, cut_id: int) -> dict[TableName, Version]:
@@ -292,6 +300,32 @@ def versions_at(c: Connection, cut_id: int) -> dict[TableName, Version]:
         if named := table_name(space, name):
             found[named] = Version(named, location, snapshot)
     return found
+
+
+def location_at(c: Connection, name: TableName, cut_id: int | None = None) -> str | None:
+    """Where a recorded cut, or the newest, shows one table; None if it does not."""
+    table = tables.versions
+    shown = (table.c.until_cut.is_(None),) if cut_id is None else _shown_at(cut_id)
+    statement = select(table.c.metadata_location).where(
+        table.c.namespace == name.schema, table.c.name == name.name, *shown
+    )
+    return c.execute(statement).scalar_one_or_none()
+
+
+def names_at(c: Connection, cut_id: int | None = None, schema: str | None = None) -> set[TableName]:
+    """The tables that a recorded cut, or the newest, shows: all, or those of one namespace."""
+    table = tables.versions
+    shown: tuple[ColumnElement[bool], ...] = (
+        table.c.until_cut.is_(None),
+        table.c.metadata_location.is_not(None),
+    )
+    if cut_id is not None:
+        shown = _shown_at(cut_id)
+    statement = select(table.c.namespace, table.c.name).where(*shown)
+    if schema is not None:
+        statement = statement.where(table.c.namespace == schema)
+    found = {table_name(space, name) for space, name in c.execute(statement)}
+    return {name for name in found if name is not None}
 
 
 def commit_times(
@@ -356,6 +390,30 @@ def listing(c: Connection, limit: int | None = None) -> list[dict[str, Any]]:
         if named := table_name(space, name):
             changed.setdefault(cut_id, []).append(str(named))
     return [{**cut, "tables": sorted(changed.get(cut["cut_id"], []))} for cut in found]
+
+
+def needed(
+    c: Connection, name: TableName, table_uuid: str, gone: Collection[int], *, only_held: bool
+) -> str | None:
+    """What still needs one of a table's snapshots, in words: a stream table, a reader, or any cut."""
+    for table in (tables.frontiers, tables.inputs):
+        reads = select(table.c.table_name).where(
+            table.c.source == str(name), table.c.snapshot_id.in_(sorted(gone))
+        )
+        if (reader := c.execute(reads).scalars().first()) is not None:
+            return f"{reader} stands on it"
+    table = tables.versions
+    shown = select(table.c.cut_id, table.c.until_cut).where(
+        table.c.table_uuid == table_uuid, table.c.snapshot_id.in_(sorted(gone))
+    )
+    held = list(c.execute(select(tables.read_leases.c.cut_id).distinct()).scalars())
+    for since, until in c.execute(shown):
+        for cut_id in held:
+            if since <= cut_id and (until is None or cut_id < until):
+                return f"cut {cut_id} is being read"
+        if not only_held:
+            return f"cut {since} shows it"
+    return None
 
 
 def forget(c: Connection, keep_from: int, held: Collection[int] = ()) -> int:

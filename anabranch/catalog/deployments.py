@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Update, delete, insert, select, update
 
 from anabranch.catalog import cuts, stages, tables
+from anabranch.catalog.remembered import once
 
 Place = tuple[str, str]  # database, schema
 Key = tuple[str, str, str]  # database, schema, object; a cluster has neither database nor schema
@@ -152,6 +153,7 @@ def _owned(deployment_id: str, owner: stages.StageRow) -> Update:
     )
 
 
+@once(tables.deployed)
 def deployed(c: Connection) -> list[tuple[Key, str, Mapping[str, Any]]]:
     """Every deployed object: its key, its project and its record."""
     table = tables.deployed
@@ -160,6 +162,7 @@ def deployed(c: Connection) -> list[tuple[Key, str, Mapping[str, Any]]]:
     return [((row[0], row[1], row[2]), row[3], row[4]) for row in rows]
 
 
+@once(tables.deployed)
 def owners(c: Connection) -> dict[Key, Owner]:
     """Whose every deployed object is."""
     table = tables.deployed
@@ -167,6 +170,7 @@ def owners(c: Connection) -> dict[Key, Owner]:
     return {key_of(row): Owner(row["project"], bool(row["named"])) for row in rows}
 
 
+@once(tables.deployed)
 def deployed_by(c: Connection) -> dict[Key, str]:
     """Which deployment every object is from."""
     rows = c.execute(select(tables.deployed)).mappings()
@@ -205,6 +209,7 @@ def put_deployed(c: Connection, keys: Iterable[Key], rows: Sequence[Mapping[str,
         c.execute(insert(table), [dict(row) for row in rows])
 
 
+@once(tables.deployed_schemas)
 def schema_versions(c: Connection) -> dict[Place, SchemaVersion]:
     rows = c.execute(select(tables.deployed_schemas))
     return {

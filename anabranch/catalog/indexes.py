@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, delete, insert, select
 
 from anabranch.catalog import tables
+from anabranch.catalog.remembered import once
 from anabranch.names import TableName
 
 COPY_OF = "anabranch.index.table"  # a property of the copies, and of no other table
@@ -48,6 +49,7 @@ def set_indexes(c: Connection, table: TableName, found: Iterable[Index]) -> None
         c.execute(insert(tables.indexes), rows)
 
 
+@once(tables.indexes)
 def all_indexes(c: Connection) -> dict[TableName, tuple[Index, ...]]:
     found: dict[TableName, list[Index]] = {}
     query = select(tables.indexes).order_by(tables.indexes.c.table_name, tables.indexes.c.name)

@@ -395,6 +395,25 @@ def lineage(c: Connection) -> None:
     _add_columns(c, "ab_stream_tables", Column("lineage", JSON(none_as_null=True)))
 
 
+def server(c: Connection) -> None:
+    """Tokens of the server, and views as other engines read them."""
+    _make_table(
+        c,
+        "ab_tokens",
+        Column("id", String(16), primary_key=True),
+        Column("name", Text, nullable=False),
+        Column("hash", String(64), nullable=False),
+        Column("grants", JSON, nullable=False),
+        Column("created_by", Text, nullable=False),
+        Column("created_at", Moment, nullable=False),
+        Column("expires_at", Moment),
+        Column("revoked_at", Moment),
+        Index("ab_tokens_hash", "hash", unique=True),
+    )
+    for table in ("ab_views", "ab_view_versions"):
+        _add_columns(c, table, Column("iceberg", JSON(none_as_null=True)))
+
+
 def foreign_catalogs(c: Connection) -> None:
     """Catalogs of others that are attached, and their tables that are read."""
     _make_table(
@@ -434,7 +453,8 @@ MIGRATIONS: Mapping[int, Migration] = {  # 1 is the first layout, which nothing 
     15: leases_of_deployments,
     16: numbers_of_layouts,
     17: lineage,
-    18: foreign_catalogs,
+    18: server,
+    19: foreign_catalogs,
 }
 FORMAT_VERSION = max(MIGRATIONS)  # of the catalogs that this Anabranch makes
 

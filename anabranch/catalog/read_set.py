@@ -125,7 +125,7 @@ class Present:
 
     @cached_property
     def graph(self) -> Graph:
-        return streams.graph(self._c, self._read_by)
+        return streams.graph_of(self._c, self._read_by)
 
     @cached_property
     def groups(self) -> list[Group]:

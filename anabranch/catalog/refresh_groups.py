@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select, update
 
 from anabranch.catalog import tables
+from anabranch.catalog.remembered import once
 from anabranch.names import TableName
 
 
@@ -38,6 +39,7 @@ def remove(c: Connection, name: str) -> bool:
     return c.execute(delete(table).where(table.c.name == name)).rowcount == 1
 
 
+@once(tables.refresh_groups)
 def all_groups(c: Connection) -> dict[str, RefreshGroup]:
     table = tables.refresh_groups
     rows = c.execute(select(table).order_by(table.c.name)).mappings()

@@ -19,7 +19,7 @@ from sqlalchemy.exc import DatabaseError as SqlDatabaseError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from anabranch.cache import Cache
-from anabranch.catalog import migrations, tables
+from anabranch.catalog import migrations, remembered, tables
 from anabranch.catalog.clock import boot_clock
 from anabranch.catalog.declared import declares
 from anabranch.catalog.grants import ALL, DENIED, role_with
@@ -155,6 +155,7 @@ class Store:
         try:
             connection = connection.execution_options(**options)
             connection.begin()
+            remembered.begin(connection)
             if first:  # the first statement, not BEGIN, fixes the snapshot
                 cut = connection.execute(text(first)).scalar()
                 connection.execution_options(**{tables.CUT: cut})
@@ -312,6 +313,7 @@ def _engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "after_cursor_execute")
     def on_execute(connection: Connection, _: object, statement: str, *__: object) -> None:
+        remembered.note(connection, statement)
         if declares(statement):
             connection.info[_DECLARED] = True
 

@@ -24,6 +24,7 @@ from sqlalchemy import (
 
 from anabranch import edition
 from anabranch.catalog import cuts, tables
+from anabranch.catalog.remembered import known, once
 from anabranch.edition import Edition
 from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
@@ -269,11 +270,14 @@ def remove(c: Connection, name: TableName) -> bool:
 
 
 def get(c: Connection, name: TableName) -> StreamTable | None:
+    if (every := known(c, all_streams)) is not None:
+        return every.get(name)
     statement = select(*_STATE).where(tables.stream_tables.c.name == str(name))
     row = c.execute(statement).mappings().one_or_none()
     return None if row is None else _stream(row)
 
 
+@once(tables.stream_tables)
 def all_streams(c: Connection) -> dict[TableName, StreamTable]:
     rows = c.execute(select(*_STATE).order_by(tables.stream_tables.c.name))
     streams = [_stream(row) for row in rows.mappings()]
@@ -290,7 +294,10 @@ def set_dependencies(c: Connection, graph: Mapping[TableName, Iterable[TableName
     _replace(c, tables.dependencies, graph, rows)
 
 
+@once(tables.dependencies)
 def dependencies(c: Connection) -> dict[TableName, tuple[TableName, ...]]:
+    if (whole := known(c, whole_graph)) is not None:
+        return dict(whole.dependencies)
     found: dict[TableName, list[TableName]] = {}
     table = tables.dependencies
     for row in c.execute(select(table).order_by(table.c.table_name, table.c.upstream)):
@@ -363,8 +370,18 @@ class Graph:
 _READS, _READ, _STANDS = range(3)
 
 
-def graph(c: Connection, read_by: Collection[TableName] | None = None) -> Graph:
-    """All three in one SELECT; or the dependencies, and the rest of the given tables only."""
+@once(tables.dependencies, tables.inputs, tables.frontiers)
+def whole_graph(c: Connection) -> Graph:
+    """All three in one SELECT."""
+    return _graph(c, None)
+
+
+def graph_of(c: Connection, read_by: Collection[TableName]) -> Graph:
+    """The dependencies, and the rest of the given tables at least."""
+    return known(c, whole_graph) or _graph(c, read_by)
+
+
+def _graph(c: Connection, read_by: Collection[TableName] | None) -> Graph:
     depends, read, stands = tables.dependencies.c, tables.inputs.c, tables.frontiers.c
     number: list[ColumnElement[int]] = [literal_column(str(each)) for each in range(3)]
     # The one with all columns comes first: PostgreSQL takes the types from it.

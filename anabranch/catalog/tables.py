@@ -223,6 +223,7 @@ views = Table(
     Column("name", Text, primary_key=True),
     Column("query", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
+    Column("iceberg", JSON(none_as_null=True)),  # its metadata as an Iceberg view, where it has any
 )
 # The text that a view had from `cut_id` on, until `until_cut`; no text means "dropped".
 view_versions = Table(
@@ -232,6 +233,7 @@ view_versions = Table(
     Column("cut_id", BigInteger, primary_key=True, autoincrement=False),
     Column("until_cut", BigInteger),
     Column("query", Text),
+    Column("iceberg", JSON(none_as_null=True)),
     Index("ab_view_versions_until", "until_cut"),
 )
 dependencies = Table(
@@ -421,4 +423,18 @@ deployed_schemas = Table(
     Column("deployment_id", String(32), nullable=False),
     Column("changed_by", Text, nullable=False),
     Column("changed_at", Moment, nullable=False),
+)
+# Bearer tokens of the server, by the hash of what the client sends.
+tokens = Table(
+    "ab_tokens",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("grants", JSON, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("expires_at", Moment),
+    Column("revoked_at", Moment),
+    Index("ab_tokens_hash", "hash", unique=True),
 )

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from anabranch import verbs
 from anabranch.cli.commands import REFUSED, command
 from anabranch.cli.deploy_text import plan_text, progress_text, steps_text
 from anabranch.cli.output import JsonOutput, Output
 from anabranch.cli.projects import profile, project_folder
 from anabranch.cli.session import CliSession
 from anabranch.deploy.show import NOTHING
-from anabranch.errors import UserError
+from anabranch.lazy import lazy
 from anabranch.places import find_file
 from anabranch.settings import FILE
 
 if TYPE_CHECKING:
-    from anabranch.project.project import Project
+    from anabranch.project import project as projects
+else:  # what only some commands need
+    projects = lazy("anabranch.project.project")
 
 DEPLOYMENT_COLUMNS = (
     "id", "project", "status", "created_by", "created_at", "finished_at", "cut_id", "schemas", "build",
@@ -46,11 +49,9 @@ suspend_readers = click.option(
 dry_run = click.option("--dry-run", is_flag=True, help="Check and show, but do nothing.")
 
 
-def opened(session: CliSession, folder: str, profile: str | None) -> Project:
+def opened(session: CliSession, folder: str, profile: str | None) -> projects.Project:
     """The project, and the session on the catalog that its settings name."""
-    from anabranch.project import load
-
-    loaded = load(folder, profile)
+    loaded = projects.load(folder, profile)
     session.project, session.profile = loaded.root / FILE, profile
     return loaded
 
@@ -74,17 +75,14 @@ def plan(
     what_if: Sequence[str],
 ) -> None:
     """Show what changed, what is dirty and why, and what a deployment would do."""
-    from anabranch.deploy import verbs
-
     if what_if and select:
         raise click.UsageError("give --select or --what-if, not both")
     loaded = opened(session, project, profile)
-    found = verbs.plan(session.ab._runtime, loaded, select=select, what_if=what_if)
+    found = verbs.deployments.plan(session.opened, loaded, select=select, what_if=what_if)
     if why is None:
         out.answer(plan_text(found), found.as_dict())
     else:
-        key = verbs.key_named(found, why)
-        reasons = list(found.found.why(key))
+        key, reasons = verbs.deployments.why(found, why)
         out.answer("\n".join(reasons), {"object": str(key), "why": reasons})
 
 
@@ -109,8 +107,6 @@ def stage(
     dry_run: bool,
 ) -> None:
     """Build what is dirty beside production, and print the deployment's id."""
-    from anabranch.deploy import verbs
-
     loaded = opened(session, project, profile)
     chosen: dict[str, Any] = {
         "select": select,
@@ -119,11 +115,11 @@ def stage(
         "suspend_readers": suspend_readers,
     }
     if dry_run:
-        found = verbs.stage_dry(session.ab._runtime, loaded, **chosen)
+        found = verbs.deployments.stage_dry(session.opened, loaded, **chosen)
         out.answer(plan_text(found), found.as_dict())
         return
     with session.progress.task("staging …"):
-        made = verbs.stage_project(session.ab._runtime, loaded, **chosen)
+        made = verbs.deployments.stage(session.opened, loaded, **chosen)
     if made is None and not isinstance(out, JsonOutput):
         out.note(NOTHING)
         return
@@ -141,16 +137,10 @@ def wait(session: CliSession, out: Output, deployment: str | None, timeout: floa
 
     Exit code 2 if it is not ready then.
     """
-    from anabranch.deploy.progress import wait as wait_for
-
-    ab = session.ab
-    found_id = deployment or _newest(session)
     with session.progress.task("waiting …"):
-        found = wait_for(
-            ab._store,
-            ab._runtime.lake,
-            found_id,
-            timeout=timeout,
+        found = session.ab.wait(
+            deployment or verbs.deployments.open_id(session.opened),
+            timeout,
             watch=lambda found: session.progress("waiting", {"text": progress_text(found)}),
         )
     if isinstance(out, JsonOutput):
@@ -159,15 +149,10 @@ def wait(session: CliSession, out: Output, deployment: str | None, timeout: floa
         out.rows(found["objects"], OBJECT_COLUMNS, "nothing to build")
         out.note(progress_text(found))
     if found["stuck"]:
-        out.note(f"nobody builds it any more; next: anabranch stage, or anabranch abort {found_id}")
+        out.note(
+            f"nobody builds it any more; next: anabranch stage, or anabranch abort {found['id']}"
+        )
     return 0 if found["ready"] or found["status"] == "PROMOTED" else REFUSED
-
-
-def _newest(session: CliSession) -> str:
-    for each in session.ab.deployments():
-        if each["status"] in ("STAGING", "STAGED"):
-            return str(each["id"])
-    raise UserError("no deployment is staged", hint="`anabranch stage` builds one")
 
 
 @click.command()
@@ -187,27 +172,24 @@ def promote(
     dry_run: bool,
 ) -> None:
     """Put a staged deployment in place: all of it becomes visible in one publish."""
-    from anabranch.deploy import verbs
-    from anabranch.deploy.promote import promote as put
-
-    runtime = session.ab._runtime
-    chosen = verbs.staged_id(runtime, deployment)
-    if dry_run:
-        found = verbs.promote_dry(runtime, chosen)
-        out.answer(steps_text(found), found)
-        return
     with session.progress.task("promoting …"):
-        done = put(runtime, chosen, catch_up=not no_refresh, suspend_readers=suspend_readers)
+        done = session.ab.promote(
+            deployment or verbs.deployments.staged_id(session.opened),
+            refresh=not no_refresh,
+            suspend_readers=suspend_readers,
+            dry_run=dry_run,
+        )
+    if dry_run:
+        out.answer(steps_text(done), done)
+        return
     out.answer(f"promoted {done['id']} as cut {done['cut_id']}", done)
     tell_suspended(out, done)
 
 
 def name_here() -> str | None:
     """The name of the project that somebody works in."""
-    from anabranch.project.project import read_name
-
     file = find_file(Path.cwd(), FILE)
-    return read_name(file) if file else None
+    return projects.read_name(file) if file else None
 
 
 def tell_suspended(out: Output, done: dict[str, Any]) -> None:
@@ -234,16 +216,13 @@ def rollback(
     Without a DEPLOYMENT it is the newest one, of the project in the current folder if there is one.
     Nothing is computed but what has to fit the tables that return.
     """
-    from anabranch.deploy import verbs
-    from anabranch.deploy.rollback import rollback as take_back
-
-    runtime, project = session.ab._runtime, name_here()
-    if dry_run:
-        found = verbs.rollback_dry(runtime, deployment, project)
-        out.answer(steps_text(found), found)
-        return
     with session.progress.task("rolling back …"):
-        done = take_back(runtime, deployment, suspend_readers=suspend_readers, project=project)
+        done = session.ab.rollback(
+            deployment, suspend_readers=suspend_readers, project=name_here(), dry_run=dry_run
+        )
+    if dry_run:
+        out.answer(steps_text(done), done)
+        return
     out.answer(f"rolled {done['id']} back as cut {done['cut_id']}", done)
     tell_suspended(out, done)
 
@@ -254,15 +233,10 @@ def rollback(
 @command
 def abort(session: CliSession, out: Output, deployment: str, dry_run: bool) -> None:
     """Remove a deployment that was not promoted, and nothing else."""
-    from anabranch.deploy import verbs
-    from anabranch.deploy.abort import abort as remove
-
-    runtime = session.ab._runtime
+    done = session.ab.abort(deployment, dry_run=dry_run)
     if dry_run:
-        found = verbs.abort_dry(runtime, deployment)
-        out.answer(steps_text(found), found)
+        out.answer(steps_text(done), done)
         return
-    done = remove(runtime, deployment)
     out.answer(f"aborted {done['id']}", done)
 
 
@@ -279,10 +253,8 @@ def claim(
 
     Before projects had names, they were deployed under the name of their folder.
     """
-    from anabranch.deploy import verbs
-
     loaded = opened(session, project, profile)
-    done = verbs.claim(session.ab._runtime, loaded, former, dry_run=dry_run)
+    done = verbs.deployments.claim(session.opened, former, loaded, dry_run=dry_run)
     listed = "\n".join((*done["objects"], *(f"cluster {name}" for name in done["clusters"])))
     out.answer(listed, done)
     verb = "would now belong" if dry_run else "now belong"

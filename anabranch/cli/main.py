@@ -16,6 +16,7 @@ from anabranch.cli.commands import COMMANDS
 from anabranch.cli.deploy import DEPLOY_COMMANDS
 from anabranch.cli.output import error_text
 from anabranch.cli.projects import PROJECT_COMMANDS
+from anabranch.cli.serve import SERVE_COMMANDS
 from anabranch.cli.session import CliSession
 from anabranch.errors import AnabranchError, InternalError, UserError
 from anabranch.redaction import hide
@@ -53,7 +54,10 @@ def cli(
     context.obj = CliSession(home, catalog, warehouse, verbose)
 
 
-for command in (*COMMANDS, *CATALOG_COMMANDS, *PROJECT_COMMANDS, *DEPLOY_COMMANDS):
+for command in (
+    *(*COMMANDS, *CATALOG_COMMANDS),
+    *(*PROJECT_COMMANDS, *DEPLOY_COMMANDS, *SERVE_COMMANDS),
+):
     cli.add_command(command)
 
 

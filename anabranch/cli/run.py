@@ -83,19 +83,11 @@ def line(result: dict[str, Any], at: datetime) -> str:
 
 
 def run_scheduler(session: CliSession, out: Output, ticks: int | None) -> None:
-    from anabranch.scheduler.loop import run
-
     ab = session.ab
     with session.progress.task("starting Spark …"):
         _ = ab.spark  # before the signals are ours: Spark's start sets its own
     stop = Stop(out.note, ab.spark.interruptAll)
     with stop.installed():
         out.note(f"watching {counted(len(ab.status()), 'stream table')}; Ctrl-C stops")
-        done = run(
-            ab._runtime,
-            stop.asked,
-            ticks=ticks,
-            abandoned=stop.forced.is_set,
-            watch=Report(out),
-        )
+        done = ab.run(ticks=ticks, stop=stop.asked, abandon=stop.forced, watch=Report(out))
     out.note(f"stopped after {counted(done, 'tick')}")

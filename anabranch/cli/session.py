@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anabranch.api import Anabranch, connect
 from anabranch.cli.interrupts import Interrupts
 from anabranch.cli.output import JsonOutput, Notes, Output, TextOutput
 from anabranch.cli.progress import Progress
@@ -17,7 +18,7 @@ from anabranch.redaction import hide
 from anabranch.settings import Settings
 
 if TYPE_CHECKING:
-    from anabranch.api import Anabranch
+    from anabranch.session import Session
 
 
 @dataclass
@@ -55,12 +56,15 @@ class CliSession:
             )
         return self.connect(settings)
 
-    def connect(self, settings: Settings) -> Anabranch:
-        import anabranch
+    @property
+    def opened(self) -> Session:
+        """The same, for verbs that take more than texts."""
+        return self.ab._session
 
+    def connect(self, settings: Settings) -> Anabranch:
         self._listen()
         settings.create_home()
-        ab = anabranch.connect(settings)
+        ab = connect(settings)
 
         def cancel() -> None:
             ab.spark.interruptAll()

@@ -39,7 +39,7 @@ Spans = Mapping[TableName, Span]
 REMOVED = "removed"  # the given relation of all rows that a member has lost
 
 
-class Bench(Protocol):
+class Backend(Protocol):
     """Where the rows of the members are, and plans over them are run.
 
     `meter` tells how far a round may go: what is past that ends it with `Exploded`.
@@ -47,10 +47,10 @@ class Bench(Protocol):
 
     meter: Meter | None
 
-    def add(self, member: Member, lines: Node, spans: Spans) -> int:
+    def add(self, member: Member, records: Node, spans: Spans) -> int:
         """Store the lines (of a set: those it has not) as the member's next batch; how many."""
 
-    def take(self, member: Member, lines: Node, spans: Spans, *, seeds: bool) -> int:
+    def take(self, member: Member, records: Node, spans: Spans, *, seeds: bool) -> int:
         """Note the lines that were not noted before as the next batch of lost rows; how many.
 
         The spans count batches of lost rows, and every member is what it was before the change.
@@ -64,13 +64,13 @@ class Bench(Protocol):
         """From now on the members are empty."""
 
 
-class Way(Enum):
+class Strategy(Enum):
     EMPTY = "from empty"
     INSERTS = "semi-naively"
     DELETES = "delete and rederive"
 
 
-class NotSettled(Exception):
+class NoFixedPoint(Exception):
     """No fixed point within a bound; `growing` are the members that the last round still moved.
 
     `down`: it was met while rows were taken away.
@@ -141,40 +141,40 @@ class Meter:
 
 
 @dataclass(frozen=True)
-class Settled:
+class Converged:
     """What it took: rows per member that each round took away, then added."""
 
-    way: Way
-    downwards: tuple[Counts, ...] = ()
-    upwards: tuple[Counts, ...] = ()
+    strategy: Strategy
+    over_deleted: tuple[Counts, ...] = ()
+    derived: tuple[Counts, ...] = ()
     gave_up: bool = False  # so much was lost that it started from empty
 
     @property
     def rounds(self) -> int:
-        return len(self.downwards) + len(self.upwards)
+        return len(self.over_deleted) + len(self.derived)
 
     def lost(self) -> int:
-        return sum(sum(each.values()) for each in self.downwards)
+        return sum(sum(each.values()) for each in self.over_deleted)
 
     def added(self) -> int:
-        return sum(sum(each.values()) for each in self.upwards)
+        return sum(sum(each.values()) for each in self.derived)
 
 
 def from_empty(
-    bench: Bench,
+    backend: Backend,
     members: Sequence[Member],
     bounds: FixpointBounds,
     watch: Callable[[Counts], None],
     *,
     started: float | None = None,
-) -> Settled:
-    bench.clear()
-    bench.meter = meter = Meter(bounds, started)
-    return Settled(Way.EMPTY, (), climb(Upwards(bench, members, None), meter, watch))
+) -> Converged:
+    backend.clear()
+    backend.meter = meter = Meter(bounds, started)
+    return Converged(Strategy.EMPTY, (), iterate(Derive(backend, members, None), meter, watch))
 
 
 def follow(
-    bench: Bench,
+    backend: Backend,
     members: Sequence[Member],
     changed: Changed,
     *,
@@ -184,7 +184,7 @@ def follow(
     watch: Callable[[Counts], None],
     careful: bool = False,
     started: float | None = None,
-) -> Settled:
+) -> Converged:
     """From the old fixed point to the new one, after a change of some sources.
 
     When more rows than `give_up` are lost, it starts from empty: most of them would have to come back.
@@ -192,22 +192,22 @@ def follow(
     query may break on what never was; it costs as much as one round over everything.
     """
     down: tuple[Counts, ...] = ()
-    bench.meter = meter = Meter(bounds, started)
+    backend.meter = meter = Meter(bounds, started)
     if not only_gains:
-        downwards = Downwards(bench, members, changed, give_up, careful)
-        down = climb(downwards, meter, watch, down=True)
-        if downwards.too_many:
-            bench.clear()
+        over_deleted = OverDelete(backend, members, changed, give_up, careful)
+        down = iterate(over_deleted, meter, watch, down=True)
+        if over_deleted.too_many:
+            backend.clear()
             meter.rows = (
                 0  # what was lost is given up: the rows from empty have the bound to themselves
             )
-            up = climb(Upwards(bench, members, None), meter, watch)
-            return Settled(Way.EMPTY, down, up, gave_up=True)
-        bench.remove()
+            up = iterate(Derive(backend, members, None), meter, watch)
+            return Converged(Strategy.EMPTY, down, up, gave_up=True)
+        backend.remove()
     lost = frozenset(name for each in down for name in each)
     start = Start(changed, only_gains, lost, careful)
-    up = climb(Upwards(bench, members, start), meter, watch)
-    return Settled(Way.DELETES if start.removed else Way.INSERTS, down, up)
+    up = iterate(Derive(backend, members, start), meter, watch)
+    return Converged(Strategy.DELETES if start.removed else Strategy.INSERTS, down, up)
 
 
 Count = Callable[[TableName, int], None]
@@ -218,7 +218,7 @@ class Stairs(Protocol):
         """One pass over all members; `count` is told at once by how many rows each of them moved."""
 
 
-def climb(
+def iterate(
     stairs: Stairs, meter: Meter, watch: Callable[[Counts], None], *, down: bool = False
 ) -> tuple[Counts, ...]:
     """Rounds until one moves nothing.
@@ -232,11 +232,11 @@ def climb(
             rounds[-1][name] = rounds[-1].get(name, 0) + rows
         meter.rows += rows
         if meter.is_past_rows:
-            raise NotSettled(rounds, FixpointBound.ROWS, down=down)
+            raise NoFixedPoint(rounds, FixpointBound.ROWS, down=down)
 
     while not rounds or rounds[-1]:
         if rounds and (bound := meter.met(len(rounds))) is not None:
-            raise NotSettled(rounds, bound, down=down)
+            raise NoFixedPoint(rounds, bound, down=down)
         rounds.append({})
         try:
             stairs.round(count)
@@ -244,7 +244,7 @@ def climb(
             left = meter.rows_left if error.bound is FixpointBound.ROWS else None
             moved = rounds[-1].get(error.member, 0)
             rounds[-1][error.member] = moved + (left or 0) + 1  # at least, and nobody counted on
-            raise NotSettled(rounds, error.bound, down=down) from error
+            raise NoFixedPoint(rounds, error.bound, down=down) from error
         watch(rounds[-1])
     return tuple(rounds)
 
@@ -284,10 +284,10 @@ class Start:
 
 
 @dataclass
-class Upwards:
+class Derive:
     """X ← X + (F(X) − X); `start` is None when the members are empty."""
 
-    bench: Bench
+    backend: Backend
     members: Sequence[Member]
     start: Start | None
     seen: Seen = field(default_factory=Seen)
@@ -296,13 +296,13 @@ class Upwards:
     def round(self, count: Count) -> None:
         for member in self.members:
             spans = self.seen.look(member)
-            lines = self.lines(member, self.seen.moved(member, spans))
-            rows = 0 if lines is None else self.bench.add(member, lines, spans)
+            records = self.records(member, self.seen.moved(member, spans))
+            rows = 0 if records is None else self.backend.add(member, records, spans)
             self.seen.count(member, rows)
             count(member.name, rows)
         self.first = False
 
-    def lines(self, member: Member, moved: frozenset[TableName]) -> Node | None:
+    def records(self, member: Member, moved: frozenset[TableName]) -> Node | None:
         if not self.first:
             return member.grown(moved, only_gains=True)
         if self.start is None:
@@ -310,19 +310,19 @@ class Upwards:
         if self.start.careful:
             return member.more()
         changed = moved | (self.start.changed & member.sources)
-        lines = member.grown(changed, only_gains=self.start.only_gains)
+        records = member.grown(changed, only_gains=self.start.only_gains)
         if member.name not in self.start.removed:
-            return lines
+            return records
         removed = member.given(REMOVED)
         back = member.again(removed)
-        return back if lines is None else UnionAll((without(lines, removed), back))
+        return back if records is None else UnionAll((without(records, removed), back))
 
 
 @dataclass
-class Downwards:
+class OverDelete:
     """O ← O + the rows that a row of O was used for"""
 
-    bench: Bench
+    backend: Backend
     members: Sequence[Member]
     changed: Changed
     give_up: float | None
@@ -347,7 +347,7 @@ class Downwards:
         self.first = False
 
     def taken(self, member: Member, changed: Changed, spans: Spans, *, seeds: bool) -> int:
-        lines = member.lost(changed, careful=self.careful) if changed else None
-        rows = 0 if lines is None else self.bench.take(member, lines, spans, seeds=seeds)
+        records = member.lost(changed, careful=self.careful) if changed else None
+        rows = 0 if records is None else self.backend.take(member, records, spans, seeds=seeds)
         self.seen.count(member, rows)
         return rows

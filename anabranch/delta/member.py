@@ -91,30 +91,30 @@ class Member:
         sure = only_gains and all(part.linear for part in walk(self.body))
         if sure or (only_gains and self.is_set):
             gained = change if sure else Filter(change, binary(exp.GT, _W, literal(0)))
-            return self.lines(gained)
+            return self.records(gained)
         gained = net(change)
         if not only_gains:  # what went is asked for anew
             gained = Filter(gained, binary(exp.GT, _W, literal(0)))
-        return self.lines(gained if self.is_set else _copies(gained))
+        return self.records(gained if self.is_set else _copies(gained))
 
     def more(self) -> Node:
         """F(S₁, X) − X, without Δ: only rows that meet in the new state are ever put together."""
         if self.is_set:
-            return self.lines(self.whole())
+            return self.records(self.whole())
         states = UnionAll((weighted(self.whole(), 1), weighted(self.now, -1)))
-        return self.lines(_copies(Filter(net(states), binary(exp.GT, _W, literal(0)))))
+        return self.records(_copies(Filter(net(states), binary(exp.GT, _W, literal(0)))))
 
     def lost(self, changed: Changed, *, careful: bool = False) -> Node | None:
         """At least what goes with the rows that `changed` loses; see `overdelete` for the law."""
         rows = over_deleted(self.body, Loss(changed, self.circle, careful))
-        return None if rows is None else self.lines(rows)
+        return None if rows is None else self.records(rows)
 
     def again(self, wanted: Parameter) -> Node:
         """Those of the given rows that the query has, as often as it has them."""
         on = tuple((column(name), name) for name in self.columns)
         return among(self.whole(), wanted, on)
 
-    def lines(self, node: Node) -> Node:
+    def records(self, node: Node) -> Node:
         return Project(node, tuple(Item(name, column(name)) for name in self.columns))
 
     def given(self, name: str) -> Parameter:

@@ -12,7 +12,7 @@ from anabranch.deploy.conflicts import refuse_staged_readers
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.state import find, refuse_in_transaction, wrong_status
 from anabranch.names import TableName
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime, Transaction
 from anabranch.tables.writing import write_tables
 from anabranch.world import World
@@ -41,7 +41,7 @@ def remove_all(runtime: Runtime, deployment: Deployment) -> list[str]:
     """Under the lease of what goes, so that nobody refreshes it meanwhile."""
     removed: list[TableName] = []
 
-    def act(tx: Transaction, seen: Look) -> list[TableName]:
+    def act(tx: Transaction, seen: CatalogState) -> list[TableName]:
         removed[:] = _remove(tx, deployment)
         return removed
 

@@ -40,12 +40,12 @@ from anabranch.graph.order import closure, dependants
 from anabranch.graph.policies import DiamondConsistency
 from anabranch.model import Status
 from anabranch.names import TableName
-from anabranch.refresh.circles import check_member, settle_circle
+from anabranch.refresh.cycles import check_member, define_again
 from anabranch.refresh.definition import check_mode, understood
-from anabranch.refresh.lines import Occasion, note_cuts, write_lines
-from anabranch.refresh.look import Look, look
-from anabranch.refresh.members import Staging
-from anabranch.refresh.unit import asked_for
+from anabranch.refresh.observe import CatalogState, observe
+from anabranch.refresh.publish_sets import asked_for
+from anabranch.refresh.record import Trigger, note_cuts, record_outcomes
+from anabranch.refresh.staging import Staging
 from anabranch.retry import attempts
 from anabranch.runtime import Runtime, Transaction
 from anabranch.tables.column_migration import fit_columns, understood_together
@@ -62,7 +62,7 @@ HELD_BACK = (Status.SUSPENDED, Status.ERROR)  # a refresh has to wait for somebo
 class After:
     """The catalog as it will be, and whose objects are whose then."""
 
-    seen: Look
+    seen: CatalogState
     own: frozenset[TableName]  # of some project, or staged by one: not outside
     staged: tuple[str, ...]  # endings of the staging schemas of open deployments
 
@@ -74,10 +74,10 @@ class After:
 
 
 def look_after(c: Connection, runtime: Runtime, project: str) -> After:
-    return whose(c, look(c, runtime.lake), project)
+    return whose(c, observe(c, runtime.lake), project)
 
 
-def whose(c: Connection, seen: Look, project: str) -> After:
+def whose(c: Connection, seen: CatalogState, project: str) -> After:
     keys = [key for key, owner in deployments.owners(c).items() if owner.project == project]
     own = frozenset(TableName((key[0], key[1]), key[2]) for key in keys if key[0])
     staged = tuple(f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN)
@@ -154,7 +154,7 @@ class Flip:
         self,
         tx: Transaction,
         kind: str,
-        seen: Look,
+        seen: CatalogState,
         project: str,
         moved: Iterable[TableName],
         altered: Iterable[TableName] = (),
@@ -173,7 +173,7 @@ class Flip:
             frozenset(altered),
         )
 
-    def break_views(self, tx: Transaction, seen: Look, readers: Iterable[Reader]) -> None:
+    def break_views(self, tx: Transaction, seen: CatalogState, readers: Iterable[Reader]) -> None:
         """Views have no rows to bring along: those that would stop to work need somebody's consent."""
         failing = [each for each in broken(readers) if each.kind == "view"]
         self.broken_views = {each.name: each.error or "" for each in failing}
@@ -207,7 +207,7 @@ class Along:
     runtime: Runtime
     tx: Transaction
     kind: str
-    before: Look
+    before: CatalogState
     project: str
     moved: frozenset[TableName]
     consent: Consent
@@ -271,7 +271,7 @@ class Along:
         note_cuts(c, after.seen, noted)
         meet(c, noted, names)
 
-    def _check_world(self, after: Look) -> None:
+    def _check_world(self, after: CatalogState) -> None:
         """What is read must be what the rehearsal has seen: nobody may have come between."""
         changed, known = self.tx.stage.changes, self.tx.world.pointers
         for name in {*known, *after.pointers} - changed.keys():
@@ -287,7 +287,7 @@ class Along:
         for circle in found:
             queries = {name: then.streams[name] for name in sorted(circle & then.streams.keys())}
             try:
-                definitions = settle_circle(self.tx, queries)
+                definitions = define_again(self.tx, queries)
             except (UserError, SchemaError):  # a reader does not fit: that is told with its cure
                 continue
             for name, definition in definitions.items():
@@ -366,7 +366,7 @@ class Along:
                     found[name] = error.message
         return found
 
-    def _fit_part(self, seen: Look, part: Component[TableName]) -> None:
+    def _fit_part(self, seen: CatalogState, part: Component[TableName]) -> None:
         queries = {name: seen.streams[name].query for name in part.members}
         found = understood_together(self.tx, queries, cyclic=part.cyclic)
         for name, definition in found.items():
@@ -394,11 +394,11 @@ class Along:
 
         def rows(c: Connection, cut_id: int | None) -> None:
             note_cuts(c, found, seen)
-            write_lines(c, cut_id, done, Occasion(self.kind), seen.groups)
+            record_outcomes(c, cut_id, done, Trigger(self.kind), seen.groups)
 
         self.tx.later(rows)
 
-    def _where_it_runs(self, seen: Look) -> Look:
+    def _where_it_runs(self, seen: CatalogState) -> CatalogState:
         """Clusters that come with the publish are not there yet: their tables run anywhere."""
         with self.runtime.store.reading() as c:
             known = all_clusters(c)
@@ -409,7 +409,7 @@ class Along:
         }
         return replace(seen, streams={**seen.streams, **new})
 
-    def _refuse_suspended(self, seen: Look, stale: Iterable[TableName]) -> None:
+    def _refuse_suspended(self, seen: CatalogState, stale: Iterable[TableName]) -> None:
         for name in stale:
             if stopped(seen, name):
                 resume = f"ALTER STREAM TABLE {name} RESUME, then {self.cures.again}"
@@ -424,7 +424,7 @@ class Along:
         helps = self.cures.of(name, error)
         raise self._cannot_follow(after.seen, name, error.message, helps) from error
 
-    def _cannot_follow(self, seen: Look, name: TableName, why: str, cure: str) -> Refused:
+    def _cannot_follow(self, seen: CatalogState, name: TableName, why: str, cure: str) -> Refused:
         """A table of the project that belongs to a group which would be torn without it."""
         group = next(each.members for each in seen.groups if name in each.members)
         others = sorted(self.moved.intersection(group) - {name})
@@ -440,7 +440,7 @@ class Along:
         )
 
     def _could_leave(
-        self, seen: Look, name: TableName, group: Iterable[TableName]
+        self, seen: CatalogState, name: TableName, group: Iterable[TableName]
     ) -> tuple[TableName, ...]:
         """Which tables that stay would have to leave the group, so that `name` need not be refreshed:
         the fewest, and none at all if that does not help."""
@@ -462,7 +462,7 @@ class Along:
                 return some
         return ()
 
-    def _redeclares(self, seen: Look, name: TableName) -> bool:
+    def _redeclares(self, seen: CatalogState, name: TableName) -> bool:
         """Does the swap set the options of a table, whatever somebody sets now?"""
         before = self.before.streams.get(name)
         return before is None or before.definition != seen.streams[name].definition
@@ -524,7 +524,7 @@ def _counts(after: After, name: TableName) -> bool:
 
 
 def _has_not_seen(
-    seen: Look, name: TableName, moved: Collection[TableName], found: Collection[TableName]
+    seen: CatalogState, name: TableName, moved: Collection[TableName], found: Collection[TableName]
 ) -> bool:
     """Does it read something else than it has read, because of the swap?"""
     known = seen.inputs.get(name, {})
@@ -543,12 +543,12 @@ def _has_not_seen(
     return False
 
 
-def _nowhere(seen: Look, name: TableName) -> bool:
+def _nowhere(seen: CatalogState, name: TableName) -> bool:
     """Does it read a table that is new beside one that has moved on?  No cut has shown both."""
     return not seen.streams[name].cuts and bool(seen.lagging([name]))
 
 
-def torn(seen: Look, members: Iterable[TableName], *, settled: bool = False) -> bool:
+def torn(seen: CatalogState, members: Iterable[TableName], *, settled: bool = False) -> bool:
     """Do members of a group stand on different versions of a source, or of each other?"""
     names = list(members)
     versions: dict[TableName, int | None] = {}
@@ -562,7 +562,7 @@ def torn(seen: Look, members: Iterable[TableName], *, settled: bool = False) -> 
     return False
 
 
-def meet(c: Connection, seen: Look, names: Iterable[TableName]) -> None:
+def meet(c: Connection, seen: CatalogState, names: Iterable[TableName]) -> None:
     """Members of a group that returned from an older cut, or waited in a staging schema, say the newest
     cut at which all of them stand: their sources may not have moved in between."""
     wanted = set(names)
@@ -580,16 +580,16 @@ def meet(c: Connection, seen: Look, names: Iterable[TableName]) -> None:
                 break
 
 
-def _stands_at(seen: Look, name: TableName, shown: Mapping[TableName, int | None]) -> bool:
+def _stands_at(seen: CatalogState, name: TableName, shown: Mapping[TableName, int | None]) -> bool:
     found = seen.frontiers.get(name, {})
     return all(source in shown and shown[source] == at for source, at in found.items())
 
 
-def held_back(seen: Look, name: TableName) -> bool:
+def held_back(seen: CatalogState, name: TableName) -> bool:
     return seen.streams[name].status in HELD_BACK
 
 
-def stopped(seen: Look, name: TableName) -> bool:
+def stopped(seen: CatalogState, name: TableName) -> bool:
     return seen.streams[name].status is Status.SUSPENDED
 
 
@@ -654,6 +654,6 @@ def take_in(c: Connection, readers: Iterable[Mapping[str, Any]], along: Along) -
             )
 
 
-def downstream(seen: Look, moved: Collection[TableName]) -> set[TableName]:
+def downstream(seen: CatalogState, moved: Collection[TableName]) -> set[TableName]:
     """Stream tables that read what moves, directly or not."""
     return {name for name in closure(moved, dependants(seen.reads)) if name in seen.streams}

@@ -17,7 +17,7 @@ from anabranch.deploy.snapshot import ObjectKey, Snapshot, SnapshotObject
 from anabranch.deploy.steps import Action
 from anabranch.deploy.undo import OPTIONS
 from anabranch.names import TableName
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 from anabranch.settings import Settings
 
 
@@ -25,7 +25,7 @@ from anabranch.settings import Settings
 class Production:
     """What the catalog says of tables besides their queries."""
 
-    seen: Look
+    seen: CatalogState
     indexed: Indexes
     settings: Settings
 

@@ -20,8 +20,8 @@ from anabranch.errors import AnabranchError, Refused
 from anabranch.names import TableName
 from anabranch.plan.monotone import not_monotone
 from anabranch.project.compile import stored_columns
-from anabranch.refresh.circles import Circle, check_allowed, circles, not_monotone_in, path
-from anabranch.refresh.look import Look
+from anabranch.refresh.cycles import Circle, check_allowed, circles, not_monotone_in, path
+from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime
 from anabranch.settings import Settings
 from anabranch.sql.analyze.offline import offline_lowered
@@ -36,7 +36,7 @@ class Queries:
     names: frozenset[TableName]
 
     @classmethod
-    def of(cls, seen: Look, staged: tuple[str, ...] = ()) -> Queries:
+    def of(cls, seen: CatalogState, staged: tuple[str, ...] = ()) -> Queries:
         return cls(
             {n: each.query for n, each in seen.streams.items() if not is_staged(n, staged)},
             {n: text for n, text in seen.views.items() if not is_staged(n, staged)},
@@ -114,7 +114,7 @@ class Moving:
 
 
 def deployed_circles(
-    runtime: Runtime, seen: Look, new: Snapshot, moving: Moving, staged: tuple[str, ...]
+    runtime: Runtime, seen: CatalogState, new: Snapshot, moving: Moving, staged: tuple[str, ...]
 ) -> Iterator[AnabranchError]:
     """What can be told of a deployment without Spark; promote looks again, with Spark."""
     before = Queries.of(seen, staged)
@@ -135,7 +135,7 @@ def deployed_circles(
 
 
 def check_rollback(
-    settings: Settings, seen: Look, undo: Mapping[str, Any], staged: tuple[str, ...]
+    settings: Settings, seen: CatalogState, undo: Mapping[str, Any], staged: tuple[str, ...]
 ) -> None:
     """The same of a roll-back, for who only asks; the roll-back looks at what it has put back."""
     before = Queries.of(seen, staged)

@@ -19,10 +19,10 @@ from anabranch.deploy.steps import Action
 from anabranch.errors import Refused
 from anabranch.lake.lake import Lake
 from anabranch.names import TableName
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 
 
-def check_base(c: Connection, lake: Lake, seen: Look, deployment: Deployment) -> None:
+def check_base(c: Connection, lake: Lake, seen: CatalogState, deployment: Deployment) -> None:
     """Refuse when production is not what the deployment was staged upon.
 
     `seen` is from before the flip: inside its transaction the pointers have moved already.
@@ -64,7 +64,7 @@ def _check_alike(
         raise refused
 
 
-def columns_now(lake: Lake, seen: Look, name: TableName) -> list[list[Any]] | None:
+def columns_now(lake: Lake, seen: CatalogState, name: TableName) -> list[list[Any]] | None:
     """The columns of a source table, with their ids: one dropped and added again is another."""
     if name not in seen.pointers:
         return None
@@ -72,13 +72,13 @@ def columns_now(lake: Lake, seen: Look, name: TableName) -> list[list[Any]] | No
     return [[each.field_id, each.name, each.type, each.nullable] for each in found]
 
 
-def id_of(lake: Lake, seen: Look, name: TableName) -> str | None:
+def id_of(lake: Lake, seen: CatalogState, name: TableName) -> str | None:
     """Which table stands under a name: one that was dropped and made again is another one."""
     location = seen.pointers.get(name)
     return None if location is None else str(lake.version(name, location).metadata.table_uuid)
 
 
-def check_left(c: Connection, lake: Lake, seen: Look, deployment: Deployment) -> None:
+def check_left(c: Connection, lake: Lake, seen: CatalogState, deployment: Deployment) -> None:
     """Refuse to roll back over what somebody made or changed since the promote.
 
     Nothing is lost where somebody has dropped what the deployment left.
@@ -107,7 +107,7 @@ def check_left(c: Connection, lake: Lake, seen: Look, deployment: Deployment) ->
     _check_alike(c, coming, before.keys() - coming)
 
 
-def _check_empty(lake: Lake, seen: Look, deployment: Deployment, name: TableName) -> None:
+def _check_empty(lake: Lake, seen: CatalogState, deployment: Deployment, name: TableName) -> None:
     """A source table took the place of something else: its rows are nobody's but the user's."""
     if lake.version(name, seen.pointers[name]).rows:
         raise Refused(
@@ -117,7 +117,7 @@ def _check_empty(lake: Lake, seen: Look, deployment: Deployment, name: TableName
         )
 
 
-def left_by(deployment: Deployment, seen: Look) -> Mapping[str, str | None]:
+def left_by(deployment: Deployment, seen: CatalogState) -> Mapping[str, str | None]:
     """What a promote made of each name; older ones noted nothing, but made few source tables."""
     undo = deployment.undo or {}
     if "left" in undo:

@@ -10,7 +10,7 @@ from anabranch.deploy.snapshot import SnapshotObject
 from anabranch.errors import AnabranchError
 from anabranch.model import Columns
 from anabranch.names import TableName
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Transaction
 from anabranch.tables.indexes import sortable
 
@@ -42,7 +42,7 @@ def _fits(index: Index, columns: Columns) -> bool:
         return False
 
 
-def adopt(tx: Transaction, seen: Look, staged: TableName, found: Iterable[Index]) -> None:
+def adopt(tx: Transaction, seen: CatalogState, staged: TableName, found: Iterable[Index]) -> None:
     """Copies that were built beside production become those of production."""
     for index in found:
         copy = Index(staged, index.name, index.columns).copy

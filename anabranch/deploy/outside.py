@@ -28,7 +28,7 @@ from anabranch.errors import AnabranchError
 from anabranch.graph.order import closure, dependants
 from anabranch.model import Status
 from anabranch.names import TableName
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime
 from anabranch.sql.analyze.analysis import Column, analyze
 from anabranch.sql.analyze.analysis import Columns as KnownColumns
@@ -40,7 +40,7 @@ from anabranch.types import Type
 
 def outside_readers(
     runtime: Runtime,
-    seen: Look,
+    seen: CatalogState,
     new: Snapshot,
     moved: Collection[ObjectKey],
     altered: Collection[ObjectKey],
@@ -57,7 +57,7 @@ def outside_readers(
 
 def columns_after(
     runtime: Runtime,
-    seen: Look,
+    seen: CatalogState,
     new: Snapshot,
     moved: Collection[ObjectKey],
     altered: Collection[ObjectKey],
@@ -75,7 +75,7 @@ def columns_after(
 
 def readers_after_rollback(
     runtime: Runtime,
-    seen: Look,
+    seen: CatalogState,
     undo: Mapping[str, Any],
     inside: Collection[TableName],
     staged: tuple[str, ...],
@@ -100,7 +100,7 @@ def readers_after_rollback(
 
 
 def readers(
-    seen: Look, columns: Columns, inside: Collection[TableName], staged: tuple[str, ...]
+    seen: CatalogState, columns: Columns, inside: Collection[TableName], staged: tuple[str, ...]
 ) -> tuple[Reader, ...]:
     """Every reader of what moves, upstreams first."""
     moving = columns.moving
@@ -150,7 +150,7 @@ def reads_of(query: str, known: Collection[TableName]) -> tuple[TableName, ...]:
 
 
 def _reader(
-    seen: Look,
+    seen: CatalogState,
     columns: Columns,
     name: TableName,
     reads: tuple[TableName, ...],
@@ -179,7 +179,7 @@ class Columns:
     """
 
     runtime: Runtime
-    seen: Look
+    seen: CatalogState
     moving: set[TableName]
     there: frozenset[TableName]
     moved: Callable[[TableName, Columns], KnownColumns]

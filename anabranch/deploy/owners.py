@@ -19,7 +19,7 @@ from anabranch.deploy.record import cluster_of, object_of
 from anabranch.deploy.snapshot import ObjectKey, Snapshot, SnapshotObject
 from anabranch.deploy.source_tables import changes
 from anabranch.errors import Refused
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime
 
 
@@ -69,7 +69,7 @@ def refuse_other_cluster(
 
 
 def without_others(
-    runtime: Runtime, seen: Look, wanted: Snapshot, others: Mapping[ObjectKey, Owner]
+    runtime: Runtime, seen: CatalogState, wanted: Snapshot, others: Mapping[ObjectKey, Owner]
 ) -> Snapshot:
     """The project without the tables of other projects, which it may declare in order to read them."""
     for key, each in sorted(wanted.objects.items()):
@@ -80,7 +80,9 @@ def without_others(
     )
 
 
-def without_made_by_hand(runtime: Runtime, seen: Look, wanted: Snapshot, mine: Owned) -> Snapshot:
+def without_made_by_hand(
+    runtime: Runtime, seen: CatalogState, wanted: Snapshot, mine: Owned
+) -> Snapshot:
     """Likewise without stream tables that nobody deployed: no empty source table may replace one."""
     objects = dict(wanted.objects)
     for key, each in sorted(wanted.objects.items()):
@@ -100,7 +102,7 @@ def without_made_by_hand(runtime: Runtime, seen: Look, wanted: Snapshot, mine: O
     return replace(wanted, objects=objects)
 
 
-def only_read(runtime: Runtime, seen: Look, each: SnapshotObject) -> bool:
+def only_read(runtime: Runtime, seen: CatalogState, each: SnapshotObject) -> bool:
     """Does the file declare a table just as it is?"""
     location = seen.pointers.get(each.key.table)
     if each.kind != "table" or each.indexes or location is None:

@@ -12,9 +12,9 @@ from anabranch.deploy.snapshot import Snapshot
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.stand_ins import altered_versions
 from anabranch.names import TableName
-from anabranch.refresh.circles import circles
-from anabranch.refresh.look import Look, look_now, view_mark
-from anabranch.refresh.unit import world_of
+from anabranch.refresh.cycles import circles
+from anabranch.refresh.observe import CatalogState, observe_now, view_mark
+from anabranch.refresh.publish_sets import world_of
 from anabranch.refresh.verify import defined
 from anabranch.runtime import Runtime
 from anabranch.world import World
@@ -22,7 +22,9 @@ from anabranch.world import World
 Fingerprints = dict[str, list[str]]  # production name -> [staged, in production]
 
 
-def world_after(runtime: Runtime, seen: Look, staging: Staging, snapshot: Snapshot) -> World:
+def world_after(
+    runtime: Runtime, seen: CatalogState, staging: Staging, snapshot: Snapshot
+) -> World:
     """The world as a promote would leave it."""
     moved = {
         production: seen.pointers[staged]
@@ -57,7 +59,7 @@ def fingerprints(
     With the right fingerprint the next refresh goes on from changes, as if the table had always
     been there.
     """
-    seen = look_now(runtime)
+    seen = observe_now(runtime)
     world = world_after(runtime, seen, staging, snapshot)
     names = staging.names
     moved = [frozenset(names.get(each, each) for each in circle) for circle in circles(seen.reads)]
@@ -80,7 +82,7 @@ def fingerprints(
 
 
 def renaming(
-    runtime: Runtime, seen: Look, staging: Staging, snapshot: Snapshot, known: Fingerprints
+    runtime: Runtime, seen: CatalogState, staging: Staging, snapshot: Snapshot, known: Fingerprints
 ) -> Renaming:
     """How the rows of the staged objects become those of production."""
     texts = production_views(staging, snapshot)

@@ -14,7 +14,7 @@ from anabranch.deploy.staging import Staging
 from anabranch.deploy.state import find, staging_of
 from anabranch.lake.lake import Lake
 from anabranch.model import Status
-from anabranch.refresh.look import Look, look
+from anabranch.refresh.observe import CatalogState, observe
 
 POLL_SECONDS = 0.5
 
@@ -23,7 +23,7 @@ def progress(store: Store, lake: Lake, deployment_id: str) -> dict[str, Any]:
     """Where each staged object stands."""
     with store.reading() as c:
         deployment = find(c, deployment_id)
-        seen = look(c, lake)
+        seen = observe(c, lake)
     staging, snapshot = staging_of(deployment), snapshot_of(deployment.wanted)
     objects = [
         {
@@ -50,7 +50,7 @@ def progress(store: Store, lake: Lake, deployment_id: str) -> dict[str, Any]:
     }
 
 
-def state(deployment: Deployment, staging: Staging, seen: Look, key: ObjectKey) -> str:
+def state(deployment: Deployment, staging: Staging, seen: CatalogState, key: ObjectKey) -> str:
     """WAITING to be built, FRESH, BEHIND its sources, or in ERROR; PROMOTED once it is in place."""
     name = staging.name(key)
     if deployment.status is DeploymentStatus.PROMOTED:

@@ -28,9 +28,9 @@ from anabranch.deploy.swap import Swap
 from anabranch.errors import AnabranchError, PublishConflict, Refused
 from anabranch.lake.observe import observed
 from anabranch.names import TableName
-from anabranch.refresh.look import Look, look, look_now
+from anabranch.refresh.observe import CatalogState, observe, observe_now
+from anabranch.refresh.publish_sets import world_of
 from anabranch.refresh.run import refresh
-from anabranch.refresh.unit import world_of
 from anabranch.runtime import Runtime, Transaction
 
 KIND = "promote"
@@ -55,7 +55,7 @@ def promote(
 
     def prepare() -> None:
         check_now(runtime, deployment)
-        known = look_now(runtime).streams
+        known = observe_now(runtime).streams
         if catch_up and (wanted := [name for name in staged if name in known]):
             bring_up_to_date(flip, deployment, wanted)
 
@@ -133,7 +133,7 @@ def _attempt(
     staged = [staging.name(key) for key in sorted(staging.keys)]
     prints = fingerprints(runtime, staging, snapshot, deployment.notes.get("fingerprints"))
     with observed(runtime.lake) as c:
-        seen, indexed = look(c, runtime.lake), all_indexes(c)
+        seen, indexed = observe(c, runtime.lake), all_indexes(c)
         by_hand = made_by_hand(c, indexed, snapshot)
     try:
         check_one_world(seen, staged)
@@ -176,7 +176,7 @@ def _attempt(
 
 
 def readers_of(
-    runtime: Runtime, seen: Look, deployment: Deployment, snapshot: Snapshot
+    runtime: Runtime, seen: CatalogState, deployment: Deployment, snapshot: Snapshot
 ) -> tuple[Reader, ...]:
     """Readers outside of the project, as they are now."""
     with runtime.store.reading() as c:
@@ -195,7 +195,7 @@ def moved_by(deployment: Deployment) -> list[TableName]:
 def check_now(runtime: Runtime, deployment: Deployment) -> None:
     """Refuse at once what the publish would refuse at its end."""
     with observed(runtime.lake) as c:
-        seen = look(c, runtime.lake)
+        seen = observe(c, runtime.lake)
         check_base(c, runtime.lake, seen, deployment)
         staging = staging_of(deployment)
         refuse_staged_readers(c, [*staging.names, *staging.stand_ins])
@@ -207,7 +207,7 @@ def check_now(runtime: Runtime, deployment: Deployment) -> None:
         raise error
 
 
-def check_one_world(seen: Look, staged: Iterable[TableName]) -> None:
+def check_one_world(seen: CatalogState, staged: Iterable[TableName]) -> None:
     """Staged tables must stand on the very versions of stream tables that will be seen with them."""
     for name in staged:
         for source, read in seen.inputs.get(name, {}).items():
@@ -219,7 +219,7 @@ def check_one_world(seen: Look, staged: Iterable[TableName]) -> None:
                 )
 
 
-def check_prints(seen: Look, staging: Staging, prints: Fingerprints) -> None:
+def check_prints(seen: CatalogState, staging: Staging, prints: Fingerprints) -> None:
     """Fingerprints are found out before the look; a refresh may have come between."""
     for key in staging.keys:
         stream = seen.streams.get(staging.name(key))

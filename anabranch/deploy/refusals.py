@@ -12,7 +12,7 @@ from anabranch.deploy.steps import Action
 from anabranch.errors import AnabranchError, Refused
 from anabranch.lake.schemas import altered
 from anabranch.names import TableName
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime
 
 DROP_TABLES, DROP_MOST, SUSPEND_READERS = "drop_tables", "drop_most", "suspend_readers"
@@ -21,7 +21,7 @@ DROP_TABLES, DROP_MOST, SUSPEND_READERS = "drop_tables", "drop_most", "suspend_r
 SHOWN = 5  # objects that an error names
 
 
-def refusals(runtime: Runtime, seen: Look, plan: Plan) -> Iterator[Refusal]:
+def refusals(runtime: Runtime, seen: CatalogState, plan: Plan) -> Iterator[Refusal]:
     """Everything that can be told before anything is built."""
     failing = {reader.name: reader.error or "" for reader in broken(plan.readers)}
     if failing:

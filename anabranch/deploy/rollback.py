@@ -38,8 +38,8 @@ from anabranch.errors import Refused, Unreachable
 from anabranch.lake.comments import TABLE, exactly
 from anabranch.lake.observe import observed
 from anabranch.names import TableName
-from anabranch.refresh.look import look, look_now
-from anabranch.refresh.unit import world_of
+from anabranch.refresh.observe import observe, observe_now
+from anabranch.refresh.publish_sets import world_of
 from anabranch.runtime import Runtime, Transaction
 from anabranch.tables.comments import say
 from anabranch.tables.indexes import set_indexes
@@ -96,7 +96,7 @@ def rollback(
         tx.later(lambda c, cut_id: _rows(c, cut_id, deployment, before, along))
 
     def attempt(lease: Lease) -> int | None:
-        seen = look_now(runtime)
+        seen = observe_now(runtime)
         tx = Transaction(world_of(runtime, seen))
         try:
             tx.used.hold(lease)
@@ -189,7 +189,7 @@ def to_roll_back(
             raise wrong_status(found, "rolled back")
         check_newest(c, found)
         check_kept(c, found, cuts.current(c) + 1)
-        check_left(c, runtime.lake, look(c, runtime.lake), found)
+        check_left(c, runtime.lake, observe(c, runtime.lake), found)
     return found
 
 

@@ -17,13 +17,13 @@ from anabranch.lake.schemas import altered
 from anabranch.lake.version import TableVersion
 from anabranch.model import Column
 from anabranch.names import TableName, quote
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime
 from anabranch.tables.source_tables import create_view
 
 
 def altered_versions(
-    runtime: Runtime, seen: Look, staging: Staging, snapshot: Snapshot
+    runtime: Runtime, seen: CatalogState, staging: Staging, snapshot: Snapshot
 ) -> dict[TableName, TableVersion]:
     """The tables with the columns that they will have."""
     found = {}

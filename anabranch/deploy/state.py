@@ -30,9 +30,9 @@ from anabranch.deploy.snapshot import (
 from anabranch.deploy.source_tables import changes, lacks
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.steps import Action
-from anabranch.errors import AnabranchError, InvalidValue, Refused, UnknownName
+from anabranch.errors import AnabranchError, InvalidValue, Refused, UnknownName, UserError
 from anabranch.lake.observe import observed
-from anabranch.refresh.look import Look, look, look_now
+from anabranch.refresh.observe import CatalogState, observe, observe_now
 from anabranch.runtime import Runtime
 
 BY_HAND = "changed by hand"
@@ -52,11 +52,11 @@ class Found:
     """A plan, and the state of the catalog it was made in."""
 
     plan: Plan
-    seen: Look
+    seen: CatalogState
     versions: dict[SchemaKey, int]
 
 
-def definition(seen: Look, key: ObjectKey) -> str | None:
+def definition(seen: CatalogState, key: ObjectKey) -> str | None:
     """What an object of production is; None when there is none."""
     name = key.table
     if name in seen.streams:
@@ -95,7 +95,7 @@ def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Fo
     """The plan from what is deployed at this moment."""
     with observed(runtime.lake) as c:
         mine = owned(c, wanted.name, wanted.snapshot)
-        seen, indexed = look(c, runtime.lake), all_indexes(c)
+        seen, indexed = observe(c, runtime.lake), all_indexes(c)
         versions = {SchemaKey(*p): v.version for p, v in deployments.schema_versions(c).items()}
         staged = tuple(f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN)
     new = without_others(runtime, seen, wanted.snapshot, mine.others)
@@ -134,7 +134,7 @@ def refuse_another_project(name: str, deployed: Snapshot, found: Plan) -> None:
 
 def what_if_now(runtime: Runtime, snapshot: Snapshot, names: Sequence[str]) -> Plan:
     """The plan if some objects of the project were edited."""
-    seen = look_now(runtime)
+    seen = observe_now(runtime)
     keys = chosen([snapshot], names)
     found = what_if_plan(snapshot, keys)
     return what_if_plan(snapshot, keys, rows=row_counts(runtime, seen, tables_read(found)))
@@ -154,7 +154,7 @@ def tables_read(plan: Plan) -> set[ObjectKey]:
     return found
 
 
-def as_found(runtime: Runtime, seen: Look, old: Snapshot) -> Snapshot:
+def as_found(runtime: Runtime, seen: CatalogState, old: Snapshot) -> Snapshot:
     """What is deployed, without what somebody dropped by hand; what was altered by hand is changed."""
     objects = {}
     for key, each in old.objects.items():
@@ -169,7 +169,7 @@ def as_found(runtime: Runtime, seen: Look, old: Snapshot) -> Snapshot:
     return replace(old, objects=objects)
 
 
-def with_existing(runtime: Runtime, seen: Look, old: Snapshot, new: Snapshot) -> Snapshot:
+def with_existing(runtime: Runtime, seen: CatalogState, old: Snapshot, new: Snapshot) -> Snapshot:
     """What somebody made by hand counts as deployed: nothing of it is replaced without a word."""
     objects = dict(old.objects)
     for key, each in new.objects.items():
@@ -183,7 +183,7 @@ def with_existing(runtime: Runtime, seen: Look, old: Snapshot, new: Snapshot) ->
     return replace(old, objects=objects)
 
 
-def table_as_found(runtime: Runtime, seen: Look, each: SnapshotObject) -> SnapshotObject:
+def table_as_found(runtime: Runtime, seen: CatalogState, each: SnapshotObject) -> SnapshotObject:
     """A source table is taken with the columns and comments that it has."""
     name = each.key.table
     stored = runtime.lake.version(name, seen.pointers[name])
@@ -193,7 +193,7 @@ def table_as_found(runtime: Runtime, seen: Look, each: SnapshotObject) -> Snapsh
     return found if same else replace(found, metadata="")
 
 
-def other_as_found(seen: Look, key: ObjectKey, found: str) -> SnapshotObject:
+def other_as_found(seen: CatalogState, key: ObjectKey, found: str) -> SnapshotObject:
     kind: ObjectKind = "table"
     if key.table in seen.streams:
         kind = "stream table"
@@ -206,7 +206,9 @@ def read_by(plan: Plan, keys: Iterable[ObjectKey]) -> set[ObjectKey]:
     return {parent for key in keys for parent in plan.new.objects[key].reads}
 
 
-def row_counts(runtime: Runtime, seen: Look, keys: Iterable[ObjectKey]) -> dict[ObjectKey, int]:
+def row_counts(
+    runtime: Runtime, seen: CatalogState, keys: Iterable[ObjectKey]
+) -> dict[ObjectKey, int]:
     """Rows of production tables, from their metadata."""
     return {
         key: runtime.lake.version(key.table, seen.pointers[key.table]).rows
@@ -264,6 +266,14 @@ def only_staged(c: Connection) -> Deployment:
             hint=f"name one, such as `anabranch promote {found[0]}`",
         )
     return newest(c, DeploymentStatus.STAGED)
+
+
+def newest_open(c: Connection) -> Deployment:
+    """The newest deployment that is being built or was, for whoever waits and names none."""
+    for each in deployments.listing(c):
+        if each.status in OPEN:
+            return each
+    raise UserError("no deployment is staged", hint="`anabranch stage` builds one")
 
 
 def keys_of(deployment: Deployment, *actions: Action) -> list[ObjectKey]:

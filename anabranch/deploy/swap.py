@@ -26,7 +26,7 @@ from anabranch.deploy.state import TABLE, find, keys_of, who, wrong_status
 from anabranch.deploy.steps import Action
 from anabranch.lake.comments import exactly
 from anabranch.names import TableName
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Transaction
 from anabranch.settings import Settings
 from anabranch.tables.comments import say
@@ -41,7 +41,7 @@ class Swap:
     deployment: Deployment
     snapshot: Snapshot
     staging: Staging
-    seen: Look
+    seen: CatalogState
     indexed: indexes.Indexes
     by_hand: Mapping[TableName, Sequence[Index]]  # indexes that stay, or are built again
     renaming: Renaming

@@ -99,14 +99,15 @@ def bring(stage: Stage, spark: Spark, index: Index, cluster: Cluster | None = No
 
 def keep(
     stage: Stage,
-    spark: Spark,
+    spark: Spark | None,
     declared: Mapping[TableName, tuple[Index, ...]],
     there: Mapping[TableName, tuple[Index, ...]] | None = None,
 ) -> dict[TableName, tuple[Index, ...]]:
     """Before a publish: the indexes of every table that it changes come along.
 
     `declared` are those that the work itself makes or drops, `there` those that the catalog has, where
-    that is known; returned are the tables whose rows in the catalog change.
+    that is known; returned are the tables whose rows in the catalog change.  Without Spark the copies
+    are left behind, as another program would: they are not read until they are brought along.
     """
     changed = {*stage.changes, *declared}
     if not changed or (there is not None and not declared and changed.isdisjoint(there)):
@@ -124,6 +125,9 @@ def keep(
             if stage.exists(copy):
                 stage.drop(copy)
         for index in wanted:
+            if spark is None:
+                check_columns(index, stage.version(table).columns)
+                continue
             bring(stage, spark, index, clusters.get(index.cluster or ""))
     return rows
 

@@ -18,7 +18,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from anabranch.catalog import cuts, read_leases, snapshots, stages, tables
 from anabranch.catalog.store import Connection
-from anabranch.errors import Fenced, FileMissing, Unreachable
+from anabranch.errors import Fenced, FileMissing, FileUnreadable, Unreachable
 from anabranch.lake.changes import DELTA, NetDelta
 from anabranch.lake.lake import Lake
 from anabranch.lake.manifests import live_entries, manifests
@@ -94,7 +94,7 @@ def _listed(lake: Lake) -> dict[str, FileInfo]:
     """Files in folders of ours: nothing that lies elsewhere is ever deleted."""
     warehouse = lake.warehouse
     try:
-        inside = warehouse.listing(warehouse.location)
+        inside = warehouse.listing(warehouse.location, open_only=True)
     except OSError as error:
         raise warehouse.unreachable(error) from error
     return {
@@ -170,7 +170,7 @@ def references(lake: Lake, named: Named, broken: set[str]) -> Iterator[str]:
             yield from named_in(version)
             for each in version.metadata.snapshots:
                 yield from files_of(lake.warehouse.io, version.root, each, seen)
-        except FileMissing:
+        except (FileMissing, FileUnreadable):
             broken.add(location.rpartition("/metadata/")[0] + "/")
     for name, location in named.by_file:
         try:
@@ -178,12 +178,12 @@ def references(lake: Lake, named: Named, broken: set[str]) -> Iterator[str]:
             yield from named_in(version)
             if current := version.metadata.current_snapshot():
                 yield from files_of(lake.warehouse.io, version.root, current, seen)
-        except FileMissing:
+        except (FileMissing, FileUnreadable):
             broken.add(location.rpartition("/metadata/")[0] + "/")
     for root, snapshot in named.snapshots:
         try:
             yield from files_of(lake.warehouse.io, root, snapshot, seen)
-        except FileMissing:
+        except (FileMissing, FileUnreadable):
             broken.add(root + "/")
 
 

@@ -130,19 +130,32 @@ def _sizes(lake: Lake, wanted: Mapping[str, int | None]) -> Iterator[Damage]:
     paths = sorted(wanted)
     for path, size in zip(paths, _lengths(lake, paths), strict=True):
         told = wanted[path]
-        if size is None:
+        if isinstance(size, PermissionError):
+            yield _locked(path, size)
+        elif size is None:
             yield Damage(path, MISSING, "the file is gone")
         elif told is not None and size != told:
             yield Damage(path, SIZE, f"the file has {size:,} bytes, its manifest says {told:,}")
 
 
-def _lengths(lake: Lake, paths: Sequence[str]) -> Iterator[int | None]:
+def _locked(path: str, error: PermissionError) -> Damage:
+    return Damage(path, UNREADABLE, str(error).splitlines()[0])
+
+
+def _lengths(lake: Lake, paths: Sequence[str]) -> Iterator[int | PermissionError | None]:
+    """Of each file; None for one that is gone, and why this user may not ask for it."""
     for at in range(0, len(paths), BATCH):
         chunk = paths[at : at + BATCH]
         filesystem, _ = lake.warehouse.filesystem(chunk[0])
         plain = [lake.warehouse.filesystem(path)[1] for path in chunk]
         try:
             infos = filesystem.get_file_info(plain)
+        except PermissionError as error:  # of one of them
+            if len(chunk) == 1:
+                yield error
+            else:
+                yield from (size for path in chunk for size in _lengths(lake, [path]))
+            continue
         except OSError as error:
             raise lake.warehouse.unreachable(error) from error
         yield from (info.size if info.type == FileType.File else None for info in infos)
@@ -180,6 +193,8 @@ def _read(version: TableVersion, entry: ManifestEntry, rows: Mapping[str, int]) 
             for batch in opened.iter_batches(BATCH):
                 if marks and (stray := _stray(batch, rows)):
                     return Damage(file.file_path, POSITIONS, stray)
+    except PermissionError as error:
+        return _locked(file.file_path, error)
     except (OSError, ValueError, pa.ArrowException) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         return Damage(file.file_path, DAMAGED, said)

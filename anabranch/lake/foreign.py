@@ -75,7 +75,7 @@ def in_use(lake: Lake) -> set[TableName]:
         if not known:
             return set()
         now = tables.now(c)
-        read = {name for found in streams.graph(c).dependencies.values() for name in found}
+        read = {name for found in streams.whole_graph(c).dependencies.values() for name in found}
         return {
             name
             for name, each in known.items()

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -174,11 +174,20 @@ class Warehouse:
             return True
         return local_path(location) is None and bool(self.listing(location))
 
-    def listing(self, root: str) -> dict[str, FileInfo]:
-        """All files under a location, by location."""
+    def is_locked(self, folder: str) -> bool:
+        """Whether this user may not look into a local folder that is there."""
+        path = local_path(folder)
+        return path is not None and Path(path).is_dir() and not os.access(path, os.R_OK | os.X_OK)
+
+    def listing(self, root: str, *, open_only: bool = False) -> dict[str, FileInfo]:
+        """All files under a location, by location; or those in folders that this user may list."""
         filesystem, path = self.filesystem(root)
-        chosen = FileSelector(path, allow_not_found=True, recursive=True)
-        found = filesystem.get_file_info(chosen)
+        try:
+            found = filesystem.get_file_info(_below(path, recursive=True))
+        except PermissionError:
+            if not open_only:
+                raise
+            found = list(_open(filesystem, path))
         base = path.rstrip("/")
         return {root + each.path[len(base) :]: each for each in found if each.type == FileType.File}
 
@@ -232,6 +241,22 @@ class Warehouse:
             f"warehouse {redacted_address(self.location)} cannot be reached: {error}",
             hint="check that the directory exists and can be read and written",
         )
+
+
+def _below(path: str, *, recursive: bool) -> FileSelector:
+    return FileSelector(path, allow_not_found=True, recursive=recursive)
+
+
+def _open(filesystem: FileSystem, path: str) -> Iterator[FileInfo]:
+    """What lies in a folder and those below it, but for folders that this user may not list."""
+    try:
+        found = filesystem.get_file_info(_below(path, recursive=False))
+    except PermissionError:
+        return
+    for each in found:
+        yield each
+        if each.type == FileType.Directory:
+            yield from _open(filesystem, each.path)
 
 
 def _link(source: Path, target: Path) -> None:

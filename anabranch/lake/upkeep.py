@@ -14,7 +14,7 @@ from pyiceberg.table.snapshots import Operation
 from anabranch.catalog import cuts, deployments, read_leases, snapshots, stages, streams, tables
 from anabranch.catalog.retention import Retention
 from anabranch.catalog.store import Connection
-from anabranch.errors import AnabranchError, FileMissing, PublishConflict
+from anabranch.errors import AnabranchError, FileMissing, FileUnreadable, PublishConflict
 from anabranch.lake.changes import DELTA, NetDelta
 from anabranch.lake.collect import FOREIGN_GRACE, collect
 from anabranch.lake.declared import save
@@ -282,17 +282,19 @@ def _untidy(
         many = len(manifests(version.io, version.metadata.current_snapshot()))
         if not _whole(version):
             return None  # `check` says what is wrong with it
-    except FileMissing:
+    except (FileMissing, FileUnreadable):
         return None
     gone = expendable(version, wanted)
-    return (gone, many) if gone or many > MANY_MANIFESTS else None
+    if not gone and many <= MANY_MANIFESTS:
+        return None
+    return None if lake.warehouse.is_locked(f"{version.root}/data") else (gone, many)
 
 
 def _whole(version: TableVersion) -> bool:
     """Whether the manifests of a table can be read."""
     try:
         version.state(version.snapshot_id)
-    except FileMissing:
+    except (FileMissing, FileUnreadable):
         return False
     except AnabranchError:  # such as files that only another program reads: in nobody's way
         return True

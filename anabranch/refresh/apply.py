@@ -16,7 +16,16 @@ from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
 from anabranch.model import Action, Columns, RefreshMode
 from anabranch.names import TableName
-from anabranch.refresh.afresh import (
+from anabranch.refresh.columns import exactly, fitted, same_columns
+from anabranch.refresh.cost import Work
+from anabranch.refresh.cost_history import event_of
+from anabranch.refresh.decide import ASKED, Decision, DecisionInputs, decide
+from anabranch.refresh.definition import Definition, check_mode, understood
+from anabranch.refresh.execute.as_written import Trial, of_all_rows
+from anabranch.refresh.execute.table import full_job, incremental_job
+from anabranch.refresh.inputs import decision_inputs, gather, remember
+from anabranch.refresh.observe import CatalogState
+from anabranch.refresh.rebuild import (
     LOST,
     all_rows,
     inputs_of,
@@ -28,16 +37,7 @@ from anabranch.refresh.afresh import (
     rebuilt_event,
     refuse_to_break_readers,
 )
-from anabranch.refresh.as_written import Trial, of_all_rows
-from anabranch.refresh.choose import ASKED, Choice, Situation, choose
-from anabranch.refresh.columns import exactly, fitted, same_columns
-from anabranch.refresh.cost import Work
-from anabranch.refresh.definition import Definition, check_mode, understood
-from anabranch.refresh.jobs import full_job, incremental_job
-from anabranch.refresh.look import Look
-from anabranch.refresh.past import event_of
 from anabranch.refresh.redefined import redefined
-from anabranch.refresh.situation import gather, remember, situation
 from anabranch.refresh.sources import Sources
 from anabranch.refresh.work import in_full
 from anabranch.runtime import Runtime, Transaction
@@ -51,7 +51,7 @@ class Outcome:
     """What a refresh did and what the table now stands on."""
 
     table: TableName
-    choice: Choice
+    decision: Decision
     fingerprint: str
     reads: tuple[TableName, ...]
     inputs: Mapping[TableName, Input]
@@ -77,7 +77,7 @@ class Outcome:
 
     @property
     def action(self) -> Action:
-        return self.choice.action
+        return self.decision.action
 
     def line(self, cut_id: int | None, initiated_by: str) -> Refresh:
         """The line of history."""
@@ -87,7 +87,7 @@ class Outcome:
             action=self.action,
             status=COMPLETED,
             cut_id=cut_id,
-            reason=self.choice.reason,
+            reason=self.decision.reason,
             rows_inserted=self.rows_inserted,
             rows_deleted=self.rows_deleted,
             delta_rows=self.delta_rows,
@@ -99,15 +99,15 @@ class Outcome:
             stands_at=self.stands_at,
             source_rows=self.source_rows if measured else None,
             scanned_rows=self.scanned_rows if measured else None,
-            predicted_ms=self.choice.predicted_ms if measured else None,
-            alternative_ms=self.choice.alternative_ms if measured else None,
+            predicted_ms=self.decision.predicted_ms if measured else None,
+            alternative_ms=self.decision.alternative_ms if measured else None,
         )
 
 
 def refresh_table(
     runtime: Runtime,
     tx: Transaction,
-    seen: Look,
+    state: CatalogState,
     stream: StreamTable,
     done: Mapping[TableName, Outcome],
     *,
@@ -119,32 +119,34 @@ def refresh_table(
     `full`: why nothing that is stored is used.
     """
     if full is not None:
-        return recompute(runtime, tx, seen, stream, done, full)
-    definition, why = redefine(tx, seen, stream)
-    sources = gather(tx.world, seen, stream, definition)
+        return recompute(runtime, tx, state, stream, done, full)
+    definition, why = redefine(tx, state, stream)
+    sources = gather(tx.world, state, stream, definition)
     past = remember(runtime, tx, stream)
-    now = situation(runtime, tx.world, seen, stream, definition, sources, past)
+    now = decision_inputs(runtime, tx.world, state, stream, definition, sources, past)
     now = replace(now, redefined=why)
-    choice = choose(now)
+    decision = decide(now)
     read = inputs_now(tx, stream.name, definition, sources)
-    outcome = planned(tx, seen, stream, definition, sources, choice, done, read)
+    outcome = planned(tx, state, stream, definition, sources, decision, done, read)
     before = tx.world.version(stream.name)
-    after, choice = run(runtime, tx, stream, definition, sources, choice, now.full_ms, outcome.cuts)
+    after, decision = run(
+        runtime, tx, stream, definition, sources, decision, now.full_ms, outcome.cuts
+    )
     same = after.snapshot_id == before.snapshot_id
-    choice = without_effect(choice, sources) if same else choice
+    decision = without_effect(decision, sources) if same else decision
     outcome = replace(
         outcome,
-        choice=choice,
-        scanned_rows=work_of(now, choice).scanned_rows,
-        event=fallback_event(stream.name, choice) or event_of(stream.name, past, now, choice),
+        decision=decision,
+        scanned_rows=work_of(now, decision).scanned_rows,
+        event=fallback_event(stream.name, decision) or event_of(stream.name, past, now, decision),
     )
-    return staged(tx, seen, outcome, before, after, net_rows)
+    return staged(tx, state, outcome, before, after, net_rows)
 
 
 def recompute(
     runtime: Runtime,
     tx: Transaction,
-    seen: Look,
+    state: CatalogState,
     stream: StreamTable,
     done: Mapping[TableName, Outcome],
     full: str,
@@ -154,42 +156,42 @@ def recompute(
     definition = understood(tx.world, name, stream.query)
     columns = readable_columns(tx, [name])
     why = make_room(tx, name, definition.columns)
-    refuse_to_break_readers(tx, seen, columns, {name})
+    refuse_to_break_readers(tx, state, columns, {name})
     sources = only_now(tx, definition.sources)
-    choice = rebuilding(full)
+    decision = rebuilding(full)
     read = inputs_of(tx, name, sources, definition.views)
-    outcome = planned(tx, seen, stream, definition, sources, choice, done, read)
+    outcome = planned(tx, state, stream, definition, sources, decision, done, read)
     before = tx.world.version(name)
-    after, choice = in_full_job(runtime, tx, stream, definition, sources, choice, outcome.cuts)
+    after, decision = in_full_job(runtime, tx, stream, definition, sources, decision, outcome.cuts)
     outcome = replace(
         outcome,
-        choice=choice,
+        decision=decision,
         scanned_rows=in_full(definition, sources).scanned_rows,
-        event=rebuilt_event(name, why, full) or fallback_event(name, choice),
+        event=rebuilt_event(name, why, full) or fallback_event(name, decision),
     )
-    return staged(tx, seen, outcome, before, after, all_rows)
+    return staged(tx, state, outcome, before, after, all_rows)
 
 
 def planned(
     tx: Transaction,
-    seen: Look,
+    state: CatalogState,
     stream: StreamTable,
     definition: Definition,
     sources: Sources,
-    choice: Choice,
+    decision: Decision,
     done: Mapping[TableName, Outcome],
     read: Mapping[TableName, Input],
 ) -> Outcome:
     """What the table will stand on."""
-    cuts = cuts_read(tx, seen, done, sources)
+    cuts = cuts_read(tx, state, done, sources)
     return Outcome(
         table=stream.name,
-        choice=choice,
+        decision=decision,
         fingerprint=definition.fingerprint,
         reads=tuple(sorted(definition.sources | definition.views)),
         inputs=read,
-        frontier=frontier_now(seen, done, sources),
-        options={**definition.options, **mixed(seen, done, sources), **marked(cuts)},
+        frontier=frontier_now(state, done, sources),
+        options={**definition.options, **mixed(state, done, sources), **marked(cuts)},
         lineage=definition.lineage,
         delta_rows=sources.delta_rows,
         source_rows=sources.rows,
@@ -199,7 +201,7 @@ def planned(
 
 def staged(
     tx: Transaction,
-    seen: Look,
+    state: CatalogState,
     outcome: Outcome,
     before: TableVersion,
     after: TableVersion,
@@ -210,7 +212,7 @@ def staged(
     if after.snapshot_id == before.snapshot_id:
         # Only our rows move: they must not overtake somebody who moved the table.
         if name not in tx.stage.changes:
-            tx.stage.expect(name, seen.pointers.get(name))
+            tx.stage.expect(name, state.pointers.get(name))
         return outcome
     inserted, deleted = counted(before, after)
     own = Input(after.location, after.snapshot_id)
@@ -229,27 +231,27 @@ def run(
     stream: StreamTable,
     definition: Definition,
     sources: Sources,
-    choice: Choice,
+    decision: Decision,
     full_ms: int,
     stands_at: tuple[int, ...],
-) -> tuple[TableVersion, Choice]:
+) -> tuple[TableVersion, Decision]:
     """The table after the chosen job, and the choice that held in the end.
 
     If our plan of the change fails, or what it starts from cannot be read, AUTO recomputes;
     DIFFERENTIAL says whose fault it is.
     """
-    if choice.action is Action.NO_DATA:
-        return tx.world.version(stream.name), choice
-    if choice.action is Action.DIFFERENTIAL:
+    if decision.action is Action.NO_DATA:
+        return tx.world.version(stream.name), decision
+    if decision.action is Action.DIFFERENTIAL:
         try:
-            done = from_changes(runtime, tx, stream, definition, sources, choice, stands_at)
-            return done, choice
+            done = from_changes(runtime, tx, stream, definition, sources, decision, stands_at)
+            return done, decision
         except Exception as error:
             recomputable = isinstance(error, (PlanFailed, FileMissing))
             if stream.refresh_mode is not RefreshMode.AUTO or not recomputable:
                 raise
-            choice = Choice(Action.FULL, not_from_changes(error), full_ms, fallback=True)
-    return in_full_job(runtime, tx, stream, definition, sources, choice, stands_at)
+            decision = Decision(Action.FULL, not_from_changes(error), full_ms, fallback=True)
+    return in_full_job(runtime, tx, stream, definition, sources, decision, stands_at)
 
 
 def from_changes(
@@ -258,7 +260,7 @@ def from_changes(
     stream: StreamTable,
     definition: Definition,
     sources: Sources,
-    choice: Choice,
+    decision: Decision,
     stands_at: tuple[int, ...],
 ) -> TableVersion:
     """The incremental job; if it fails, the query as it was written tells whose fault that is.
@@ -267,7 +269,7 @@ def from_changes(
     meets on its way, were never in the result: what breaks on them is our plan.  DIFFERENTIAL, which
     cannot recompute, tries it without rows that came and went.
     """
-    told = summary(definition, sources, choice, stands_at)
+    told = summary(definition, sources, decision, stands_at)
     trial = Trial(runtime, tx, stream, definition, sources)
     try:
         return incremental_job(runtime, tx, stream, definition, sources, told)
@@ -289,48 +291,48 @@ def in_full_job(
     stream: StreamTable,
     definition: Definition,
     sources: Sources,
-    choice: Choice,
+    decision: Decision,
     stands_at: tuple[int, ...],
-) -> tuple[TableVersion, Choice]:
+) -> tuple[TableVersion, Decision]:
     """All rows; if our plan of the query fails, by the query as it was written, which also tells
     whether the data is at fault.
 
     DIFFERENTIAL needs the plan, and says that it failed, unless somebody asked for the rows.
     """
-    compare = not choice.fallback and not asked(choice)
-    told = summary(definition, sources, choice, stands_at)
+    compare = not decision.fallback and not asked(decision)
+    told = summary(definition, sources, decision, stands_at)
     try:
         done = full_job(runtime, tx, stream, definition, sources, told, compare=compare)
-        return done, choice
+        return done, decision
     except Exception as error:
         if definition.kept is None:  # that was the query as it was written
             found = as_written_failed(stream.name, error)
             raise (found if compare else of_all_rows(found)) from error
         if blame(error) is Blame.WORLD:
             raise
-        strict = stream.refresh_mode is RefreshMode.DIFFERENTIAL and not asked(choice)
+        strict = stream.refresh_mode is RefreshMode.DIFFERENTIAL and not asked(decision)
         if strict or is_beyond_spark(definition.query):
             trial = Trial(runtime, tx, stream, definition, sources)
             found = trial.judge(error, of_changes=False)
             raise (found if compare else of_all_rows(found)) from error
-        if choice.reason != ASKED:
+        if decision.reason != ASKED:
             told_why = (
                 f"by the query as it was written, because our plan of it failed: {said(error)}"
             )
-            choice = replace(choice, reason=f"{choice.reason}; {told_why}")
-        choice = replace(choice, fallback=True)
-    told = summary(definition, sources, choice, stands_at)
+            decision = replace(decision, reason=f"{decision.reason}; {told_why}")
+        decision = replace(decision, fallback=True)
+    told = summary(definition, sources, decision, stands_at)
     as_written = replace(definition, kept=None, hidden=plain_hidden(definition))
     try:
         done = full_job(runtime, tx, stream, as_written, sources, told, compare=False)
     except Exception as error:
         raise of_all_rows(as_written_failed(stream.name, error)) from error
-    return done, choice
+    return done, decision
 
 
-def asked(choice: Choice) -> bool:
+def asked(decision: Decision) -> bool:
     """Whether the rows are wanted whatever is stored, and by whatever plan."""
-    return choice.reason == ASKED or choice.reason.startswith(LOST)
+    return decision.reason == ASKED or decision.reason.startswith(LOST)
 
 
 def plain_hidden(definition: Definition) -> Columns:
@@ -338,10 +340,10 @@ def plain_hidden(definition: Definition) -> Columns:
     return definition.hidden if isinstance(definition.kept, ByRows) else ()
 
 
-def fallback_event(name: TableName, choice: Choice) -> Event | None:
-    if not choice.fallback:
+def fallback_event(name: TableName, decision: Decision) -> Event | None:
+    if not decision.fallback:
         return None
-    return Event(name, FALLBACK, f"recomputed, because another way failed: {choice.reason}")
+    return Event(name, FALLBACK, f"recomputed, because another way failed: {decision.reason}")
 
 
 def by_states(sources: Sources) -> Sources:
@@ -355,15 +357,17 @@ def by_states(sources: Sources) -> Sources:
     )
 
 
-def without_effect(choice: Choice, sources: Sources) -> Choice:
+def without_effect(decision: Decision, sources: Sources) -> Decision:
     """The sources changed, the table did not."""
-    if choice.action is not Action.DIFFERENTIAL:
-        return choice
+    if decision.action is not Action.DIFFERENTIAL:
+        return decision
     reason = f"{sources.delta_rows} changed rows in the sources leave the table as it is"
-    return Choice(Action.NO_DATA, reason)
+    return Decision(Action.NO_DATA, reason)
 
 
-def redefine(tx: Transaction, seen: Look, stream: StreamTable) -> tuple[Definition, str | None]:
+def redefine(
+    tx: Transaction, state: CatalogState, stream: StreamTable
+) -> tuple[Definition, str | None]:
     """The definition over the sources as they are now, and why the stored rows do not follow it.
 
     The table gets the columns of its query, as far as they can be carried over.
@@ -373,7 +377,7 @@ def redefine(tx: Transaction, seen: Look, stream: StreamTable) -> tuple[Definiti
     check_mode(name, stream.refresh_mode, definition)
     if not tx.stage.exists(name):  # dropped by another program
         tx.stage.create(name, definition.columns)
-    why = redefined(world, stream, definition, seen.inputs.get(name, {}))
+    why = redefined(world, stream, definition, state.inputs.get(name, {}))
     stored = world.version(name).columns
     wanted = fitted(name, stored, definition.columns)
     if not exactly(stored, wanted):
@@ -383,8 +387,8 @@ def redefine(tx: Transaction, seen: Look, stream: StreamTable) -> tuple[Definiti
     return definition, why
 
 
-def work_of(now: Situation, choice: Choice) -> Work:
-    return now.from_changes if choice.action is Action.DIFFERENTIAL else now.in_full
+def work_of(now: DecisionInputs, decision: Decision) -> Work:
+    return now.from_changes if decision.action is Action.DIFFERENTIAL else now.in_full
 
 
 def inputs_now(
@@ -394,7 +398,7 @@ def inputs_now(
 
 
 def frontiers_read(
-    seen: Look, done: Mapping[TableName, Outcome], sources: Sources
+    state: CatalogState, done: Mapping[TableName, Outcome], sources: Sources
 ) -> list[Mapping[TableName, int | None]]:
     """Sources stand for themselves, stream tables for what they stand on.
 
@@ -405,15 +409,15 @@ def frontiers_read(
     for name, version in sources.versions.items():
         if name in done:
             found.append(done[name].frontier)
-        elif seen.is_source(name, version.location):
+        elif state.is_source(name, version.location):
             found.append({name: version.snapshot_id})
         else:
-            found.append(seen.frontiers.get(name, {}))
+            found.append(state.frontiers.get(name, {}))
     return found
 
 
 def cuts_read(
-    tx: Transaction, seen: Look, done: Mapping[TableName, Outcome], sources: Sources
+    tx: Transaction, state: CatalogState, done: Mapping[TableName, Outcome], sources: Sources
 ) -> tuple[int, ...]:
     """The cuts of all that is read: one, but for tables that opted out.  0: a cut not known.
 
@@ -423,22 +427,22 @@ def cuts_read(
     """
     found: set[int] = set()
     in_both = False  # what did not move since the look is part of either cut
-    apart = tx.world.cut_id != seen.cut_id
+    apart = tx.world.cut_id != state.cut_id
     for name, version in sources.versions.items():
-        if name in seen.boundaries and name in tx.stage.changes and name not in done:
+        if name in state.boundaries and name in tx.stage.changes and name not in done:
             return ()
         if name in done:
             found.update(done[name].cuts)
-        elif not seen.is_source(name, version.location):
-            found.update(seen.streams[name].cuts or (0,))
-        elif name in seen.refreshed and not apart:
+        elif not state.is_source(name, version.location):
+            found.update(state.streams[name].cuts or (0,))
+        elif name in state.refreshed and not apart:
             return ()
-        elif name in seen.refreshed or tx.world.pointers.get(name) != seen.pointers.get(name):
+        elif name in state.refreshed or tx.world.pointers.get(name) != state.pointers.get(name):
             found.add(tx.world.cut_id or 0)
         else:
             in_both = True
-    if not found or (in_both and found.isdisjoint({seen.cut_id, tx.world.cut_id})):
-        found.add(seen.cut_id)
+    if not found or (in_both and found.isdisjoint({state.cut_id, tx.world.cut_id})):
+        found.add(state.cut_id)
     return tuple(sorted(found))
 
 
@@ -447,43 +451,45 @@ def marked(cuts: tuple[int, ...]) -> Mapping[str, Any]:
 
 
 def frontier_now(
-    seen: Look, done: Mapping[TableName, Outcome], sources: Sources
+    state: CatalogState, done: Mapping[TableName, Outcome], sources: Sources
 ) -> dict[TableName, int | None]:
     frontier: dict[TableName, int | None] = {}
-    for each in frontiers_read(seen, done, sources):
+    for each in frontiers_read(state, done, sources):
         frontier |= each
     return frontier
 
 
-def mixed(seen: Look, done: Mapping[TableName, Outcome], sources: Sources) -> Mapping[str, Any]:
+def mixed(
+    state: CatalogState, done: Mapping[TableName, Outcome], sources: Sources
+) -> Mapping[str, Any]:
     """Marks a table of which no single frontier says what it is.
 
     It met a source in two versions, which happens without diamond consistency only, or reads a table
     of the current time.  Such a table is checked against the tables it read.
     """
-    frontier = frontier_now(seen, done, sources)
+    frontier = frontier_now(state, done, sources)
     two = any(
         frontier[source] != snapshot
-        for each in frontiers_read(seen, done, sources)
+        for each in frontiers_read(state, done, sources)
         for source, snapshot in each.items()
     )
     options = [
-        done[name].options if name in done else seen.streams[name].options
+        done[name].options if name in done else state.streams[name].options
         for name in sources.versions
-        if name in seen.streams
+        if name in state.streams
     ]
     above = any(each.get("mixed") or each.get("moment") for each in options)
     return {"mixed": True} if two or above else {}
 
 
 def summary(
-    definition: Definition, sources: Sources, choice: Choice, stands_at: tuple[int, ...]
+    definition: Definition, sources: Sources, decision: Decision, stands_at: tuple[int, ...]
 ) -> dict[str, str]:
     snapshots = {str(name): version.snapshot_id for name, version in sources.versions.items()}
     return {
         "anabranch.cut": ",".join(map(str, stands_at)),
         "anabranch.fingerprint": definition.fingerprint,
         "anabranch.tables": json.dumps(snapshots, sort_keys=True),
-        "anabranch.mode": choice.action.value,
+        "anabranch.mode": decision.action.value,
         **({"anabranch.moment": str(definition.moment)} if definition.moment else {}),
     }

@@ -21,7 +21,7 @@ from anabranch.lake.damage import DAMAGED, UNREADABLE, Damage, damages
 from anabranch.lake.ground import weaknesses
 from anabranch.lake.repair import older_metadata, older_snapshot, table_folders, with_main_at
 from anabranch.names import TableName, shown
-from anabranch.refresh.look import Look, look_now
+from anabranch.refresh.observe import CatalogState, observe_now
 from anabranch.refresh.run import refresh
 from anabranch.refresh.verify import verify
 from anabranch.runtime import Runtime, Transaction
@@ -60,7 +60,7 @@ class Finding:
 class Check:
     runtime: Runtime
     deep: bool = False
-    seen: Look = field(init=False)
+    state: CatalogState = field(init=False)
     indexes: Mapping[TableName, Index] = field(init=False)  # by the table that holds the copy
     needed: Mapping[TableName, set[int]] = field(init=False)
     damaged: Mapping[TableName, Sequence[Damage]] = field(init=False)
@@ -70,7 +70,7 @@ class Check:
 
     def look(self) -> None:
         cache.forget_files()
-        self.seen = look_now(self.runtime)
+        self.state = observe_now(self.runtime)
         with self.runtime.store.reading() as c:
             found = [index for each in all_indexes(c).values() for index in each]
             self.needed = needed_snapshots(c)
@@ -79,7 +79,7 @@ class Check:
 
     def findings(self) -> list[Finding]:
         """Everything that is wrong, sources first."""
-        looked = {n: self._table(n, at) for n, at in sorted(self.seen.pointers.items())}
+        looked = {n: self._table(n, at) for n, at in sorted(self.state.pointers.items())}
         self.damaged = {name: damages for name, damages in looked.items() if damages}
         found = [*self._catalog()]
         for name in self.damaged:
@@ -88,14 +88,14 @@ class Check:
         if self.deep:
             found += [
                 finding
-                for name in self.seen.order()
+                for name in self.state.order()
                 if name not in broken and (finding := self._against_query(name))
             ]
         order = {CATALOG: 0, SOURCE: 1, STREAM: 2, INDEX: 3}
         return sorted(found, key=lambda each: (order[each.kind], str(each.table), each.path or ""))
 
     def _catalog(self) -> Iterable[Finding]:
-        pointers, warehouse = self.seen.pointers, self.runtime.lake.warehouse
+        pointers, warehouse = self.state.pointers, self.runtime.lake.warehouse
         if not pointers and (roots := table_folders(warehouse)):
             detail = f"the catalog knows no table, but the warehouse has {len(roots)}"
             cure = "restore the catalog from a backup, or anabranch recover --from-warehouse"
@@ -104,7 +104,7 @@ class Check:
             yield Finding(
                 None, CATALOG, NOT_DURABLE, None, f"{each.where}: {each.detail}", each.cure
             )
-        for name, stream in sorted(self.seen.streams.items()):
+        for name, stream in sorted(self.state.streams.items()):
             if name not in pointers and stream.populated:
                 yield self._finding(name, Damage("", NO_TABLE, "its table is gone"))
         for copy in sorted(self.indexes):
@@ -116,7 +116,7 @@ class Check:
         return damages(self.runtime.lake, name, location, needed, deep=self.deep)
 
     def _against_query(self, name: TableName) -> Finding | None:
-        if not self.seen.streams[name].populated:
+        if not self.state.streams[name].populated:
             return None
         try:
             why = verify(self.runtime, name, state=True)["why"]
@@ -142,9 +142,9 @@ class Check:
         """The sources without which a stream table cannot be computed, or compared."""
         reads = self._compared(name)
         if problem != CANNOT_COMPARE:  # an upstream that stays as it is needs nothing itself
-            reads = self.seen.reads
-            stale = {*self.seen.stale(self.seen.order([name])), *self.damaged, name}
-            stale |= {each for each in reads if each not in self.seen.pointers}
+            reads = self.state.reads
+            stale = {*self.state.stale(self.state.order([name])), *self.damaged, name}
+            stale |= {each for each in reads if each not in self.state.pointers}
             reads = {each: reads[each] for each in reads if each in stale}
         return [
             each
@@ -154,12 +154,12 @@ class Check:
 
     def _compared(self, name: TableName) -> Reads:
         """What a comparison reads: down to the sources, and boundaries as they are."""
-        kept = self.seen.boundaries - {name}
-        return {each: reads for each, reads in self.seen.reads.items() if each not in kept}
+        kept = self.state.boundaries - {name}
+        return {each: reads for each, reads in self.state.reads.items() if each not in kept}
 
     def _is_gone(self, name: TableName) -> bool:
-        seen = self.seen
-        return not (name in seen.pointers or name in seen.views or name in seen.streams)
+        state = self.state
+        return not (name in state.pointers or name in state.views or name in state.streams)
 
     def _is_unreadable(self, name: TableName) -> bool:
         return any(each.current for each in self.damaged.get(name, ()))
@@ -177,7 +177,7 @@ class Check:
     def kind(self, name: TableName) -> str:
         if name in self.indexes:
             return INDEX
-        return STREAM if name in self.seen.streams else SOURCE
+        return STREAM if name in self.state.streams else SOURCE
 
     def _cure(self, name: TableName, kind: str, each: Damage) -> str:
         if each.problem == UNREADABLE:
@@ -196,7 +196,7 @@ class Check:
             )
         if not each.current:
             return "--repair, or REFRESH ALL STREAM TABLES FULL: its readers are recomputed"
-        if each.path == self.seen.pointers.get(name):
+        if each.path == self.state.pointers.get(name):
             return "restore the file from a backup, or --repair --previous-metadata"
         return "restore the file from a backup, or --repair --roll-back-sources"
 
@@ -281,7 +281,7 @@ class Repair:
         if each.table is None or each.problem != CANNOT_COMPARE:
             return False
         waits = self.walk.waits_for(each.table, each.problem)
-        left = [n for n in waits if n in self.errors or n not in self.walk.seen.pointers]
+        left = [n for n in waits if n in self.errors or n not in self.walk.state.pointers]
         if left:
             self.errors[each.table] = f"it waits for {', '.join(map(str, left))}"
         return bool(left)

@@ -17,17 +17,17 @@ from anabranch.plan.nodes import Parameter, Scan, Version
 from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.statistics import NOTHING
 from anabranch.plan.walk import tables
-from anabranch.refresh.choose import Situation, choose, seconds
-from anabranch.refresh.circles import circle_of
-from anabranch.refresh.component.explain import explain_member
+from anabranch.refresh.cycles import component_of
+from anabranch.refresh.decide import DecisionInputs, decide, seconds
 from anabranch.refresh.definition import AFRESH, Definition, define
+from anabranch.refresh.explain_cycle import explain_member
+from anabranch.refresh.inputs import decision_inputs, gather, remember
 from anabranch.refresh.lineage import explained
-from anabranch.refresh.look import Look, look_now
+from anabranch.refresh.observe import CatalogState, observe_now
+from anabranch.refresh.publish_sets import world_of
 from anabranch.refresh.redefined import redefined
 from anabranch.refresh.run import resolve
-from anabranch.refresh.situation import gather, remember, situation
 from anabranch.refresh.sources import Sources
-from anabranch.refresh.unit import world_of
 from anabranch.runtime import Runtime
 from anabranch.sql.lower.support import Obstacle
 from anabranch.sql.render import to_sql
@@ -40,26 +40,26 @@ def explain(runtime: Runtime, name: TableName, *, rules: bool = False) -> str:
     `rules`: also the plan after each rule of the optimizer that changed it.
     """
     name = resolve(runtime, name)
-    seen = look_now(runtime)
-    stream = seen.streams[name]
-    world = world_of(runtime, seen)
+    state = observe_now(runtime)
+    stream = state.streams[name]
+    world = world_of(runtime, state)
     definition = define(world, stream.query)
     columns = ", ".join(f"{column.name} {column.type}" for column in definition.columns)
     sections = [
         f"stream table {name} ({columns})",
         f"refresh mode: {stream.refresh_mode.value}",
         f"reads: {', '.join(str(source) for source in sorted(definition.sources))}",
-        *_together(seen, name),
-        *_cut(seen, name),
+        *_together(state, name),
+        *_cut(state, name),
         f"query:\n{_indented(stream.query)}",
         *explained(definition.lineage),
     ]
-    circle = circle_of(seen.reads, name)
+    circle = component_of(state.reads, name)
     if circle is not None:
-        told = explain_member(world, seen, stream, circle)
+        told = explain_member(world, state, stream, circle)
         return "\n".join([*sections, *told, *(_rules(definition, None) if rules else [])])
     if name in world.pointers:  # another program may have dropped it
-        sections.append(_next(lambda: foresee(runtime, world, seen, stream, definition)))
+        sections.append(_next(lambda: foresee(runtime, world, state, stream, definition)))
     if definition.obstacles:
         sections.append(_obstacles(definition, world))
     if definition.kept is not None:
@@ -73,7 +73,7 @@ def explain(runtime: Runtime, name: TableName, *, rules: bool = False) -> str:
         sections.append(f"Spark SQL of the change:\n{_indented(spark_sql(definition.kept))}")
     if rules:
         there = name in world.pointers
-        sections += _rules(definition, gather(world, seen, stream, definition) if there else None)
+        sections += _rules(definition, gather(world, state, stream, definition) if there else None)
     return "\n".join(sections)
 
 
@@ -86,10 +86,10 @@ def _rules(definition: Definition, sources: Sources | None) -> list[str]:
     return [explain_rules(definition.written, definition.kept, sources.statistics)]
 
 
-def _together(seen: Look, name: TableName) -> list[str]:
+def _together(state: CatalogState, name: TableName) -> list[str]:
     """The group and the component that the table moves with."""
-    group = next(each for each in seen.groups if name in each.members)
-    epoch = max(seen.streams[each].epoch or 0 for each in group.members)
+    group = next(each for each in state.groups if name in each.members)
+    epoch = max(state.streams[each].epoch or 0 for each in group.members)
     if group.is_singleton:
         return [f"published by itself, epoch {epoch}"]
     members = ", ".join(str(each) for each in group.members)
@@ -105,18 +105,18 @@ def _together(seen: Look, name: TableName) -> list[str]:
     return lines
 
 
-def _cut(seen: Look, name: TableName) -> list[str]:
+def _cut(state: CatalogState, name: TableName) -> list[str]:
     """Where the table stands, and where the chain of tables that share a cut ends."""
-    stream, lines = seen.streams[name], []
+    stream, lines = state.streams[name], []
     if stream.cut_id is not None:
         lines.append(f"stands at cut {stream.cut_id}")
     elif stream.cuts:
         lines.append(f"mixes the cuts {', '.join(map(str, stream.cuts))}")
-    if name in seen.opted_out:
+    if name in state.opted_out:
         lines.append("opted out of standing at one cut: reads what is there when it is refreshed")
-    if name in seen.boundaries:
+    if name in state.boundaries:
         lines.append("boundary: refreshed by hand only, a source for the tables that read it")
-    read = sorted(seen.boundaries.intersection(seen.reads.get(name, ())))
+    read = sorted(state.boundaries.intersection(state.reads.get(name, ())))
     if read:
         shown = ", ".join(str(each) for each in read)
         lines.append(f"reads as sources, because they are refreshed by hand only: {shown}")
@@ -144,27 +144,27 @@ def _shown(leaf: Scan | Parameter) -> str:
 
 
 def foresee(
-    runtime: Runtime, world: World, seen: Look, stream: StreamTable, definition: Definition
-) -> Situation:
+    runtime: Runtime, world: World, state: CatalogState, stream: StreamTable, definition: Definition
+) -> DecisionInputs:
     """What a refresh would find if it began now."""
-    sources = gather(world, seen, stream, definition)
-    found = situation(
-        runtime, world, seen, stream, definition, sources, remember(runtime, None, stream)
+    sources = gather(world, state, stream, definition)
+    found = decision_inputs(
+        runtime, world, state, stream, definition, sources, remember(runtime, None, stream)
     )
-    why = redefined(world, stream, definition, seen.inputs.get(stream.name, {}))
+    why = redefined(world, stream, definition, state.inputs.get(stream.name, {}))
     return replace(found, redefined=why)
 
 
-def _next(found: Callable[[], Situation]) -> str:
+def _next(found: Callable[[], DecisionInputs]) -> str:
     try:
         now = found()
-        choice = choose(now)
+        decision = decide(now)
     except (BaseExpired, NewerEdition) as error:
         return f"next refresh: fails\n{_indented(str(error))}"
     predicted = f"in full {seconds(now.full_ms)}"
     if not now.obstacles and now.mode is not RefreshMode.FULL:
         predicted += f", from changes {seconds(now.differential_ms)}"
-    return f"next refresh: {choice.action.value}, {choice.reason}\npredicted: {predicted}"
+    return f"next refresh: {decision.action.value}, {decision.reason}\npredicted: {predicted}"
 
 
 def _obstacles(definition: Definition, world: World) -> str:

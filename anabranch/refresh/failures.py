@@ -24,7 +24,7 @@ from anabranch.names import TableName
 from anabranch.retry import LONGEST_DELAY, delay
 
 if TYPE_CHECKING:
-    from anabranch.refresh.look import Look
+    from anabranch.refresh.observe import CatalogState
 
 
 @dataclass(frozen=True)
@@ -44,21 +44,21 @@ class Failure:
         return self.members or (self.table,)
 
 
-def mark(seen: Look, name: TableName) -> str:
+def mark(state: CatalogState, name: TableName) -> str:
     """What the outcome of a refresh depends on: the query, the state of all it reads and the version
     of Anabranch, which plans it; in a cycle those of all members."""
-    home = homes(tuple(seen.reads.items())).get(name)
+    home = homes(tuple(state.reads.items())).get(name)
     parts: list[str] = [version()]
     for member in home.members if home is not None else (name,):
-        stream = seen.streams[member]
+        stream = state.streams[member]
         parts += [stream.query, stream.refresh_mode.value]
-        parts += [f"{source}={seen.mark(source)}" for source in seen.reads.get(member, ())]
+        parts += [f"{source}={state.mark(source)}" for source in state.reads.get(member, ())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def hindrance(seen: Look, name: TableName, now: datetime) -> str | None:
+def hindrance(state: CatalogState, name: TableName, now: datetime) -> str | None:
     """Why a table must not be refreshed now, in words for people."""
-    stream = seen.streams[name]
+    stream = state.streams[name]
     if stream.status is Status.SUSPENDED:
         return f"{name} is suspended"
     if stream.next_retry_at is not None and now < stream.next_retry_at:
@@ -66,7 +66,7 @@ def hindrance(seen: Look, name: TableName, now: datetime) -> str | None:
         if seconds > LONGEST_DELAY:
             return None  # written by a clock that was ahead
         return f"{name} failed and is tried again in {max(seconds, 0.1):.1f} s"
-    if stream.failed_mark is not None and stream.failed_mark == mark(seen, name):
+    if stream.failed_mark is not None and stream.failed_mark == mark(state, name):
         return f"{name} failed and is not tried again until its query or a source changes"
     return None
 
@@ -77,7 +77,11 @@ def busy(name: TableName) -> str:
 
 
 def note(
-    c: Connection, seen: Look, failure: Failure, most: int | None, at: datetime | None = None
+    c: Connection,
+    state: CatalogState,
+    failure: Failure,
+    most: int | None,
+    at: datetime | None = None,
 ) -> None:
     """Write the failure down; `most` failures in a row suspend, if a limit is given."""
     moment = at or tables.now(c)
@@ -85,7 +89,7 @@ def note(
     for name in failure.failed:
         stream = streams.get(c, name)
         if stream is not None and not suspended_by_hand(stream):
-            changes = after(seen, stream, failure, most, moment)
+            changes = after(state, stream, failure, most, moment)
             streams.change(c, name, **changes)
             events.add(c, _event(stream, changes))
 
@@ -96,13 +100,13 @@ def suspended_by_hand(stream: StreamTable) -> bool:
 
 
 def after(
-    seen: Look, stream: StreamTable, failure: Failure, most: int | None, moment: datetime
+    state: CatalogState, stream: StreamTable, failure: Failure, most: int | None, moment: datetime
 ) -> dict[str, Any]:
     errors = stream.consecutive_errors + 1
     again = failure.error.retryable
     given_up = again and most is not None and errors >= most
     stopped = stream.status is Status.SUSPENDED  # a refresh that was asked for failed as well
-    known = stream.name in seen.streams
+    known = stream.name in state.streams
     broken = isinstance(failure.error, Refused) and failure.error.not_monotone
     return {
         **({"options": {**stream.options, MONOTONE: False}} if broken else {}),
@@ -110,7 +114,7 @@ def after(
         "consecutive_errors": errors,
         "last_error": str(failure.error),
         "next_retry_at": moment + timedelta(seconds=delay(errors)) if again else None,
-        "failed_mark": mark(seen, stream.name) if known and not again else None,
+        "failed_mark": mark(state, stream.name) if known and not again else None,
     }
 
 

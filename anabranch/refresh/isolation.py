@@ -19,8 +19,8 @@ from anabranch.catalog import events
 from anabranch.catalog.groups import Group
 from anabranch.errors import PublishConflict
 from anabranch.names import TableName
-from anabranch.refresh.look import Look, look_now
-from anabranch.refresh.members import Reading
+from anabranch.refresh.observe import CatalogState, observe_now
+from anabranch.refresh.staging import Reading
 from anabranch.runtime import Runtime, Transaction
 
 
@@ -30,7 +30,7 @@ class Isolated:
 
     runtime: Runtime
     tx: Transaction
-    seen: Look
+    state: CatalogState
     groups: Sequence[Group]
     late: set[TableName] = field(default_factory=set)  # members of groups whose time was over
 
@@ -45,21 +45,21 @@ class Isolated:
         return lambda name: own[name](name) if name in own else self.tx
 
     def _of(self, group: Group) -> Reading | None:
-        if self.seen.reads_committed(group):
+        if self.state.reads_committed(group):
             return self._apart
         if not group.declared or group.convergence_points:
             return None
-        limits = [self.seen.declared[name].snapshot_timeout_ms for name in group.declared]
+        limits = [self.state.declared[name].snapshot_timeout_ms for name in group.declared]
         limit = min((each for each in limits if each), default=0)
         return self._until(limit, group) if limit and not self._is_read(group) else None
 
     def _is_read(self, group: Group) -> bool:
         """Whether a table that stands at one cut reads a member in the same publish."""
         beside = [name for each in self.groups if each is not group for name in each.members]
-        return any(not set(self.seen.needed([name])).isdisjoint(group.members) for name in beside)
+        return any(not set(self.state.needed([name])).isdisjoint(group.members) for name in beside)
 
     def _apart(self, name: TableName) -> Transaction:
-        now = look_now(self.runtime)
+        now = observe_now(self.runtime)
         here = [member for group in self.groups for member in group.members]
         if unfit := now.unfit_above([name], here):
             raise PublishConflict(f"{name} waits for {unfit[0]}: {unfit[1]}")
@@ -90,7 +90,7 @@ class Isolated:
         message = (
             f"refresh group {', '.join(group.declared)} held its cut for more than {limit_ms} ms: "
             f"from {name} on its members read the newest sources instead of cut "
-            f"{self.seen.cut_id}, as in read_committed, in this refresh"
+            f"{self.state.cut_id}, as in read_committed, in this refresh"
         )
         with self.runtime.store.writing() as c:
             events.record(c, None, events.SNAPSHOT_TIMEOUT, message)

@@ -10,9 +10,9 @@ from anabranch.catalog.lineage import lineage_of, set_lineage
 from anabranch.errors import UnknownName
 from anabranch.names import TableName
 from anabranch.refresh.definition import lineage as found_lineage
-from anabranch.refresh.look import look_now
+from anabranch.refresh.observe import observe_now
+from anabranch.refresh.publish_sets import world_of
 from anabranch.refresh.run import resolve
-from anabranch.refresh.unit import world_of
 from anabranch.runtime import Runtime
 from anabranch.sql.analyze.columns import Ref
 from anabranch.sql.analyze.lineage import COMPUTED, DECIDES, Lineage
@@ -29,15 +29,15 @@ class Lineages:
     missing: list[TableName] = field(default_factory=list)  # in the catalog
 
     def __post_init__(self) -> None:
-        self.seen = look_now(self.runtime)
+        self.state = observe_now(self.runtime)
         with self.runtime.store.reading() as c:
-            kept = lineage_of(c, self.seen.streams)
-        world = world_of(self.runtime, self.seen)
+            kept = lineage_of(c, self.state.streams)
+        world = world_of(self.runtime, self.state)
         for name, record in kept.items():
             if record is not None:
                 self.known[name] = Lineage.read(record)
             elif name in world.pointers:
-                query, own = self.seen.streams[name].query, world.version(name).columns
+                query, own = self.state.streams[name].query, world.version(name).columns
                 self.known[name] = found_lineage(world, query, own)
                 self.missing.append(name)
 
@@ -71,14 +71,14 @@ class Lineages:
         What decides about rows on the way only decides, unless another way computes from it.
         """
         found: dict[tuple[str, Ref], Via] = {}
-        seen: set[tuple[str, Ref]] = set()
+        state: set[tuple[str, Ref]] = set()
         todo: list[tuple[str, Ref, Via]] = [(COMPUTED, Ref(name, column), ())]
         for kind, at, via in todo:
             for own, ref in self.known[at.table].sources(at.column):
                 both = COMPUTED if (kind, own) == (COMPUTED, COMPUTED) else DECIDES
-                if (both, ref) in seen:
+                if (both, ref) in state:
                     continue
-                seen.add((both, ref))
+                state.add((both, ref))
                 if ref.table in self.known:
                     todo.append((both, ref, (*via, ref.table)))
                 else:

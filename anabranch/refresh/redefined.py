@@ -8,11 +8,11 @@ from contextlib import suppress
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.errors import AnabranchError
 from anabranch.names import TableName
-from anabranch.refresh.choose import TIME_PASSED
 from anabranch.refresh.columns import differences
+from anabranch.refresh.decide import TIME_PASSED
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.editions import refuse_newer
-from anabranch.refresh.look import view_mark
+from anabranch.refresh.observe import view_mark
 from anabranch.world import World
 
 Inputs = Mapping[TableName, Input]  # what the table has read

@@ -12,9 +12,9 @@ from anabranch.graph.order import closure, connected, dependants, reads_among
 from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh.failures import Failure
-from anabranch.refresh.lines import MANUAL, Occasion
-from anabranch.refresh.look import Look, look_around
-from anabranch.refresh.unit import Pass, Result, Unit, asked_for
+from anabranch.refresh.observe import CatalogState, observe_everything
+from anabranch.refresh.publish_sets import PublishSet, RefreshRun, Result, asked_for
+from anabranch.refresh.record import MANUAL, Trigger
 from anabranch.runtime import Runtime
 
 
@@ -35,67 +35,69 @@ def refresh(
     if runtime.transaction is not None:
         raise Refused("a refresh cannot run inside a transaction", hint="refresh after it")
     runtime.lake.fence.refuse_copies()
-    occasion = Occasion(initiated_by)
-    seen = look_around(runtime, asked_for=True)
-    chosen = None if names is None else [found_in(seen.streams, name) for name in names]
-    work = Pass(runtime, occasion, patient=True, seen=seen, executor=runtime.workers.members)
+    trigger = Trigger(initiated_by)
+    state = observe_everything(runtime, asked_for=True)
+    chosen = None if names is None else [found_in(state.streams, name) for name in names]
+    work = RefreshRun(runtime, trigger, patient=True, state=state, executor=runtime.workers.members)
     if full:
-        work.full = frozenset(seen.streams if chosen is None else chosen)
+        work.full = frozenset(state.streams if chosen is None else chosen)
     waiting: Mapping[TableName, TableName] = {}
     if chosen is None:
-        waiting = blocked(seen)
-        still = {*waiting, *(name for name in seen.streams if suspended(seen, name))}
-        units = together(seen, still)
+        waiting = blocked(state)
+        still = {*waiting, *(name for name in state.streams if suspended(state, name))}
+        publish_sets = together(state, still)
     else:
-        units = [asked_for(seen, chosen)]
-        rebuilt = work.in_full(units[0])
-        moving = {*chosen, *seen.stale(units[0].members)}.difference(rebuilt)
-        refuse_suspended(seen, [name for name in units[0].members if name in moving])
+        publish_sets = [asked_for(state, chosen)]
+        rebuilt = work.in_full(publish_sets[0])
+        moving = {*chosen, *state.stale(publish_sets[0].members)}.difference(rebuilt)
+        refuse_suspended(state, [name for name in publish_sets[0].members if name in moving])
     results = record(
         runtime,
-        [occasion.skipped(name, f"{by} is suspended") for name, by in sorted(waiting.items())],
+        [trigger.skipped(name, f"{by} is suspended") for name, by in sorted(waiting.items())],
     )
-    stale = set(seen.stale([name for unit in units for name in unit.members]))
-    stale |= {name for unit in units for name in work.in_full(unit)}
-    idle = [unit for unit in units if not stale.intersection(unit.members)]
-    results += work.idle([name for unit in idle for name in unit.members])
+    stale = set(state.stale([name for publish_set in publish_sets for name in publish_set.members]))
+    stale |= {name for publish_set in publish_sets for name in work.in_full(publish_set)}
+    idle = [
+        publish_set for publish_set in publish_sets if not stale.intersection(publish_set.members)
+    ]
+    results += work.idle([name for publish_set in idle for name in publish_set.members])
     failures: list[Failure] = []
-    for unit in units:
-        if stale.intersection(unit.members):
-            for found in tried(work, unit):
-                results += found.lines or record(runtime, waiting_lines(occasion, found))
+    for publish_set in publish_sets:
+        if stale.intersection(publish_set.members):
+            for found in tried(work, publish_set):
+                results += found.lines or record(runtime, waiting_rows(trigger, found))
                 failures += [found.failure] if found.failure else []
     if failures:
         error = failures[0].error
         error.table = str(failures[0].table)
         raise error
-    place = {name: at for at, name in enumerate(seen.order())}
+    place = {name: at for at, name in enumerate(state.order())}
     results.sort(key=lambda line: place.get(line.table, 0))
     return [shown(line) for line in results]
 
 
-def together(seen: Look, without: Collection[TableName] = ()) -> list[Unit]:
+def together(state: CatalogState, without: Collection[TableName] = ()) -> list[PublishSet]:
     """All groups but those of some tables; groups that read each other are one unit."""
     left_out = set(without)
-    groups = [group for group in seen.groups if not left_out.intersection(group.members)]
-    parts = connected(groups, reads_among(groups, seen.reads))
-    return [Unit(tuple(part), trial=len(part) > 1) for part in parts]
+    groups = [group for group in state.groups if not left_out.intersection(group.members)]
+    parts = connected(groups, reads_among(groups, state.reads))
+    return [PublishSet(tuple(part), trial=len(part) > 1) for part in parts]
 
 
-def tried(work: Pass, unit: Unit) -> list[Result]:
+def tried(work: RefreshRun, publish_set: PublishSet) -> list[Result]:
     """The unit as a whole, or if that fails every group of it."""
-    found = work.refresh(unit)
-    if found.failure is None or not unit.trial:
+    found = work.refresh(publish_set)
+    if found.failure is None or not publish_set.trial:
         return [found]
     work.look_again()
-    return [work.refresh(Unit((group,))) for group in unit.groups]
+    return [work.refresh(PublishSet((group,))) for group in publish_set.groups]
 
 
-def waiting_lines(occasion: Occasion, found: Result) -> list[Refresh]:
+def waiting_rows(trigger: Trigger, found: Result) -> list[Refresh]:
     """A group that has to wait for a table outside says so in its history."""
     if found.waits_for is None:
         return []
-    return [occasion.skipped(name, found.reason or "") for name in found.unit.members]
+    return [trigger.skipped(name, found.reason or "") for name in found.publish_set.members]
 
 
 def resolve(runtime: Runtime, name: TableName) -> TableName:
@@ -113,36 +115,36 @@ def found_in(known: Collection[TableName], name: TableName) -> TableName:
     return found
 
 
-def suspended(seen: Look, name: TableName) -> bool:
-    return seen.streams[name].status is Status.SUSPENDED
+def suspended(state: CatalogState, name: TableName) -> bool:
+    return state.streams[name].status is Status.SUSPENDED
 
 
-def refuse_suspended(seen: Look, order: Sequence[TableName]) -> None:
+def refuse_suspended(state: CatalogState, order: Sequence[TableName]) -> None:
     for name in order:
-        if suspended(seen, name):
+        if suspended(state, name):
             raise Refused(f"{name} is suspended", hint=f"ALTER STREAM TABLE {name} RESUME")
 
 
-def blocked(seen: Look) -> dict[TableName, TableName]:
+def blocked(state: CatalogState) -> dict[TableName, TableName]:
     """Tables that wait for a suspended one, and which: its group, and whatever reads it.
 
     Those that read a boundary take it as it is, if it is fit to be read, and do not wait.
     """
-    stopped = [name for name in seen.order() if suspended(seen, name)]
+    stopped = [name for name in state.order() if suspended(state, name)]
     if not stopped:
         return {}
     readers = dependants(
         {
-            name: [each for each in reads if each not in seen.boundaries or seen.unfit(each)]
-            for name, reads in seen.reads.items()
+            name: [each for each in reads if each not in state.boundaries or state.unfit(each)]
+            for name, reads in state.reads.items()
         }
     )
-    home = {name: group for group in seen.groups for name in group.members}
+    home = {name: group for group in state.groups for name in group.members}
     return {
         other: name
         for name in stopped
         for other in closure(home[name].members, readers)
-        if other in seen.streams and not suspended(seen, other)
+        if other in state.streams and not suspended(state, other)
     }
 
 

@@ -17,12 +17,12 @@ from anabranch.model import Reading
 from anabranch.names import TableName
 from anabranch.plan.nodes import Aggregate, Node, Parameter, Scan, TopK, Window
 from anabranch.plan.walk import settles_ties, walk
-from anabranch.refresh.circles import Circle, circle_of
-from anabranch.refresh.component.anew import Anew
-from anabranch.refresh.component.circle import looked_at_in_circle
+from anabranch.refresh.cycle_members import member_definition_leniently
+from anabranch.refresh.cycles import Circle, component_of
 from anabranch.refresh.definition import Definition, understood
-from anabranch.refresh.look import Look, look_now
-from anabranch.refresh.recursion import Recursions
+from anabranch.refresh.execute.recompute import Recompute
+from anabranch.refresh.execute.recursion import Recursions
+from anabranch.refresh.observe import CatalogState, observe_now
 from anabranch.refresh.redefined import changed_below
 from anabranch.runtime import Runtime
 from anabranch.spark.compare import Surplus, as_stored, bag_difference
@@ -61,34 +61,34 @@ def verify(runtime: Runtime, name: TableName, *, state: bool = False) -> dict[st
     With `state`, rows that are right are also compared with the hidden columns they are kept by:
     state that is wrong makes wrong rows of the next change.
     """
-    seen = look_now(runtime)
-    world = World(runtime.lake, runtime.spark, seen.pointers, seen.views)
-    found = name.find_in(seen.streams)
+    catalog = observe_now(runtime)
+    world = World(runtime.lake, runtime.spark, catalog.pointers, catalog.views)
+    found = name.find_in(catalog.streams)
     if found is None:
         if world.find(name) is not None:
             raise UserError(f"{name} is not a stream table", hint="only stream tables have a query")
-        known = [str(each) for each in seen.streams]
+        known = [str(each) for each in catalog.streams]
         raise UnknownName(f"there is no stream table {name}", name=str(name), known=known)
-    name, stream = found, seen.streams[found]
+    name, stream = found, catalog.streams[found]
     if not stream.populated:
         raise Refused(f"{name} has not been filled yet", hint=f"REFRESH STREAM TABLE {name}")
-    frontier = seen.frontiers.get(name, {})  # a query may read no table at all
-    direct = read_directly(seen, stream, frontier)
-    asked = [seen.streams[each] for each in recomputed(seen, name, direct)]
+    frontier = catalog.frontiers.get(name, {})  # a query may read no table at all
+    direct = read_directly(catalog, stream, frontier)
+    asked = [catalog.streams[each] for each in recomputed(catalog, name, direct)]
     for each in asked:
-        check_current(world, seen, each)
+        check_current(world, catalog, each)
     levels = max(bounds_of([each], runtime.settings).rounds for each in asked)
     torn = misplaced(runtime, stream, frontier)
     stored = world.table(name)
     with (
         Inputs(runtime.spark.session) as inputs,
-        closing(Anew(runtime, world, seen)) as anew,
+        closing(Recompute(runtime, world, catalog)) as anew,
         runtime.spark.tuned(10_000_000, levels=levels),
     ):
-        recomputation = Recomputation(world, seen, inputs, anew, frontier, direct)
+        recomputation = Recomputation(world, catalog, inputs, anew, frontier, direct)
         expected = recomputation.stream(stream)
         columns = world.version(name).columns
-        definition = defined(world, stream, circle_of(seen.reads, name))
+        definition = defined(world, stream, component_of(catalog.reads, name))
         missing, unexpected = bag_difference(
             expected, stored, columns, SHOWN, computed=is_computed(definition.plan)
         )
@@ -145,30 +145,30 @@ def state_difference(
 
 
 def read_directly(
-    seen: Look, stream: StreamTable, frontier: Mapping[TableName, int | None]
+    catalog: CatalogState, stream: StreamTable, frontier: Mapping[TableName, int | None]
 ) -> dict[TableName, int | None]:
     """Tables to be read as they were read: boundaries, or all if no frontier says what they were."""
     if not stream.options.get("mixed"):
-        return {name: snapshot for name, snapshot in frontier.items() if name in seen.streams}
-    inputs = seen.inputs.get(stream.name, {})
+        return {name: snapshot for name, snapshot in frontier.items() if name in catalog.streams}
+    inputs = catalog.inputs.get(stream.name, {})
     return {
         name: each.snapshot_id
         for name, each in inputs.items()
-        if name not in seen.views and name != stream.name
+        if name not in catalog.views and name != stream.name
     }
 
 
 def recomputed(
-    seen: Look, name: TableName, direct: Mapping[TableName, int | None]
+    catalog: CatalogState, name: TableName, direct: Mapping[TableName, int | None]
 ) -> list[TableName]:
     """The tables whose queries are asked: the table and what it reads, as far as they go."""
     reads = {
         each: [up for up in reads if up not in direct]
-        for each, reads in seen.reads.items()
+        for each, reads in catalog.reads.items()
         if each not in direct
     }
     wanted = closure([name], reads)
-    return [each for each in seen.order([name]) if each in wanted]
+    return [each for each in catalog.order([name]) if each in wanted]
 
 
 def misplaced(
@@ -194,15 +194,15 @@ def misplaced(
     return None
 
 
-def check_current(world: World, seen: Look, stream: StreamTable) -> None:
+def check_current(world: World, catalog: CatalogState, stream: StreamTable) -> None:
     """The query at the frontier can be asked only as it was when the table was refreshed."""
     if not stream.populated:
         return
-    definition = defined(world, stream, circle_of(seen.reads, stream.name))
+    definition = defined(world, stream, component_of(catalog.reads, stream.name))
     if definition.fingerprint == stream.fingerprint:
         return
-    if not is_same_text(world, definition, stream, seen.inputs.get(stream.name, {})):
-        notices = stream.name in seen.lagging(seen.order([stream.name]))
+    if not is_same_text(world, definition, stream, catalog.inputs.get(stream.name, {})):
+        notices = stream.name in catalog.lagging(catalog.order([stream.name]))
         raise Refused(
             f"{stream.name}: its query, the columns or views it reads, or the version that reads it "
             "changed since its last refresh",
@@ -225,7 +225,7 @@ def defined(world: World, stream: StreamTable, circle: Circle | None = None) -> 
     moment = stream.options.get("moment")
     at = Moment.parse(moment) if moment else None
     if circle is not None:
-        return looked_at_in_circle(world, stream, circle, at)
+        return member_definition_leniently(world, stream, circle, at)
     return understood(world, stream.name, stream.query, at)
 
 
@@ -234,16 +234,16 @@ class Recomputation:
     """Queries from scratch: stream tables and views written out down to the base sources."""
 
     world: World
-    seen: Look
+    catalog: CatalogState
     inputs: Inputs
-    anew: Anew
+    anew: Recompute
     frontier: Mapping[TableName, int | None]
     direct: Mapping[TableName, int | None] = field(default_factory=dict)
 
     def stream(self, stream: StreamTable) -> DataFrame:
         """Where the query leaves open which of tied rows to take, its plan decides, unless the
         stored rows had none."""
-        circle = circle_of(self.seen.reads, stream.name)
+        circle = component_of(self.catalog.reads, stream.name)
         if circle is not None:
             return self.anew.member(stream.name, circle, self.inputs, self.bound)
         definition = defined(self.world, stream)
@@ -284,8 +284,8 @@ class Recomputation:
     def table(self, name: TableName, moment: Moment | None) -> DataFrame:
         if name in self.direct:
             return _source(self.world, name, self.direct)
-        if name in self.seen.streams:
-            return as_stored(self.stream(self.seen.streams[name]))
+        if name in self.catalog.streams:
+            return as_stored(self.stream(self.catalog.streams[name]))
         if name in self.world.views:
             text = self.world.views[name]
             return self.query(pinned(text, moment) if moment else text, moment)

@@ -12,7 +12,7 @@ from anabranch.graph.effective import Schedules, effective_schedules
 from anabranch.graph.policies import SchedulePolicy, group_policy, is_group_due, said_policy
 from anabranch.names import TableName
 from anabranch.refresh.failures import busy, hindrance
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 from anabranch.schedules import EVERY_TICK, Schedule, ScheduleKind
 
 NOT_DUE = "not due"
@@ -44,14 +44,14 @@ class Plan:
 class Agenda:
     """What there is to do at a moment."""
 
-    seen: Look
+    state: CatalogState
     now: datetime
     policy: SchedulePolicy = SchedulePolicy.FASTEST  # of tables that say nothing
     leased: frozenset[TableName] = frozenset()  # for listings; a tick finds out when it tries
 
     @cached_property
     def groups(self) -> list[Group]:
-        return self.seen.groups
+        return self.state.groups
 
     @cached_property
     def home(self) -> Mapping[TableName, Group]:
@@ -60,20 +60,20 @@ class Agenda:
     @cached_property
     def schedules(self) -> Mapping[TableName, Schedules]:
         """How often each table is to be refreshed; nothing for one that is refreshed by hand."""
-        own = {name: Schedule.parse(each.schedule) for name, each in self.seen.streams.items()}
-        reads = {name: self.seen.reads.get(name, ()) for name in self.seen.streams}
+        own = {name: Schedule.parse(each.schedule) for name, each in self.state.streams.items()}
+        reads = {name: self.state.reads.get(name, ()) for name in self.state.streams}
         return effective_schedules(reads, own, self.groups, EVERY_TICK)
 
     @cached_property
     def lagging(self) -> frozenset[TableName]:
         """Tables that do not stand at the cut of the look."""
-        seen = self.seen
-        order = [name for name in seen.order() if name not in seen.boundaries]
-        return frozenset(seen.lagging(order))
+        state = self.state
+        order = [name for name in state.order() if name not in state.boundaries]
+        return frozenset(state.lagging(order))
 
     @property
     def something_to_do(self) -> bool:
-        always = (each.options.get("always") for each in self.seen.streams.values())
+        always = (each.options.get("always") for each in self.state.streams.values())
         return bool(self.lagging) or any(always)
 
     @cached_property
@@ -127,7 +127,7 @@ class Agenda:
         found: dict[Group, None] = {}
         waiting = [group] if self.lagging else []
         while waiting:
-            for name in self.seen.needed(waiting.pop().members):
+            for name in self.state.needed(waiting.pop().members):
                 above = self.home[name]
                 if above is not group and above not in found and name in self.lagging:
                     found[above] = None
@@ -136,7 +136,7 @@ class Agenda:
 
     def _hindrance(self, group: Group) -> tuple[TableName, str] | None:
         for name in group.members:
-            if said := hindrance(self.seen, name, self.now):
+            if said := hindrance(self.state, name, self.now):
                 return name, said
         return None
 
@@ -147,7 +147,7 @@ class Agenda:
         return None
 
     def _unfit(self, group: Group) -> Wait | None:
-        found = self.seen.unfit_above(group.members, group.members)
+        found = self.state.unfit_above(group.members, group.members)
         return Wait(f"waits for {found[0]}: {found[1]}", found[0]) if found else None
 
     def is_group_due(self, group: Group) -> bool:
@@ -155,22 +155,22 @@ class Agenda:
         return is_group_due(group, self.policy_of(group), due)
 
     def policy_of(self, group: Group) -> SchedulePolicy:
-        known = self.seen.streams
+        known = self.state.streams
         said = {name: said_policy(known[name].diamond_schedule_policy) for name in group.members}
         return group_policy(group, said, self.policy)
 
     def is_due(self, name: TableName) -> bool:
         """A table that was never filled, or had an error, is due at once."""
-        last = self.seen.streams[name].last_refresh_at
-        if last is None or not self.seen.streams[name].populated:
+        last = self.state.streams[name].last_refresh_at
+        if last is None or not self.state.streams[name].populated:
             return True
         if last > self.now + SKEW:  # of a clock that was ahead: nobody waits for that time
             return True
-        return any(each <= self.now + self.seen.ahead for each in self.next_times(name, last))
+        return any(each <= self.now + self.state.ahead for each in self.next_times(name, last))
 
     def next_times(self, name: TableName, last: datetime) -> list[datetime]:
         """By the clock on the wall, which cron texts mean; when it is set, so is `last`."""
-        return [each.next_after(last + self.seen.ahead) for each in self.schedules[name]]
+        return [each.next_after(last + self.state.ahead) for each in self.schedules[name]]
 
     def interval(self, group: Group) -> float | None:
         """The shortest time between two refreshes that the group's schedules ask for."""

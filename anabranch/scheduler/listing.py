@@ -15,7 +15,7 @@ from anabranch.graph.notices import diamonds_into
 from anabranch.graph.policies import Isolation, SchedulePolicy
 from anabranch.model import Status
 from anabranch.names import TableName
-from anabranch.refresh.look import Look, look
+from anabranch.refresh.observe import CatalogState, observe
 from anabranch.scheduler.due import Agenda, Wait
 from anabranch.settings import Settings
 
@@ -26,7 +26,7 @@ Rows = list[dict[str, Any]]
 class Overview:
     """One look at the catalog, and what follows from it."""
 
-    seen: Look
+    state: CatalogState
     agenda: Agenda
     committed: dict[TableName, datetime]  # the newest commit of each table
     changed: dict[TableName, int]  # the newest cut that changed each table
@@ -36,16 +36,16 @@ class Overview:
 
     def group(self, group: Group) -> dict[str, Any]:
         wait = self.waits.get(group)
-        stands = {self.seen.streams[name].cut_id for name in group.members}
+        stands = {self.state.streams[name].cut_id for name in group.members}
         return {
             "group_id": str(group.id),
             "kind": kind(group),
-            "why": "; ".join(why(self.seen, group)) or None,
+            "why": "; ".join(why(self.state, group)) or None,
             "members": [str(name) for name in group.members],
             "policy": self.agenda.policy_of(group).value,
-            "isolation": isolation(self.seen, group).value,
+            "isolation": isolation(self.state, group).value,
             "next_due": self.next_due(group),
-            "epoch": max(self.seen.streams[name].epoch or 0 for name in group.members),
+            "epoch": max(self.state.streams[name].epoch or 0 for name in group.members),
             "last_cut": max((self.changed.get(name, 0) for name in group.members), default=0)
             or None,
             "cut_id": stands.pop() if len(stands) == 1 else None,
@@ -60,12 +60,12 @@ class Overview:
         group = self.agenda.home[name]
         wait = self.waits.get(group)
         held = wait is not None and wait.by != name
-        read = self.seen.boundaries.intersection(self.seen.reads.get(name, ()))
+        read = self.state.boundaries.intersection(self.state.reads.get(name, ()))
         return {
             "blocked_by": str(wait.by) if wait and held else None,
             "blocked_reason": wait.reason if wait and held else None,
             "blocked_since": self.since(group, wait) if held else None,
-            "boundary": name in self.seen.boundaries,
+            "boundary": name in self.state.boundaries,
             "boundaries": [str(each) for each in sorted(read)],
         }
 
@@ -77,7 +77,7 @@ class Overview:
         return max(moments) if slowest else min(moments)
 
     def _next(self, name: TableName) -> datetime:
-        stream = self.seen.streams[name]
+        stream = self.state.streams[name]
         if stream.last_refresh_at is None or not stream.populated:
             return stream.created_at
         last = min(stream.last_refresh_at, self.agenda.now)  # no later than now, whoever wrote it
@@ -94,20 +94,20 @@ class Overview:
 
     def lag(self, group: Group) -> float | None:
         """Seconds from the newest commit that the data hold to the newest that the sources hold."""
-        if not lagging(self.seen, group):
+        if not lagging(self.state, group):
             return 0.0
-        lags = [self.lag_of(self.seen.streams[name]) for name in group.members]
+        lags = [self.lag_of(self.state.streams[name]) for name in group.members]
         known = [each for each in lags if each is not None]
         return max(known) if len(known) == len(lags) else None
 
     def lag_of(self, stream: StreamTable) -> float | None:
         """Of what the table stands on now: a boundary that got a schedule is no source any more."""
-        held, read = [self.held(stream)], set(self.seen.frontiers.get(stream.name, ()))
+        held, read = [self.held(stream)], set(self.state.frontiers.get(stream.name, ()))
         former: set[TableName] = set()
-        while passed := read.intersection(self.seen.streams) - self.seen.boundaries - former:
+        while passed := read.intersection(self.state.streams) - self.state.boundaries - former:
             former |= passed
-            held += [self.held(self.seen.streams[each]) for each in passed]
-            read.update(*(self.seen.frontiers.get(each, ()) for each in passed))
+            held += [self.held(self.state.streams[each]) for each in passed]
+            read.update(*(self.state.frontiers.get(each, ()) for each in passed))
         new = [self.committed[each] for each in read - former if each in self.committed]
         known = [each for each in held if each is not None]
         if len(known) < len(held) or not new:
@@ -119,39 +119,39 @@ class Overview:
         if stream.cut_id is None or stream.data_at is not None:
             return stream.data_at if stream.cut_id is not None else None
         then = self.then.get(stream.cut_id, {})  # refreshed by an older version
-        read = self.seen.frontiers.get(stream.name, {})
+        read = self.state.frontiers.get(stream.name, {})
         return max((then[each] for each in read if each in then), default=None)
 
 
-def lagging(seen: Look, group: Group) -> bool:
+def lagging(state: CatalogState, group: Group) -> bool:
     members = list(group.members)
-    return bool(set(seen.lagging([*seen.above(members), *members])).intersection(members))
+    return bool(set(state.lagging([*state.above(members), *members])).intersection(members))
 
 
 def overview(store: Store, settings: Settings) -> Overview:
     with store.reading() as c:
-        seen = look(c)
+        state = observe(c)
         policy = SchedulePolicy(settings.diamond_schedule_policy)
-        agenda = Agenda(seen, tables.now(c), policy, leases.held(c, seen.streams))
+        agenda = Agenda(state, tables.now(c), policy, leases.held(c, state.streams))
         waits = _waits(agenda)
         involved = {name for group, wait in waits.items() for name in (*group.members, wait.by)}
         return Overview(
-            seen,
+            state,
             agenda,
             cuts.commit_times(c),
             cuts.last_changes(c),
-            {each: cuts.commit_times(c, each) for each in _stands(seen, agenda)},
+            {each: cuts.commit_times(c, each) for each in _stands(state, agenda)},
             waits,
-            _stuck(c, seen, [name for name in involved if name], settings) if waits else {},
+            _stuck(c, state, [name for name in involved if name], settings) if waits else {},
         )
 
 
 def _stuck(
-    c: Connection, seen: Look, names: Sequence[TableName], settings: Settings
+    c: Connection, state: CatalogState, names: Sequence[TableName], settings: Settings
 ) -> dict[TableName, datetime]:
     """Since when each of the tables does not move: a failure or a skipped refresh, or before any tick
     has tried, its suspension or its lease."""
-    out = [name for name in names if seen.streams[name].status is Status.SUSPENDED]
+    out = [name for name in names if state.streams[name].status is Status.SUSPENDED]
     found = [
         history.stuck_since(c, names),
         events.suspended_since(c, out) if out else {},
@@ -164,11 +164,11 @@ def _stuck(
     }
 
 
-def _stands(seen: Look, agenda: Agenda) -> set[int]:
+def _stands(state: CatalogState, agenda: Agenda) -> set[int]:
     """The cuts at which tables stand that are behind and do not tell how far."""
-    late = set(seen.lagging(seen.order()))
+    late = set(state.lagging(state.order()))
     groups = [group for group in agenda.groups if late.intersection(group.members)]
-    stands = [seen.streams[name] for group in groups for name in group.members]
+    stands = [state.streams[name] for group in groups for name in group.members]
     return {each.cut_id for each in stands if each.cut_id is not None and each.data_at is None}
 
 
@@ -203,20 +203,20 @@ def kind(group: Group) -> str:
     return "component" if any(part.cyclic for part in group.components) else "single"
 
 
-def why(seen: Look, group: Group) -> Iterable[str]:
+def why(state: CatalogState, group: Group) -> Iterable[str]:
     """What puts the members together."""
     for name in group.declared:
-        listed = ", ".join(str(each) for each in seen.declared[name].members)
+        listed = ", ".join(str(each) for each in state.declared[name].members)
         yield f"refresh group {name} declares {listed}"
     for point in group.convergence_points:
-        for found in diamonds_into(point, seen.reads):
+        for found in diamonds_into(point, state.reads):
             yield f"{found.shared_source} reaches {point} {found.ways}"
     for part in group.components:
         if part.cyclic:
             yield f"{', '.join(str(each) for each in part.members)} read each other"
 
 
-def isolation(seen: Look, group: Group) -> Isolation:
+def isolation(state: CatalogState, group: Group) -> Isolation:
     """In force: what the members read, not what somebody wished for."""
-    loose = seen.opted_out.issuperset(group.members)
+    loose = state.opted_out.issuperset(group.members)
     return Isolation.READ_COMMITTED if loose else Isolation.REPEATABLE_READ

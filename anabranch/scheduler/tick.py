@@ -12,10 +12,10 @@ from anabranch.catalog.groups import Group
 from anabranch.errors import Refused, SparkLost
 from anabranch.graph.order import reads_among
 from anabranch.graph.policies import SchedulePolicy
-from anabranch.refresh.lines import SCHEDULER, Occasion
-from anabranch.refresh.look import Look, look_around
+from anabranch.refresh.observe import CatalogState, observe_everything
 from anabranch.refresh.parallel import side_by_side
-from anabranch.refresh.unit import Pass, Result, Unit, Verdict
+from anabranch.refresh.publish_sets import PublishSet, RefreshRun, Result, Verdict
+from anabranch.refresh.record import SCHEDULER, Trigger
 from anabranch.runtime import Runtime
 from anabranch.scheduler.due import BY_HAND, NOT_DUE, Agenda, Wait
 
@@ -42,85 +42,85 @@ class Scheduler:
         if runtime.transaction is not None:
             raise Refused("a tick cannot run inside a transaction", hint="tick after it")
         runtime.lake.fence.refuse_copies()
-        seen = look_around(runtime)
+        state = observe_everything(runtime)
         settings = runtime.settings
         pinned = settings.tick_watermark_enabled
-        work = Pass(
+        run = RefreshRun(
             runtime,
-            Occasion(SCHEDULER, seen.cut_id if pinned else None),
+            Trigger(SCHEDULER, state.cut_id if pinned else None),
             patient=False,
-            seen=seen,
+            state=state,
             executor=runtime.workers.members,
             abandoned=abandoned,
             most_errors=settings.max_consecutive_errors,
         )
-        agenda = self._agenda(seen)
+        agenda = self._agenda(state)
         found: dict[Group, Result] = {}
         for group, wait in agenda.plan.waits.items():
-            found[group] = waiting(Unit((group,)), wait)
-        self._refresh(work, agenda, found, stopped)
-        self._report(work, agenda, found)
+            found[group] = waiting(PublishSet((group,)), wait)
+        self._refresh(run, agenda, found, stopped)
+        self._report(run, agenda, found)
         for result in found.values():
             if result.failure is not None and isinstance(result.failure.error, SparkLost):
                 raise result.failure.error
         return [shown(group, found[group]) for group in agenda.groups]
 
-    def _agenda(self, seen: Look) -> Agenda:
+    def _agenda(self, state: CatalogState) -> Agenda:
         policy = SchedulePolicy(self.runtime.settings.diamond_schedule_policy)
-        return Agenda(seen, seen.moment, policy)
+        return Agenda(state, state.moment, policy)
 
     def _refresh(
         self,
-        work: Pass,
+        run: RefreshRun,
         agenda: Agenda,
         found: dict[Group, Result],
         stopped: Callable[[], bool],
     ) -> None:
         plan = agenda.plan
         names = [name for group in plan.work for name in group.members]
-        stale = set(work.seen.stale(names)) if agenda.something_to_do else set()
+        stale = set(run.state.stale(names)) if agenda.something_to_do else set()
         idle = [group for group in plan.work if not stale.intersection(group.members)]
-        self._idle(work, idle, found)
+        self._idle(run, idle, found)
         busy = [group for group in plan.work if group not in found]
 
         def refresh(group: Group) -> bool:
-            unit = Unit((group,), pulled=group in plan.pulled)
+            publish_set = PublishSet((group,), pulled=group in plan.pulled)
             if stopped():
-                found[group] = Result(unit, Verdict.SKIPPED, "stopped")
-            elif work.occasion.watermark is None:
-                found[group] = self._at_own_cut(work, unit)
+                found[group] = Result(publish_set, Verdict.SKIPPED, "stopped")
+            elif run.trigger.watermark is None:
+                found[group] = self._at_own_cut(run, publish_set)
             else:
-                found[group] = work.refresh(unit)
+                found[group] = run.refresh(publish_set)
             return True
 
         coordinators = self.runtime.workers.coordinators
-        side_by_side(busy, reads_among(busy, work.seen.reads), refresh, coordinators)
+        side_by_side(busy, reads_among(busy, run.state.reads), refresh, coordinators)
 
-    def _at_own_cut(self, work: Pass, unit: Unit) -> Result:
+    def _at_own_cut(self, run: RefreshRun, publish_set: PublishSet) -> Result:
         """Without a watermark a group looks for itself, and brings what it reads to its own cut."""
-        seen = look_around(self.runtime)
-        own = replace(work, seen=seen, ahead=frozenset(), stuck={}, _lock=threading.Lock())
-        agenda = self._agenda(seen)
-        group = agenda.home.get(unit.members[0])
+        state = observe_everything(self.runtime)
+        own = replace(run, state=state, ahead=frozenset(), stuck={}, _lock=threading.Lock())
+        agenda = self._agenda(state)
+        group = agenda.home.get(publish_set.members[0])
         if group is None:  # dropped meanwhile
-            return Result(unit, Verdict.SKIPPED, "dropped")
+            return Result(publish_set, Verdict.SKIPPED, "dropped")
         if wait := agenda.held_up(group):
-            return waiting(unit, wait)
-        return own.refresh(replace(unit, groups=(*agenda.needs(group), group)))
+            return waiting(publish_set, wait)
+        return own.refresh(replace(publish_set, groups=(*agenda.needs(group), group)))
 
-    def _idle(self, work: Pass, groups: Iterable[Group], found: dict[Group, Result]) -> None:
+    def _idle(self, run: RefreshRun, groups: Iterable[Group], found: dict[Group, Result]) -> None:
         """Nothing changed: one statement for all, and one line of history until something does."""
         idle = {
-            group: Result(Unit((group,)), Verdict.NO_DATA, "no change in the sources")
+            group: Result(PublishSet((group,)), Verdict.NO_DATA, "no change in the sources")
             for group in groups
         }
         found |= idle
         news = [group for group in idle if self._said.get(group.id) != Verdict.NO_DATA.value]
-        work.idle([name for group in news for name in group.members])
+        run.idle([name for group in news for name in group.members])
         others = [group for group in idle if self._said.get(group.id) == Verdict.NO_DATA.value]
-        work.idle([name for group in others for name in group.members], say=False)
+        run.idle([name for group in others for name in group.members], say=False)
 
-    def _report(self, work: Pass, agenda: Agenda, found: dict[Group, Result]) -> None:
+    def _report(self, run: RefreshRun, agenda: Agenda, found: dict[Group, Result]) -> None:
         """What is new: groups that wait for another reason than before, or are too slow."""
         lines, notes = [], []
         for group, result in found.items():
@@ -131,7 +131,7 @@ class Scheduler:
             waits = result.verdict is Verdict.SKIPPED and not reason.startswith(QUIET)
             said = news(result)
             if waits and self._said.get(group.id) != said:
-                lines += [work.occasion.skipped(name, reason) for name in group.members]
+                lines += [run.trigger.skipped(name, reason) for name in group.members]
                 if result.waits_for is not None and result.waits_for not in group.members:
                     notes.append(events.Event(group.id, events.WAITING, reason))
             if waits or result.verdict is not Verdict.SKIPPED:
@@ -160,8 +160,8 @@ class Scheduler:
         return [events.Event(group.id, events.BEHIND, said)]
 
 
-def waiting(unit: Unit, wait: Wait) -> Result:
-    return Result(unit, Verdict.SKIPPED, wait.reason, waits_for=wait.by)
+def waiting(publish_set: PublishSet, wait: Wait) -> Result:
+    return Result(publish_set, Verdict.SKIPPED, wait.reason, waits_for=wait.by)
 
 
 def news(result: Result) -> str:

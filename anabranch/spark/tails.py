@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from anabranch.errors import FileDamaged, FileMissing
+from anabranch.errors import FileDamaged, FileMissing, FileUnreadable
 from anabranch.model import Reading
 from anabranch.spark.shared_disk import local
 
@@ -66,6 +66,10 @@ def _of(place: Path, path: str, length: int) -> int:
         handle = os.open(place, os.O_RDONLY)
     except FileNotFoundError as error:
         raise missing(path) from error
+    except PermissionError as error:
+        raise FileUnreadable(
+            f"{path} cannot be read: {error.strerror}", hint="let this user read it", path=path
+        ) from error
     try:
         start = os.fstat(handle).st_size - length
         return summed(os.pread(handle, length, start)) if start >= 0 else 0

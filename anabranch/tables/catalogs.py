@@ -160,7 +160,7 @@ def _readers(c: Connection, catalog: str) -> list[TableName]:
     """Stream tables and views that read a table of the catalog."""
     found = {
         reader
-        for reader, read in streams.graph(c).dependencies.items()
+        for reader, read in streams.whole_graph(c).dependencies.items()
         if any(catalog_of(each) == catalog for each in read)
     }
     found |= {

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from anabranch.catalog.groups import Reads
 from anabranch.graph.components import components
 from anabranch.names import TableName
-from anabranch.refresh.afresh import replace_table, unreadable
-from anabranch.refresh.circles import settle_circle
 from anabranch.refresh.columns import exactly, relaxed
+from anabranch.refresh.cycles import define_again
 from anabranch.refresh.definition import Definition, understood
+from anabranch.refresh.rebuild import replace_table, unreadable
 from anabranch.runtime import Transaction
 
 
@@ -29,7 +29,7 @@ def understood_together(
 ) -> dict[TableName, Definition]:
     """The definitions of a component over what it reads now."""
     if cyclic:
-        return settle_circle(tx, queries)
+        return define_again(tx, queries)
     return {name: understood(tx.world, name, query) for name, query in queries.items()}
 
 

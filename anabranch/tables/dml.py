@@ -11,7 +11,7 @@ from anabranch.errors import Refused
 from anabranch.lake.version import TableVersion
 from anabranch.model import Bound, Written
 from anabranch.names import TableName
-from anabranch.refresh.choose import Layout, rewrites
+from anabranch.refresh.decide import Layout, rewrites
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark import dml
 from anabranch.spark.conform import conform

@@ -14,8 +14,8 @@ from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
 from anabranch.errors import Refused, UnknownName
 from anabranch.names import TableName
-from anabranch.refresh.circles import circle_of
-from anabranch.refresh.look import Look, look_now
+from anabranch.refresh.cycles import component_of
+from anabranch.refresh.observe import CatalogState, observe_now
 from anabranch.refresh.run import resolve
 from anabranch.runtime import Runtime, Transaction
 from anabranch.tables.dependants import Dependants, below, check_unread
@@ -45,12 +45,12 @@ def drop(
         return Dependants()
     refuse_in_transaction(runtime, "dropped")
     if kind is Kind.STREAM:
-        if if_exists and name.find_in(look_now(runtime).streams) is None:
+        if if_exists and name.find_in(observe_now(runtime).streams) is None:
             return Dependants()
         name = resolve(runtime, name)
     with_it = Dependants()
 
-    def act(tx: Transaction, seen: Look) -> Names:
+    def act(tx: Transaction, seen: CatalogState) -> Names:
         nonlocal with_it
         found = _found(runtime, tx, seen.streams, name, kind, if_exists)
         if found is None:
@@ -63,6 +63,11 @@ def drop(
 
     write_tables(runtime, verb, act)
     return with_it
+
+
+def drop_table(runtime: Runtime, tx: Transaction, name: TableName) -> None:
+    """Drop a source table as part of a transaction; refused while anything reads it."""
+    _act(runtime, tx, name, Kind.TABLE, if_exists=False)
 
 
 def _act(runtime: Runtime, tx: Transaction, name: TableName, kind: Kind, if_exists: bool) -> None:
@@ -111,7 +116,7 @@ def _drop(
 ) -> Dependants:
     by = below(tx.world, known, reads, [name]).without(name)
     if by and not cascade:
-        raise _still_read(name, by, circle_of(reads, name))
+        raise _still_read(name, by, component_of(reads, name))
     tx.used.readers[name] = readers_of(name, reads)
     going = by
     if kind is Kind.STREAM:

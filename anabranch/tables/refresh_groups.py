@@ -17,7 +17,7 @@ from anabranch.graph.notices import closed_diamonds, left_out, member_conflicts
 from anabranch.graph.order import Cycle, closure, topological
 from anabranch.graph.policies import Isolation
 from anabranch.names import TableName, shown
-from anabranch.refresh.look import Look, look, look_now
+from anabranch.refresh.observe import CatalogState, observe, observe_now
 from anabranch.runtime import Runtime, Transaction
 
 
@@ -35,7 +35,7 @@ def create_refresh_group(
     level = read_isolation(isolation)
 
     def act(tx: Transaction) -> None:
-        seen = look_now(runtime)
+        seen = observe_now(runtime)
         group = RefreshGroup(name, known(seen, members), level.value, snapshot_timeout_ms)
         check(seen, group)
         read = ReadSet(tokens_of(seen.streams, seen.streams))  # groups wait by what tables read
@@ -75,7 +75,7 @@ def alter_refresh_group(
     level = None if isolation is None else read_isolation(isolation).value
     with runtime.store.writing() as c:
         cuts.hold(c)  # in PostgreSQL others write beside it
-        seen = look(c, runtime.lake)
+        seen = observe(c, runtime.lake)
         group = declared(seen, name)
         group = replace(group, members=other_members(seen, group, add, drop))
         if level is not None:
@@ -89,7 +89,7 @@ def alter_refresh_group(
         events.add(c, joiners(seen, group))
 
 
-def declared(seen: Look, name: str) -> RefreshGroup:
+def declared(seen: CatalogState, name: str) -> RefreshGroup:
     found = refresh_groups.find(name, seen.declared)
     if found is None:
         raise UnknownName(f"there is no refresh group {name}", name=name, known=seen.declared)
@@ -97,7 +97,7 @@ def declared(seen: Look, name: str) -> RefreshGroup:
 
 
 def other_members(
-    seen: Look, group: RefreshGroup, add: Sequence[TableName], drop: Sequence[TableName]
+    seen: CatalogState, group: RefreshGroup, add: Sequence[TableName], drop: Sequence[TableName]
 ) -> tuple[TableName, ...]:
     """The members after some came and some went."""
     coming = [stream(seen, each) for each in add]
@@ -138,7 +138,7 @@ def read_isolation(text: str) -> Isolation:
         ) from None
 
 
-def known(seen: Look, members: Sequence[TableName]) -> tuple[TableName, ...]:
+def known(seen: CatalogState, members: Sequence[TableName]) -> tuple[TableName, ...]:
     """The members as they are kept, each once."""
     different = tuple(dict.fromkeys(stream(seen, member) for member in members))
     if len(different) < 2:
@@ -146,7 +146,7 @@ def known(seen: Look, members: Sequence[TableName]) -> tuple[TableName, ...]:
     return different
 
 
-def stream(seen: Look, name: TableName) -> TableName:
+def stream(seen: CatalogState, name: TableName) -> TableName:
     """A stream table's name as it is kept."""
     found = name.find_in(seen.streams)
     if found is None and (other := name.find_in({*seen.pointers, *seen.views})) is not None:
@@ -164,7 +164,7 @@ def stream(seen: Look, name: TableName) -> TableName:
     return found
 
 
-def check(seen: Look, group: RefreshGroup) -> None:
+def check(seen: CatalogState, group: RefreshGroup) -> None:
     refuse_name(group, seen.declared)
     refuse_conflicts(group, seen.declared)
     refuse_circles(seen, group)
@@ -184,7 +184,7 @@ def refuse_conflicts(group: RefreshGroup, others: Mapping[str, RefreshGroup]) ->
         )
 
 
-def refuse_circles(seen: Look, group: RefreshGroup) -> None:
+def refuse_circles(seen: CatalogState, group: RefreshGroup) -> None:
     """Groups must have an order: none may wait for one that waits for it."""
     groups = {**seen.declared, group.name: group}
     home = {name: each.name for each in groups.values() for name in each.members}
@@ -219,7 +219,7 @@ def leave_groups(c: Connection, name: TableName) -> None:
         events.record(c, None, events.GROUP_ENDED, said)
 
 
-def notices(seen: Look, made: Mapping[TableName, StreamTable], after: Reads) -> list[Event]:
+def notices(seen: CatalogState, made: Mapping[TableName, StreamTable], after: Reads) -> list[Event]:
     """What to say about tables that were made or got another query."""
     known = {**seen.streams, **made}
     alone = {name for name, each in known.items() if each.diamond_consistency == "none"}
@@ -235,7 +235,7 @@ def notices(seen: Look, made: Mapping[TableName, StreamTable], after: Reads) -> 
     return list(found)
 
 
-def joiners(seen: Look, group: RefreshGroup) -> list[Event]:
+def joiners(seen: CatalogState, group: RefreshGroup) -> list[Event]:
     """What to say about tables that join members of a group that was declared or altered: of those of
     which nobody has been told."""
     after = {**seen.declared, group.name: group}

@@ -18,9 +18,9 @@ from anabranch.lake.comments import Comments
 from anabranch.lake.schemas import RenameColumn, SchemaChange
 from anabranch.model import Column, Columns
 from anabranch.names import TableName
-from anabranch.refresh.circles import circles, path
+from anabranch.refresh.cycles import circles, path
 from anabranch.refresh.definition import lineage, reach
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime, Transaction, check_new_name
 from anabranch.spark.types import columns_of
 from anabranch.tables.dependants import (
@@ -94,7 +94,7 @@ def alter_table(
     refuse_in_transaction(runtime, "dropped")
     found = Dependants()
 
-    def act(tx: Transaction, seen: Look) -> Names:
+    def act(tx: Transaction, seen: CatalogState) -> Names:
         nonlocal found
         found = _alter(runtime, tx, name, changes, cascade=True)
         tx.used.add(ReadSet(tokens_of(seen.streams, found.streams)))

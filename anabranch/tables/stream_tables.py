@@ -29,22 +29,22 @@ from anabranch.graph.order import closure, dependants
 from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
 from anabranch.refresh.apply import Outcome
-from anabranch.refresh.circles import (
+from anabranch.refresh.cycles import (
     check_allowed,
-    check_circle,
+    check_component,
     check_member,
-    circle_of,
-    define_circle,
-    define_with_circle,
+    component_of,
+    define_component,
+    define_with_component,
     growth,
 )
 from anabranch.refresh.definition import Definition, check_mode, define, definition_notices
 from anabranch.refresh.failures import FORGIVEN
-from anabranch.refresh.lines import Occasion, note_cuts, write_lines
-from anabranch.refresh.look import Look, look, look_now
-from anabranch.refresh.members import stage_part
+from anabranch.refresh.observe import CatalogState, observe, observe_now
+from anabranch.refresh.publish_sets import asked_for
+from anabranch.refresh.record import Trigger, note_cuts, record_outcomes
 from anabranch.refresh.run import refuse_suspended, resolve, suspended
-from anabranch.refresh.unit import asked_for
+from anabranch.refresh.staging import stage_part
 from anabranch.runtime import Runtime, Transaction, check_new_name
 from anabranch.sql.analyze.tables import tables_of
 from anabranch.tables.column_migration import fit_columns, fit_readers
@@ -96,13 +96,13 @@ def create(
 ) -> None:
     """Make a stream table and, unless told not to, fill it: all in one publish."""
     refuse_in_transaction(runtime, "created")
-    there = declared.name.find_in(look_now(runtime).streams)
+    there = declared.name.find_in(observe_now(runtime).streams)
     if there is None:
         try:
             create_all(runtime, [declared])
             return
         except AlreadyExists:  # perhaps since we looked
-            there = declared.name.find_in(look_now(runtime).streams)
+            there = declared.name.find_in(observe_now(runtime).streams)
             if there is None or not (or_replace or if_not_exists):
                 raise
     if or_replace:
@@ -139,7 +139,7 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
     """Make a batch of stream tables that may read each other: all of them or none."""
     refuse_in_transaction(runtime, "created")
 
-    def act(tx: Transaction, seen: Look) -> Names:
+    def act(tx: Transaction, seen: CatalogState) -> Names:
         made: dict[TableName, StreamTable] = {}
         reads: dict[TableName, tuple[TableName, ...]] = {}
         said: list[Event] = []
@@ -198,7 +198,7 @@ def define_part(runtime: Runtime, tx: Transaction, part: Part) -> dict[TableName
         found = {name: define(tx.world, query) for name, query in queries.items()}
     else:
         check_allowed(runtime.settings, part.reads, [frozenset(queries)])
-        found = define_circle(tx, queries)
+        found = define_component(tx, queries)
     for each in part.members:
         check_mode(each.name, each.refresh_mode, found[each.name])
         if part.cyclic:
@@ -227,7 +227,7 @@ def _stream(declared: Declaration, definition: Definition) -> StreamTable:
 def fill(
     runtime: Runtime,
     tx: Transaction,
-    seen: Look,
+    seen: CatalogState,
     wanted: Sequence[TableName],
     initiated_by: str,
     backfill: Backfill | None = None,
@@ -239,7 +239,7 @@ def fill(
     Returns all tables of those groups.  `keep` sees each outcome; `backfill` is of a table whose rows
     were staged before, and are only brought up to date.
     """
-    occasion, made = Occasion(initiated_by), seen.stored
+    occasion, made = Trigger(initiated_by), seen.stored
     waiting = waiting_for_boundaries(seen, wanted)
     for name, why in waiting.items():
         if seen.streams[name].populated:  # it would show rows of another query than its own
@@ -275,14 +275,14 @@ def fill(
             tx.stage.expect(name, tx.world.pointers.get(name))
 
     def rows(c: Connection, cut_id: int | None) -> None:
-        write_lines(c, cut_id, done, occasion, seen.groups)
+        record_outcomes(c, cut_id, done, occasion, seen.groups)
         note_cuts(c, known, seen)
 
     tx.later(rows)
     return order
 
 
-def waiting_for_boundaries(seen: Look, wanted: Sequence[TableName]) -> dict[TableName, str]:
+def waiting_for_boundaries(seen: CatalogState, wanted: Sequence[TableName]) -> dict[TableName, str]:
     """Those of the tables that cannot be filled, because a boundary above them is not fit to be read,
     and why; their groups wait as well."""
     unit = asked_for(seen, wanted, seen.boundaries.difference(wanted))
@@ -322,7 +322,7 @@ def alter(
         values["definition"] = streams.new_token()
     backfills: list[Backfill] = []  # the newest is the last
 
-    def act(tx: Transaction, seen: Look) -> Names:
+    def act(tx: Transaction, seen: CatalogState) -> Names:
         before = seen.streams.get(name)
         if before is None:
             raise gone(name)
@@ -332,13 +332,13 @@ def alter(
         tx.later(lambda c, cut_id: (streams.change(c, name, **values, failed_mark=None), None)[1])
         written = [name]
         if bounds := {key: value for key, value in changes.items() if key in BOUNDS}:
-            written = sorted(circle_of(seen.reads, name) or written)
+            written = sorted(component_of(seen.reads, name) or written)
             tx.later(partial(_bound_circle, written, bounds))
         if not changes.keys() & {"query", "refresh_mode"}:
             return written
-        found = define_with_circle(runtime, tx, seen, stream)
+        found = define_with_component(runtime, tx, seen, stream)
         check_mode(name, stream.refresh_mode, found[name])
-        said = check_circle(tx.world, seen, stream, found)
+        said = check_component(tx.world, seen, stream, found)
         if "query" not in changes:
             return written
         said += definition_notices(name, stream.refresh_mode, found[name])
@@ -362,7 +362,7 @@ def gone(name: TableName) -> UnknownName:
 def requery(
     runtime: Runtime,
     tx: Transaction,
-    seen: Look,
+    seen: CatalogState,
     stream: StreamTable,
     found: Mapping[TableName, Definition],
     said: Sequence[Event],
@@ -390,7 +390,7 @@ def requery(
 
     tx.later(rows)
     after = {**seen.reads, name: reads}
-    circle = circle_of(after, name)
+    circle = component_of(after, name)
     readers = moving_readers(seen, name, after, circle or ())
     tx.used.add(_unfilled_as_seen(seen, {name, *readers}))
     if not stream.populated and not initialize:
@@ -415,7 +415,7 @@ def requery(
     return {name, *fill(runtime, tx, declared, wanted, ALTER, backfill, keep)}
 
 
-def readers_of(tx: Transaction, seen: Look, names: Collection[TableName]) -> list[Readers]:
+def readers_of(tx: Transaction, seen: CatalogState, names: Collection[TableName]) -> list[Readers]:
     """Who reads some tables, before these change; whoever is suspended stays as it is."""
     active = {name: each for name, each in seen.streams.items() if not suspended(seen, name)}
     return Readers.of(tx.world, active, seen.reads, names)
@@ -430,7 +430,7 @@ def refuse_to_leave_behind(tx: Transaction, before: Collection[Readers]) -> None
 
 
 def moving_readers(
-    seen: Look,
+    seen: CatalogState,
     name: TableName,
     reads: Mapping[TableName, Collection[TableName]],
     circle: Collection[TableName],
@@ -442,7 +442,7 @@ def moving_readers(
     return closure([name], back) - {name}
 
 
-def _unfilled_as_seen(seen: Look, names: Collection[TableName]) -> ReadSet:
+def _unfilled_as_seen(seen: CatalogState, names: Collection[TableName]) -> ReadSet:
     """Tables that get no rows because they have none: for the publish to compare, since a refresh that
     fills one meanwhile moves no pointer that this work has moved."""
     unfilled = [name for name in names if not seen.streams[name].populated]
@@ -466,14 +466,14 @@ def set_status(runtime: Runtime, name: TableName, wanted: str) -> None:
         if streams.get(c, name) is None:
             raise gone(name)
         if Status(wanted.upper()) is Status.ACTIVE:
-            resume(c, look(c, runtime.lake), name)
+            resume(c, observe(c, runtime.lake), name)
         else:
             streams.change(c, name, status=Status.SUSPENDED, **FORGIVEN)
             said = f"suspended by hand; ALTER STREAM TABLE {name} RESUME takes it in again"
             events.record(c, name, events.SUSPENDED, said)
 
 
-def resume(c: Connection, seen: Look, name: TableName) -> None:
+def resume(c: Connection, seen: CatalogState, name: TableName) -> None:
     """The table and all members of its group that are out, with their errors forgiven."""
     for member in together_with(seen, name):
         stream = seen.streams[member]
@@ -484,7 +484,7 @@ def resume(c: Connection, seen: Look, name: TableName) -> None:
             events.record(c, member, events.RESUMED, f"taken in again{why}")
 
 
-def together_with(seen: Look, name: TableName) -> tuple[TableName, ...]:
+def together_with(seen: CatalogState, name: TableName) -> tuple[TableName, ...]:
     return next((group.members for group in seen.groups if name in group.members), (name,))
 
 

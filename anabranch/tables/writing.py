@@ -20,14 +20,16 @@ from anabranch.lake.version import ROWS, STAGE, TableVersion
 from anabranch.model import Columns, Written
 from anabranch.names import TableName
 from anabranch.refresh.apply import Outcome
-from anabranch.refresh.look import Look, look_now
-from anabranch.refresh.unit import world_of
+from anabranch.refresh.observe import CatalogState, observe_now
+from anabranch.refresh.publish_sets import world_of
 from anabranch.retry import ATTEMPTS, attempts
 from anabranch.runtime import Runtime, Transaction
 from anabranch.world import NotObserved
 
 Names = Collection[TableName]
-Act = Callable[[Transaction, Look], Names]  # stages the work, and says which tables it writes
+Act = Callable[
+    [Transaction, CatalogState], Names
+]  # stages the work, and says which tables it writes
 
 
 def write_tables(runtime: Runtime, kind: str, act: Act) -> int | None:
@@ -68,7 +70,7 @@ class Work:
 
     @classmethod
     def begin(cls, runtime: Runtime, act: Act, fresh: frozenset[TableName] = frozenset()) -> Work:
-        seen = look_now(runtime)
+        seen = observe_now(runtime)
         world = replace(world_of(runtime, seen), fresh=fresh)
         work = cls(runtime, act, Transaction(world), fresh=fresh)
         try:
@@ -84,7 +86,7 @@ class Work:
 
     def again(self) -> frozenset[TableName]:
         """The same work upon what is there now; the tables that it writes."""
-        seen = look_now(self.runtime)
+        seen = observe_now(self.runtime)
         self.tx.restart(replace(world_of(self.runtime, seen), fresh=self.fresh))
         self.names = frozenset(self.act(self.tx, seen))
         return self.names
@@ -128,7 +130,7 @@ class Backfill:
             and self.outcome.fingerprint == fingerprint
         )
 
-    def put(self, tx: Transaction, seen: Look, stream: StreamTable) -> Look:
+    def put(self, tx: Transaction, seen: CatalogState, stream: StreamTable) -> CatalogState:
         """The rows become those of the table; what its sources gained since is left to a refresh."""
         name = stream.name
         version = tx.stage.commit_rows(
@@ -150,7 +152,7 @@ class Backfill:
         """What is said of the table that was filled and then brought up to date."""
         return replace(
             outcome,
-            choice=self.outcome.choice,
+            decision=self.outcome.decision,
             rows_inserted=self.outcome.rows_inserted,
             rows_deleted=self.outcome.rows_deleted,
             changed=True,

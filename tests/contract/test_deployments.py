@@ -22,7 +22,6 @@ from anabranch.deploy.snapshot import Snapshot
 from anabranch.deploy.stage import stage
 from anabranch.deploy.state import Wanted, plan_now
 from anabranch.deploy.steps import Action
-from anabranch.deploy.verbs import rollback_dry
 from anabranch.errors import PublishConflict, Refused, UnknownName
 from anabranch.failpoints import BEGUN, STEPS
 from anabranch.lake.publish import publish
@@ -30,6 +29,7 @@ from anabranch.lake.stage import Stage
 from anabranch.lake.upkeep import maintain
 from anabranch.names import TableName
 from anabranch.runtime import Runtime
+from anabranch.verbs.deployments import rollback_dry
 from tests.contract.deploying import (
     MOVING,
     key,

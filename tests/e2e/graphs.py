@@ -15,7 +15,7 @@ from anabranch.errors import Unreachable
 from anabranch.lake.publish import publish
 from anabranch.lake.stage import Stage
 from anabranch.names import TableName
-from anabranch.refresh import failures, members
+from anabranch.refresh import failures, staging
 from tests.contract.world import written
 
 BY_HAND = None
@@ -124,7 +124,7 @@ def check(ab: Anabranch, names: Iterable[str]) -> None:
 @contextmanager
 def failing(monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[None]:
     """The refresh of the tables fails inside, as if their storage were out of reach."""
-    real = members.refresh_table
+    real = staging.refresh_table
 
     def refresh(runtime: Any, tx: Any, seen: Any, stream: Any, done: Any, **options: Any) -> Any:
         if str(stream.name) in names:
@@ -132,7 +132,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[None]:
         return real(runtime, tx, seen, stream, done, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(members, "refresh_table", refresh)
+        patch.setattr(staging, "refresh_table", refresh)
         yield
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.api import Anabranch
-from anabranch.refresh import jobs
+from anabranch.refresh.execute import table as jobs
 
 QUERY = """SELECT g, COUNT(x) AS n, SUM(x) AS total, AVG(x) AS mean, MIN(y) AS least
 FROM s.t GROUP BY g"""

@@ -20,7 +20,7 @@ from anabranch.errors import (
     Refused,
     UserError,
 )
-from anabranch.refresh.component import bench
+from anabranch.refresh.execute import backend as bench
 from anabranch.spark.session import Spark
 from tests.e2e.graphs import overdue, ticked
 from tests.e2e.world import Outside, bag, nothing_changes, refused, rows
@@ -224,7 +224,7 @@ def test_a_round_with_too_many_rows_is_stopped_on_its_way(
     """Nothing of the round that goes past the bound is stored, though no task alone goes past it."""
     numbers(ab)
     found: list[int] = []
-    monkeypatch.setattr(bench.SparkBench, "kept", _counting(found))
+    monkeypatch.setattr(bench.SparkBackend, "kept", _counting(found))
     for name, by in (("g.r", "g.few"), ("g.s", "g.big"), ("g.s", "g.mid")):
         found.clear()
         query = EXPLODING.format(name=name, by=by)
@@ -246,7 +246,7 @@ def test_a_round_that_takes_too_long_is_stopped_on_its_way(ab: Anabranch) -> Non
 
 
 def _counting(found: list[int]) -> Any:
-    whole = bench.SparkBench.kept
+    whole = bench.SparkBackend.kept
 
     def kept(self: Any, rows: Any, batches: Any, batch: Any) -> int:
         found.append(batch.rows)
@@ -327,9 +327,9 @@ def test_a_strict_cycle_survives_pairs_that_never_were(
         ab.sql("DELETE FROM g.edges WHERE src = 5")
         ab.sql("INSERT INTO g.parts VALUES (5)")
     restarted: list[bool] = []
-    restart = bench.SparkBench.restart
+    restart = bench.SparkBackend.restart
     monkeypatch.setattr(
-        bench.SparkBench, "restart", lambda own: (restarted.append(True), restart(own))[1]
+        bench.SparkBackend, "restart", lambda own: (restarted.append(True), restart(own))[1]
     )
     ab.refresh()
     assert restarted == [True]

@@ -10,8 +10,9 @@ import pytest
 from anabranch import Anabranch
 from anabranch.delta import fixpoint
 from anabranch.errors import DataError, InternalError, PlanFailed
-from anabranch.refresh import apply, jobs
-from anabranch.refresh.component import run as component
+from anabranch.refresh import apply
+from anabranch.refresh.execute import fixpoint as component
+from anabranch.refresh.execute import table as jobs
 from anabranch.spark.errors import translated
 from anabranch.spark.query import run_sql
 from tests.e2e.graphs import overdue
@@ -184,7 +185,7 @@ def test_a_circle(ab: Anabranch, monkeypatch: pytest.MonkeyPatch) -> None:
     ab.create_stream_tables(queries, schedule=None)
     real = component.follow
 
-    def follow(*given: Any, **named: Any) -> fixpoint.Settled:
+    def follow(*given: Any, **named: Any) -> fixpoint.Converged:
         real(*given, **named)  # some rounds are done already
         optimizer_error(ab)
         raise AssertionError

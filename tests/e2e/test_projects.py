@@ -13,10 +13,11 @@ import pytest
 
 from anabranch.cli import projects
 from anabranch.cli.main import run
-from anabranch.project import load
+from anabranch.project import Project, load
 from anabranch.project.confirm import confirm, differing
 from anabranch.project.example import FILES, PROFILES
 from anabranch.project.unit_tests import Result, Runner, selected
+from anabranch.session import Session
 from anabranch.spark.session import Spark
 from tests.unit.project.folder import ORDERS, REVENUE, project
 
@@ -33,11 +34,13 @@ def cli(tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Commands run in this folder, on the session of all tests."""
 
     @contextmanager
-    def shared(*_: Any) -> Iterator[Any]:
-        with spark.tuned(1):
-            yield spark.session
+    def shared(_: Any, project: Project, *, spark: bool = True) -> Iterator[Session]:
+        own = Session(project.settings)
+        own.__dict__["spark"] = running
+        yield own
 
-    monkeypatch.setattr(projects, "spark_of", shared)
+    running = spark
+    monkeypatch.setattr(projects, "alone", shared)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

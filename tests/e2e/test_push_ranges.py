@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch import Anabranch
-from anabranch.refresh import scans
+from anabranch.refresh.execute import scans
 
 FILES = 4
 QUERIES = {

@@ -19,7 +19,7 @@ from anabranch.errors import (
     Unsupported,
     UserError,
 )
-from anabranch.refresh.recursion import Recursions
+from anabranch.refresh.execute.recursion import Recursions
 from anabranch.spark.session import Spark
 from tests.e2e.world import Outside, bag, rows
 

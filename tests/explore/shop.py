@@ -22,7 +22,7 @@ from anabranch.api import Anabranch
 from anabranch.catalog import leases, streams, tables
 from anabranch.errors import Refused, UserError
 from anabranch.names import TableName
-from anabranch.refresh.look import look_now
+from anabranch.refresh.observe import observe_now
 from tests.explore.accesses import unseen
 from tests.explore.interleave import Actor
 from tests.standin import foreign
@@ -205,7 +205,7 @@ def check_cuts(ab: Anabranch) -> None:
 
 def check_tables(ab: Anabranch) -> None:
     """Every table that was filled is its declared query at its frontier: verify refuses otherwise."""
-    seen = look_now(ab._runtime)
+    seen = observe_now(ab._runtime)
     for name in OURS & seen.streams.keys():
         if seen.streams[name].populated:
             found = ab.verify(str(name))
@@ -221,7 +221,7 @@ def check_nothing_held(ab: Anabranch) -> None:
 def check_way_out(ab: Anabranch) -> None:
     """One refresh makes everything right."""
     ab.refresh()
-    seen = look_now(ab._runtime)
+    seen = observe_now(ab._runtime)
     assert not seen.stale(seen.order()), "a refresh left tables out of date"
     for name in OURS & seen.streams.keys():
         assert ab.verify(str(name))["equal"]

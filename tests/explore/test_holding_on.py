@@ -17,7 +17,7 @@ from anabranch.catalog import leases, tables
 from anabranch.catalog.leases import Lease, Waiting
 from anabranch.leases import Leases
 from anabranch.names import TableName
-from anabranch.refresh import members
+from anabranch.refresh import staging
 from tests.standin.engine import connect, installed
 
 D = TableName.parse("s.d")
@@ -152,7 +152,7 @@ def test_a_busy_scheduler_does_not_starve_an_alter(
     ab: Anabranch, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whenever the new rows were computed, the scheduler has published others: they are kept."""
-    real, computed = members.refresh_table, []
+    real, computed = staging.refresh_table, []
     with connect(home) as scheduler:
 
         def refresh_table(
@@ -166,7 +166,7 @@ def test_a_busy_scheduler_does_not_starve_an_alter(
                     scheduler.tick()
             return outcome
 
-        monkeypatch.setattr(members, "refresh_table", refresh_table)
+        monkeypatch.setattr(staging, "refresh_table", refresh_table)
         ab.alter_stream_table("s.d", query=NEW)
     assert [each.action.value for each in computed] == ["REINITIALIZE", "DIFFERENTIAL"]
     assert rows(ab, "s.d")[:2] == [(1, 11), (2, 1)], "and what came meanwhile is in it"
@@ -182,7 +182,7 @@ def test_a_long_backfill_stops_nobody(
     ab: Anabranch, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the rows are computed, the group around the table is refreshed, itself included."""
-    real, ticked = members.refresh_table, []
+    real, ticked = staging.refresh_table, []
     with connect(home) as scheduler:
 
         def refresh_table(
@@ -194,7 +194,7 @@ def test_a_long_backfill_stops_nobody(
                 ticked[:] = [each["outcome"] for each in scheduler.tick()]
             return real(runtime, tx, seen, stream, *rest, **how)
 
-        monkeypatch.setattr(members, "refresh_table", refresh_table)
+        monkeypatch.setattr(staging, "refresh_table", refresh_table)
         ab.alter_stream_table("s.d", query=NEW)
     assert ticked == ["PUBLISHED"]
     assert rows(ab, "s.d") == [(1, 11), (2, 21)]

@@ -21,7 +21,7 @@ from anabranch.catalog import leases, read_leases
 from anabranch.catalog.read_set import ReadSet
 from anabranch.deploy.along import Along
 from anabranch.names import TableName
-from anabranch.refresh import lines
+from anabranch.refresh import record
 from tests.explore.explorer import Acts, Broken, Explorer
 from tests.explore.shop import ACTS
 from tests.standin.engine import installed
@@ -177,7 +177,7 @@ def test_a_refresh_reads_in_its_publish_who_is_suspended(explorer: Explorer, oth
     """No lease keeps SUSPEND out: a refresh that goes by its look would take the table in again."""
 
     def mutate(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(lines, "stays_suspended", lambda stream, outcome: False)
+        patch.setattr(record, "stays_suspended", lambda stream, outcome: False)
 
     finds(explorer, (other, "suspend"), "the suspension of b was lost", mutate)
 

@@ -16,7 +16,7 @@ from anabranch.catalog.read_set import ReadSet
 from anabranch.errors import Refused
 from anabranch.leases import Leases
 from anabranch.names import TableName
-from anabranch.refresh import members
+from anabranch.refresh import staging
 from anabranch.tables import stream_tables as declare
 from tests.standin.editions import other_plans
 from tests.standin.engine import connect, installed
@@ -56,7 +56,7 @@ def between(
     monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], table: TableName = D
 ) -> list[object]:
     """Once, after a refresh of the table was computed and before it is published."""
-    real, done = members.refresh_table, []
+    real, done = staging.refresh_table, []
 
     def refresh_table(*given: Any, **options: Any) -> Any:
         outcome = real(*given, **options)
@@ -65,7 +65,7 @@ def between(
             act()
         return outcome
 
-    monkeypatch.setattr(members, "refresh_table", refresh_table)
+    monkeypatch.setattr(staging, "refresh_table", refresh_table)
     return done
 
 

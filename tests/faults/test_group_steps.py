@@ -16,15 +16,16 @@ from anabranch.catalog import cuts, history, leases, stages, streams
 from anabranch.errors import Unreachable
 from anabranch.lake import publish
 from anabranch.lake.stage import Stage
-from anabranch.refresh import jobs, members
+from anabranch.refresh import staging
+from anabranch.refresh.execute import table
 from anabranch.spark.session import Spark
 from tests.e2e.graphs import RARELY, add, check, no_waiting, overdue, pointers, wait_is_over
 
 # Where the refresh of a group goes past: members, files, metadata, and every row of the transaction.
 PLACES: tuple[tuple[Any, str], ...] = (
     (leases, "take"),
-    (members, "refresh_table"),
-    (jobs, "write"),
+    (staging, "refresh_table"),
+    (table, "write"),
     (Stage, "commit_rows"),
     (publish, "_write_metadata"),
     (publish, "_swap"),
@@ -106,7 +107,7 @@ def test_a_fault_at_every_step(
         change(ab, group)
         with faults(monkeypatch) as dry:
             assert [each["outcome"] for each in ab.tick()] == ["PUBLISHED"]
-        assert dry.passed.count("members.refresh_table") == len(group)
+        assert dry.passed.count("staging.refresh_table") == len(group)
         assert dry.passed.count("publish._swap") == 1
         assert {step_name(*each) for each in PLACES} == set(dry.passed), "every place is gone past"
         published = len(dry.passed) - 1 - dry.passed[::-1].index("failpoints.hit")

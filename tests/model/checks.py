@@ -23,7 +23,7 @@ from anabranch.graph.order import closure
 from anabranch.indexes.keep import current
 from anabranch.model import Status
 from anabranch.names import TableName
-from anabranch.refresh.look import Look, look
+from anabranch.refresh.observe import CatalogState, observe
 from anabranch.refresh.run import blocked
 from tests.model import plain
 from tests.model.plain import Bag, Broken, Spec
@@ -62,20 +62,20 @@ class Checks:
             max_fixpoint_iterations=ROUNDS,
         )
 
-    def look(self) -> Look:
+    def look(self) -> CatalogState:
         runtime = self.eye._runtime
         with runtime.store.reading() as c:
-            return look(c, runtime.lake)
+            return observe(c, runtime.lake)
 
-    def declared(self, seen: Look) -> dict[str, Spec]:
+    def declared(self, seen: CatalogState) -> dict[str, Spec]:
         texts = {name: each.query for name, each in seen.streams.items()} | dict(seen.views)
         return {str(name): plain.spec_of(text) for name, text in texts.items()}
 
-    def blocked(self, seen: Look) -> set[TableName]:
+    def blocked(self, seen: CatalogState) -> set[TableName]:
         still = {n for n, each in seen.streams.items() if each.status is Status.SUSPENDED}
         return still | set(blocked(seen))
 
-    def rows_now(self, name: str, seen: Look) -> Bag:
+    def rows_now(self, name: str, seen: CatalogState) -> Bag:
         return self.rows_in(name, seen.pointers)
 
     def rows_in(self, name: str, pointers: Mapping[TableName, str]) -> Bag:
@@ -116,7 +116,7 @@ class Checks:
         self.check_indexes(seen)
         self.remember_cuts()
 
-    def check_indexes(self, seen: Look) -> None:
+    def check_indexes(self, seen: CatalogState) -> None:
         """A copy that says of itself that it is up to date has the rows of its table."""
         runtime = self.eye._runtime
         with runtime.store.reading() as c:
@@ -158,14 +158,14 @@ class Checks:
 
     # -- tables
 
-    def check_fresh(self, name: str, seen: Look, declared: Mapping[str, Spec]) -> None:
+    def check_fresh(self, name: str, seen: CatalogState, declared: Mapping[str, Spec]) -> None:
         """What is called up to date equals its query over the sources of this moment."""
         expected = self.evaluated(name, declared, lambda source: self.rows_now(source, seen))
         if (found := self.rows_now(name, seen)) != expected:
             raise Wrong(f"{name} is called up to date: {show(found)}, not {show(expected)}")
 
     def check_frontier(
-        self, name: str, seen: Look, declared: Mapping[str, Spec], *, only_declared: bool
+        self, name: str, seen: CatalogState, declared: Mapping[str, Spec], *, only_declared: bool
     ) -> None:
         """Every table equals its query at its frontier, by the definitions it was computed from.
 
@@ -197,7 +197,7 @@ class Checks:
                 return
         raise Wrong(f"{name} at its frontier: {show(found)}, not {show(expected)}")
 
-    def check_one_cut(self, name: str, seen: Look) -> None:
+    def check_one_cut(self, name: str, seen: CatalogState) -> None:
         """The frontier of a table is what all its sources were in one and the same cut."""
         stream = seen.streams[TableName.parse(name)]
         if is_mixed(stream):
@@ -248,7 +248,7 @@ class Checks:
         except (Broken, KeyError):
             return None
 
-    def check_groups(self, seen: Look, declared: Mapping[str, Spec]) -> None:
+    def check_groups(self, seen: CatalogState, declared: Mapping[str, Spec]) -> None:
         """In every cut a member of a group is its query over the other members in that cut."""
         known = grouped(seen.reads, seen.streams, seen.declared)
         groups = [group for group in known if len(group.members) > 1]
@@ -265,7 +265,7 @@ class Checks:
             if all(formed.get(name) != last[name] for name in members):
                 raise Wrong(torn)
 
-    def torn(self, name: str, members: frozenset[str], seen: Look) -> str | None:
+    def torn(self, name: str, members: frozenset[str], seen: CatalogState) -> str | None:
         stream = seen.streams[TableName.parse(name)]
         definitions = self.computed_from.get(name)
         if not stream.populated or definitions is None or is_mixed(stream):

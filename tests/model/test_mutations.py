@@ -19,7 +19,7 @@ from anabranch.catalog.groups import Group
 from anabranch.lake import publish
 from anabranch.lake.stage import Staged
 from anabranch.names import TableName
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 from anabranch.scheduler.due import Agenda
 from tests.model.chance import Programs
 from tests.model.checks import Wrong
@@ -80,7 +80,7 @@ MUTATIONS: Mapping[str, Sequence[tuple[Any, Callable[..., Any]]]] = {
     "groups": [(groups.grouped, everyone_alone)],
     "pointers": [(publish._swap, swaps_anyway)],
     "read_leases": [(read_leases.held_cuts, nobody_reads)],
-    "upstreams": [((Agenda, "needs"), nobody_waits), ((Look, "behind"), nobody_waits)],
+    "upstreams": [((Agenda, "needs"), nobody_waits), ((CatalogState, "behind"), nobody_waits)],
 }
 # By the program that is kept for it.
 KEPT = {

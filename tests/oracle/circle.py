@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from anabranch.delta.fixpoint import (
     REMOVED,
+    Converged,
     Counts,
     Meter,
-    Settled,
     Span,
     Spans,
     follow,
@@ -62,7 +62,7 @@ class Circle:
 
     # -- as the outside sees it ------------------------------------------------------------------
 
-    def fill(self) -> Settled:
+    def fill(self) -> Converged:
         done = from_empty(self, self.members, FixpointBounds(LIMIT), _nothing)
         self._store()
         return done
@@ -74,7 +74,7 @@ class Circle:
         insert_only: bool,
         strict: bool = False,
         careful: bool = False,
-    ) -> Settled:
+    ) -> Converged:
         """`strict`: never from empty, however much is lost."""
         gains = insert_only and not any(
             list(not_monotone(member.plan, changed)) for member in self.members
@@ -139,26 +139,26 @@ class Circle:
             self.db.execute(f"DELETE FROM main.{name}_rows")
             self._insert(f"{name}_rows", -1, kept, {}, member)
 
-    def add(self, member: Member, lines: Node, spans: Spans) -> int:
+    def add(self, member: Member, records: Node, spans: Spans) -> int:
         self.down = False
         if member.is_set:
-            lines = without(self._distinct(member, lines), member.now)
+            records = without(self._distinct(member, records), member.now)
         batch = spans[member.name].after
-        return self._insert(f"{member.name.name}_rows", batch, lines, spans, member)
+        return self._insert(f"{member.name.name}_rows", batch, records, spans, member)
 
-    def take(self, member: Member, lines: Node, spans: Spans, *, seeds: bool) -> int:
+    def take(self, member: Member, records: Node, spans: Spans, *, seeds: bool) -> int:
         self.down = True
-        lines = self._distinct(member, lines)
+        records = self._distinct(member, records)
         if seeds:
-            lines = among_rows(lines, member.now)
-        lines = without(lines, member.given(REMOVED))
+            records = among_rows(records, member.now)
+        records = without(records, member.given(REMOVED))
         table = f"{member.name.name}_lost"
         batch = self.db.execute(f"SELECT count(DISTINCT _ab_batch) FROM main.{table}").fetchone()
         assert batch is not None
-        return self._insert(table, batch[0], lines, spans, member)
+        return self._insert(table, batch[0], records, spans, member)
 
-    def _distinct(self, member: Member, lines: Node) -> Node:
-        return Aggregate(lines, tuple(Item(name, column(name)) for name in member.columns))
+    def _distinct(self, member: Member, records: Node) -> Node:
+        return Aggregate(records, tuple(Item(name, column(name)) for name in member.columns))
 
     def _insert(self, table: str, batch: int, node: Node, spans: Spans, member: Member) -> int:
         text = self._text(node, spans, member)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from anabranch.delta.fixpoint import NotSettled, Settled, Way
+from anabranch.delta.fixpoint import Converged, NoFixedPoint, Strategy
 from anabranch.names import TableName
 from tests.oracle.circle import Circle, closure_of
 from tests.oracle.kept import World
@@ -205,7 +205,7 @@ def check(circle: Circle, program: Program, said: str) -> None:
 def test_a_component_follows_its_sources(title: str, deletes: bool) -> None:
     program = PROGRAMS[title]
     circle = program.circle()
-    ways: Counter[Way] = Counter()
+    ways: Counter[Strategy] = Counter()
     for seed in range(SEEDS):
         dice = random.Random(seed)
         circle.world.reset()
@@ -217,12 +217,12 @@ def test_a_component_follows_its_sources(title: str, deletes: bool) -> None:
             circle.world.begin(program.sources)
             only = change(circle, program, dice, deletes=deletes)
             changed = circle.world.end(noise=False, names=program.sources)
-            done: Settled = circle.refresh(changed, insert_only=only)
-            ways[done.way] += 1
+            done: Converged = circle.refresh(changed, insert_only=only)
+            ways[done.strategy] += 1
             check(circle, program, f"{title}: seed {seed}, change {step}, {done}")
-    assert ways[Way.INSERTS] > 0
+    assert ways[Strategy.INSERTS] > 0
     if deletes:
-        assert ways[Way.DELETES] > 0
+        assert ways[Strategy.DELETES] > 0
 
 
 def test_rows_that_only_support_each_other_go() -> None:
@@ -234,7 +234,7 @@ def test_rows_that_only_support_each_other_go() -> None:
     circle.world.begin(["e"])
     db.execute("DELETE FROM now.e WHERE src = 1")
     done = circle.refresh(circle.world.end(names=["e"]), insert_only=False)
-    assert done.way is Way.DELETES
+    assert done.strategy is Strategy.DELETES
     assert (1, 2) not in circle.bag("r") and (1, 3) not in circle.bag("r")
     assert (2, 2) in circle.bag("r")
 
@@ -253,13 +253,13 @@ def test_two_tables_that_copy_each_other_are_empty_without_their_seed() -> None:
         "DELETE FROM now.seed WHERE val < 3; UPDATE now.seed SET val = 77 WHERE val = 5"
     )
     done = circle.refresh(circle.world.end(names=["seed"]), insert_only=False)
-    assert done.way is Way.DELETES
+    assert done.strategy is Strategy.DELETES
     assert {row[0] for row in circle.bag("a")} == {3, 4, 77, 6, 7, 8, 9}
     assert circle.bag("a") == circle.bag("b")
     circle.world.begin(["seed"])
     circle.db.execute("DELETE FROM now.seed")
     done = circle.refresh(circle.world.end(names=["seed"]), insert_only=False)
-    assert done.way is Way.EMPTY and done.gave_up
+    assert done.strategy is Strategy.EMPTY and done.gave_up
     assert not circle.bag("a") and not circle.bag("b")
 
 
@@ -271,7 +271,7 @@ def test_values_that_grow_end_at_the_limit() -> None:
     )
     circle = program.circle()
     circle.db.execute("INSERT INTO now.seed VALUES (1)")
-    with pytest.raises(NotSettled) as caught:
+    with pytest.raises(NoFixedPoint) as caught:
         circle.fill()
     assert len(caught.value.rounds) == 200
     assert set(caught.value.growing) == {TableName.of("a"), TableName.of("b")}

@@ -43,7 +43,8 @@ from anabranch.lake import (
     version,
 )
 from anabranch.lake import upkeep as lake_upkeep
-from anabranch.refresh import apply, members
+from anabranch.refresh import apply
+from anabranch.refresh import staging as refresh_staging
 from anabranch.tables import stream_tables as declare
 from tests.simulation import light
 from tests.simulation.database import SimulatedThread, Turn
@@ -125,7 +126,7 @@ def refresh_table(*given: Any, **named: Any) -> apply.Outcome:
     try:
         return light.refresh_table(*given, **named)
     except Exception as error:
-        if members.is_ours(error):
+        if refresh_staging.is_ours(error):
             world = active()
             world.wrong = world.wrong or error
         raise
@@ -190,7 +191,7 @@ def installed() -> None:
         (places.sync, sync),
         (manifests.manifests, light.manifests),
         (manifests.live_entries, light.live_entries),
-        (members.refresh_table, refresh_table),
+        (refresh_staging.refresh_table, refresh_table),
         (declare.define, light.define),
         (declare.tables_of, light.sources_of),
         (apply.understood, light.understood),

@@ -26,9 +26,9 @@ from anabranch.lake.version import TableVersion
 from anabranch.model import Action, Written
 from anabranch.names import TableName
 from anabranch.refresh import apply
-from anabranch.refresh.afresh import inputs_of
-from anabranch.refresh.choose import Choice
+from anabranch.refresh.decide import Decision
 from anabranch.refresh.definition import Definition
+from anabranch.refresh.rebuild import inputs_of
 from anabranch.refresh.sources import Sources
 from anabranch.sql.analyze.columns import Flow, Ref
 from anabranch.sql.analyze.lineage import Lineage
@@ -363,11 +363,11 @@ def refresh_table(
         and (own is None or own.snapshot_id == stored.snapshot_id)
     ):
         wanted = _changed(stream, stored, versions, before, now)
-    choice = Choice(Action.FULL if wanted is None else Action.DIFFERENTIAL, "simulated")
+    decision = Decision(Action.FULL if wanted is None else Action.DIFFERENTIAL, "simulated")
     wanted = now if wanted is None else wanted
     sources = Counted(versions, before, {})
     read = inputs_of(tx, name, sources, definition.views)
-    outcome = apply.planned(tx, seen, stream, definition, sources, choice, done, read)
+    outcome = apply.planned(tx, seen, stream, definition, sources, decision, done, read)
     after = stored
     if stored.snapshot_id is None or wanted != rows_of(stored):
         after = tx.stage.commit_rows(

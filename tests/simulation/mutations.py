@@ -37,7 +37,7 @@ from anabranch.lake import archive, collect, publish
 from anabranch.lake import upkeep as lake_upkeep
 from anabranch.lake.fence import Fence
 from anabranch.lake.stage import Stage
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Transaction
 from anabranch.scheduler.due import Agenda
 from anabranch.tables import stream_tables as declare
@@ -244,12 +244,12 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "upstreams": Mutation(
         "what a table reads is not brought to its cut",
-        (((Agenda, "needs"), nobody), ((Look, "behind"), nobody)),
+        (((Agenda, "needs"), nobody), ((CatalogState, "behind"), nobody)),
         49,
     ),
     "boundaries": Mutation(
         "a tick refreshes tables that are refreshed by hand",
-        (((Look, "boundaries"), frozenset()),),
+        (((CatalogState, "boundaries"), frozenset()),),
         84,
     ),
     "fsync": Mutation(

@@ -22,10 +22,10 @@ from typing import Any
 import anabranch
 from anabranch.api import Anabranch
 from anabranch.refresh import definition as definitions
-from anabranch.refresh import jobs
 from anabranch.refresh import verify as verifying
-from anabranch.refresh.component import run as component
-from anabranch.refresh.component.anew import Anew
+from anabranch.refresh.execute import fixpoint as component
+from anabranch.refresh.execute import table as jobs
+from anabranch.refresh.execute.recompute import Recompute
 from anabranch.spark import compare, conform, convert, dml, query, rows, scan, sorting, write
 from anabranch.spark import merge as merging
 from anabranch.spark.write import actions
@@ -79,7 +79,7 @@ REPLACED: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
 METHODS: tuple[tuple[type, str, Callable[..., Any]], ...] = (
     (component.Work, "run", component_run),
     (component.Work, "stage", component_stage),
-    (Anew, "compute", component_anew),
+    (Recompute, "compute", component_anew),
 )
 
 

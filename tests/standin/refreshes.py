@@ -14,19 +14,19 @@ from typing import Any
 
 from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import StreamTable
-from anabranch.delta.fixpoint import Counts, NotSettled, Settled, Way
+from anabranch.delta.fixpoint import Converged, Counts, NoFixedPoint, Strategy
 from anabranch.errors import InternalError
 from anabranch.lake.version import TableVersion
 from anabranch.model import Column, Columns, FixpointBounds, Op, Reading
 from anabranch.names import TableName
 from anabranch.refresh.apply import summary as summary_of
-from anabranch.refresh.choose import Choice
-from anabranch.refresh.circles import Circle
-from anabranch.refresh.component import run as component
-from anabranch.refresh.component.anew import Anew
-from anabranch.refresh.component.way import not_converged
+from anabranch.refresh.cycles import Circle
+from anabranch.refresh.decide import Decision
 from anabranch.refresh.definition import Definition
-from anabranch.refresh.jobs import hidden_of
+from anabranch.refresh.execute import fixpoint as component
+from anabranch.refresh.execute.recompute import Recompute
+from anabranch.refresh.execute.strategy import not_converged
+from anabranch.refresh.execute.table import hidden_of
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark import query
@@ -117,12 +117,12 @@ def _exchange(
 # -- tables that read each other ---------------------------------------------------------------
 
 
-def component_run(self: component.Work) -> Settled | None:
+def component_run(self: component.Work) -> Converged | None:
     """The smallest tables that equal their queries over each other: upwards from what is stored if
     rows only came, as semi-naive rounds do, and from nothing otherwise."""
-    if self.plan.way is None:
+    if self.plan.strategy is None:
         return None
-    empty_start = self.plan.way is not Way.INSERTS or self.plan.afresh
+    empty_start = self.plan.strategy is not Strategy.INSERTS or self.plan.afresh
     session = self.runtime.spark.session
     stored = {name: each.version for name, each in self.rows.items()}
     found = {
@@ -133,7 +133,7 @@ def component_run(self: component.Work) -> Settled | None:
     }
     settled, rounds = _settled(self.bounds, list(found), found, partial(_member, self), self.watch)
     self.rows = settled  # type: ignore[assignment]  # what `component_stage` takes
-    return Settled(Way.EMPTY if empty_start else self.plan.way, (), rounds)
+    return Converged(Strategy.EMPTY if empty_start else self.plan.strategy, (), rounds)
 
 
 def _settled(
@@ -150,7 +150,7 @@ def _settled(
             return found, tuple(rounds)
         added = {name: sum((again[name] - found[name]).values()) for name in members}
         if len(rounds) >= bounds.rounds:
-            raise not_converged(NotSettled(rounds), members, bounds)
+            raise not_converged(NoFixedPoint(rounds), members, bounds)
         found = again
         rounds.append(added)
         watch(added)
@@ -173,7 +173,7 @@ def _member(work: component.Work, name: TableName, found: Mapping[TableName, Any
 
 
 def component_anew(
-    self: Anew, circle: Circle, inputs: query.Inputs, bound: Callable[[TableName], str]
+    self: Recompute, circle: Circle, inputs: query.Inputs, bound: Callable[[TableName], str]
 ) -> dict[TableName, Frame]:
     """For `verify`: from nothing, over the sources as they were."""
     world, session = self.world, self.runtime.spark.session
@@ -199,9 +199,9 @@ def component_anew(
     }
 
 
-def component_stage(self: component.Work, settled: Settled, choice: Choice) -> None:
+def component_stage(self: component.Work, settled: Converged, decision: Decision) -> None:
     for name, each in self.circle.items():
-        told = summary_of(each.definition, self.sources, choice, self.stands_at)
+        told = summary_of(each.definition, self.sources, decision, self.stands_at)
         stored, hidden = self.tx.world.version(name), each.definition.hidden
         wanted: Counter[Row] = self.rows[name]  # type: ignore[assignment]
         if not self.plan.afresh:

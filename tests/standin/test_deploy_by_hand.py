@@ -11,7 +11,7 @@ import pytest
 from anabranch.deploy.steps import Action
 from anabranch.errors import DataError, PlanFailed, Refused, SparkLost, UserError
 from anabranch.names import TableName
-from anabranch.refresh import apply, members
+from anabranch.refresh import apply, staging
 from tests import another_program
 from tests.standin.engine import connect, installed
 from tests.standin.test_deployments import (
@@ -521,7 +521,7 @@ def test_a_suspended_member_that_must_move_is_named(shop: Shop) -> None:
 
 
 def test_a_lost_spark_is_not_the_readers_fault(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    ab, real = shop.ab, members.refresh_table
+    ab, real = shop.ab, staging.refresh_table
     ab.create_stream_table("mine.own", OUTSIDE)
     shop.edit(TWICE)
     made = shop.stage()
@@ -531,7 +531,7 @@ def test_a_lost_spark_is_not_the_readers_fault(shop: Shop, monkeypatch: pytest.M
             raise SparkLost("the Spark session ended")
         return real(runtime, tx, seen, stream, *rest, **how)
 
-    monkeypatch.setattr(members, "refresh_table", lost)
+    monkeypatch.setattr(staging, "refresh_table", lost)
     with pytest.raises(SparkLost):
         ab.promote(made, suspend_readers=True)
     assert states(ab)["mine.own"] == "ACTIVE"
@@ -677,7 +677,7 @@ def test_a_plan_says_what_stage_will_refuse(shop: Shop) -> None:
 def test_a_suspension_during_a_refresh_that_fails_is_kept(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ab, real = shop.ab, members.refresh_table
+    ab, real = shop.ab, staging.refresh_table
     ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
 
     def failing(runtime: Any, tx: Any, seen: Any, stream: Any, *rest: Any, **how: Any) -> Any:
@@ -686,7 +686,7 @@ def test_a_suspension_during_a_refresh_that_fails_is_kept(
             raise DataError("a row that does not fit")
         return real(runtime, tx, seen, stream, *rest, **how)
 
-    monkeypatch.setattr(members, "refresh_table", failing)
+    monkeypatch.setattr(staging, "refresh_table", failing)
     with pytest.raises(DataError):
         ab.refresh()
     assert states(ab)["db.c.c"] == "SUSPENDED"

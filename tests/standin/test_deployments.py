@@ -21,12 +21,12 @@ from anabranch.deploy import abort, along, promote, rollback, stage, swap
 from anabranch.deploy.progress import progress
 from anabranch.deploy.state import newest
 from anabranch.deploy.steps import Action
-from anabranch.deploy.verbs import abort_dry, promote_dry, rollback_dry
 from anabranch.errors import InvalidValue, Refused
 from anabranch.leases import Leases
 from anabranch.names import TableName
-from anabranch.refresh import jobs
-from anabranch.refresh.look import look, look_now
+from anabranch.refresh.execute import table as jobs
+from anabranch.refresh.observe import observe, observe_now
+from anabranch.verbs.deployments import abort_dry, promote_dry, rollback_dry
 from tests.standin.engine import connect, installed
 
 FILES = {
@@ -361,7 +361,7 @@ def test_source_columns_and_clusters_come_with_the_promote(shop: Shop) -> None:
     assert (cluster["cluster"], cluster["used_by"]) == ("fast", ["db.n.notes"])
     assert shop.rows("db.n.notes") == [(None, 2, 11)]
     assert shop.rows("db.n.everything") == [(1, 5, None, None), (2, 6, None, None)]
-    seen = look_now(ab._runtime)
+    seen = observe_now(ab._runtime)
     late = {str(name) for name in seen.stale(seen.order())}
     assert late.isdisjoint({"db.n.notes", "db.n.everything"}), "they have read the altered table"
     done = {row["table"]: row["action"] for row in ab.refresh()}
@@ -455,7 +455,7 @@ def test_comments_do_not_move_a_table_from_its_cut(shop: Shop) -> None:
     shop.deploy(refresh=False)
     assert all(row["cut_id"] is not None for row in shop.ab.status())
     shop.ab.sql("COMMENT ON STREAM TABLE db.b.b IS 'by hand'")
-    seen = look_now(shop.ab._runtime)
+    seen = observe_now(shop.ab._runtime)
     assert seen.lagging(seen.order()) == []
 
 
@@ -475,7 +475,7 @@ def test_a_group_names_one_cut_after_a_roll_back(shop: Shop) -> None:
     assert group_cut(shop) is not None
     made = shop.ab.rollback()["cut_id"]
     assert group_cut(shop) == made
-    seen = look_now(shop.ab._runtime)
+    seen = observe_now(shop.ab._runtime)
     assert seen.stale(seen.order()) == []
 
 
@@ -766,7 +766,7 @@ class Chance(random.Random):
 def check_all(shop: Shop) -> None:
     """No group is torn in the newest cut, and every table is its query at the cut it names."""
     with shop.ab._store.reading() as c:
-        seen = look(c, shop.ab._runtime.lake)
+        seen = observe(c, shop.ab._runtime.lake)
     for group in seen.groups:
         assert not along.torn(seen, group.members), group.members
     for row in shop.ab.status():

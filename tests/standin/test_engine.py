@@ -10,7 +10,8 @@ from pyspark.sql.types import StructType
 
 from anabranch.catalog import tables
 from anabranch.errors import AnabranchError
-from anabranch.refresh import apply, jobs
+from anabranch.refresh import apply
+from anabranch.refresh.execute import table as jobs
 from anabranch.spark import write
 from anabranch.sql.lower.recursion import is_beyond_spark
 from anabranch.world import World

@@ -11,7 +11,7 @@ import pytest
 from anabranch import Anabranch
 from anabranch.catalog import stages
 from anabranch.errors import FileMissing
-from anabranch.refresh import members
+from anabranch.refresh import staging
 from anabranch.runtime import Transaction
 from tests.standin.engine import connect, installed
 
@@ -35,7 +35,7 @@ def give_up(tx: Transaction) -> None:
 
 @pytest.mark.parametrize("full", [False, True])
 def test_a_refresh_is_run_again(ab: Anabranch, monkeypatch: pytest.MonkeyPatch, full: bool) -> None:
-    real, tries = members.refresh_table, []
+    real, tries = staging.refresh_table, []
 
     def refresh_table(runtime: Any, tx: Transaction, *given: Any, **options: Any) -> Any:
         tries.append(tx)
@@ -45,7 +45,7 @@ def test_a_refresh_is_run_again(ab: Anabranch, monkeypatch: pytest.MonkeyPatch, 
             raise GONE
         return real(runtime, tx, *given, **options)
 
-    monkeypatch.setattr(members, "refresh_table", refresh_table)
+    monkeypatch.setattr(staging, "refresh_table", refresh_table)
     ab.refresh("s.x", full=full)
     assert ab.table("s.x").collect() == [(1,)]
     assert not ab.history("s.x", 1)[0]["error"]

@@ -15,7 +15,7 @@ import anabranch
 from anabranch import Anabranch
 from anabranch.errors import NotIncremental, PlanFailed
 from anabranch.refresh import apply, definition, editions
-from anabranch.refresh.component import run as component
+from anabranch.refresh.execute import fixpoint as component
 from tests.e2e.graphs import status
 from tests.standin.engine import connect, installed
 
@@ -29,7 +29,15 @@ PACKAGE = Path(anabranch.__file__).parent
 FUNCTIONS = int(os.environ.get("ANABRANCH_FAILING_FUNCTIONS", "12"))
 WAYS = ("refresh", "delta", "plan", "sql")
 # What no refresh can do without, from changes or in full: who belongs together, the look, the publish.
-SHARED = ("look.py", "unit.py", "run.py", "members.py", "lines.py", "isolation.py", "parallel.py")
+SHARED = (
+    "observe.py",
+    "publish_sets.py",
+    "run.py",
+    "staging.py",
+    "record.py",
+    "isolation.py",
+    "parallel.py",
+)
 
 
 @pytest.fixture(params=["AUTO", "DIFFERENTIAL"])
@@ -79,7 +87,7 @@ def steps(quick: str, others: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "step", steps("gather choose net_rows", "remember situation redefine inputs_now")
+    "step", steps("gather decide net_rows", "remember decision_inputs redefine inputs_now")
 )
 def test_a_step_of_a_table(
     ab: Anabranch, mode: str, monkeypatch: pytest.MonkeyPatch, step: str

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from anabranch import Anabranch
-from anabranch.deploy.verbs import promote_dry, rollback_dry
 from anabranch.errors import Refused
+from anabranch.verbs.deployments import promote_dry, rollback_dry
 from tests.standin.engine import connect, installed
 
 PLAIN = "CREATE STREAM TABLE a AS SELECT k FROM s"

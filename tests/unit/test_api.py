@@ -17,7 +17,7 @@ from anabranch.errors import InvalidValue, UnknownName
 def ab(tmp_path: Path) -> Iterator[Anabranch]:
     with anabranch.connect(tmp_path) as opened:
         yield opened
-        assert "_runtime" not in vars(opened) or not opened._runtime.spark.started
+        assert not opened._session.is_running or not opened._runtime.spark.started
 
 
 def at(cut: Any) -> Callable[[Anabranch], None]:

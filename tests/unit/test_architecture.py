@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Layers from the bottom up: a layer may import itself and those below.
 LAYERS = (
     (
-        *("errors", "failpoints", "retry", "cache", "edition"),
+        *("errors", "failpoints", "lazy", "retry", "cache", "edition"),
         *("names", "types", "model", "durations", "redaction"),
     ),
     ("values", "places", "schedules", "trust", "settings", "graph", "plan", "datalog"),
@@ -28,7 +28,12 @@ LAYERS = (
     ("refresh",),
     ("tables", "upkeep", "scheduler", "backup"),
     ("project", "deploy"),
-    ("statements", "open", "api"),
+    ("open",),
+    ("session",),
+    ("verbs",),
+    ("statements",),
+    ("api",),
+    ("serve",),
     ("demo", "cli", "__main__", "__init__"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -36,7 +41,9 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Libraries that only some folders know.
 ONLY = {
     "pyspark": {"spark"},
-    "pyiceberg": {"lake"},
+    "pyiceberg": {"lake", "serve"},  # the server speaks in PyIceberg's requests and answers
+    "starlette": {"serve"},
+    "uvicorn": {"serve"},
     "sqlalchemy": {"catalog", "lake"},
     "sqlglot": {"sql", "plan", "delta", "project", "deploy"},
     "click": {"cli"},

@@ -16,7 +16,7 @@ from anabranch.model import Status
 from anabranch.refresh import failures
 from anabranch.refresh.failures import Failure
 from anabranch.retry import ATTEMPTS, LONGEST_DELAY, attempts, delay, described, longest_pause
-from tests.unit.scheduler.looks import NOW, name, seen
+from tests.unit.scheduler.looks import NOW, name, state
 
 ROOT = Path(__file__).parents[2]
 CLASSES = {
@@ -88,7 +88,7 @@ def test_the_page_says_what_is_written_down(kind: str, monkeypatch: pytest.Monke
     told = re.search(r"after (\d+) s, (\d+) s, (\d+) s … (\d+) s", said)
     times = [int(each) for each in told.groups()] if told else None
     for before, wait in enumerate(times[:3] if times else [None] * 3):
-        look = seen({"b": "a"}, b={"consecutive_errors": before})
+        look = state({"b": "a"}, b={"consecutive_errors": before})
         table = name("b")
         found = failures.after(look, look.streams[table], Failure(table, error, 5), 4, NOW)
         if wait is None:
@@ -97,7 +97,7 @@ def test_the_page_says_what_is_written_down(kind: str, monkeypatch: pytest.Monke
             assert found["next_retry_at"] == NOW + timedelta(seconds=wait)
             assert found["failed_mark"] is None
         assert found["status"] is Status.ERROR
-    look = seen({"b": "a"}, b={"consecutive_errors": 3})
+    look = state({"b": "a"}, b={"consecutive_errors": 3})
     found = failures.after(look, look.streams[table], Failure(table, error, 5), 4, NOW)
     assert (found["status"] is Status.SUSPENDED) is ("suspended" in said)
     assert (error.retry is Retry.AT_ONCE) is (

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from anabranch.delta.fixpoint import (
+    Converged,
     Exploded,
     Meter,
-    NotSettled,
-    Settled,
+    NoFixedPoint,
     Spans,
-    Way,
+    Strategy,
     follow,
     from_empty,
 )
@@ -56,12 +56,12 @@ class Counting:
     asked: list[tuple[str, str, Node, Spans]] = field(default_factory=list)
     meter: Meter | None = None
 
-    def add(self, member: Member, lines: Node, spans: Spans) -> int:
-        self.asked.append(("add", member.name.name, lines, spans))
+    def add(self, member: Member, records: Node, spans: Spans) -> int:
+        self.asked.append(("add", member.name.name, records, spans))
         return self.adds.pop(0) if self.adds else 0
 
-    def take(self, member: Member, lines: Node, spans: Spans, *, seeds: bool) -> int:
-        self.asked.append(("seed" if seeds else "take", member.name.name, lines, spans))
+    def take(self, member: Member, records: Node, spans: Spans, *, seeds: bool) -> int:
+        self.asked.append(("seed" if seeds else "take", member.name.name, records, spans))
         return self.takes.pop(0) if self.takes else 0
 
     def remove(self) -> None:
@@ -84,31 +84,31 @@ def deltas(node: Node) -> set[TableName]:
 
 
 def test_a_round_looks_only_at_what_is_new() -> None:
-    bench = Counting(adds=[3, 3, 2, 2])
-    done = from_empty(bench, members(), FixpointBounds(10), lambda _: None)
-    assert done.way is Way.EMPTY and done.rounds == 3
-    assert done.upwards == ({A: 3, B: 3}, {A: 2, B: 2}, {})
-    assert bench.verbs == [
+    backend = Counting(adds=[3, 3, 2, 2])
+    done = from_empty(backend, members(), FixpointBounds(10), lambda _: None)
+    assert done.strategy is Strategy.EMPTY and done.rounds == 3
+    assert done.derived == ({A: 3, B: 3}, {A: 2, B: 2}, {})
+    assert backend.verbs == [
         ("clear", ""),
         *[("add", name) for _ in range(2) for name in ("a", "b")],
         ("add", "a"),
     ]  # in the last round nothing came for b
-    first, second = bench.asked[1], bench.asked[3]
+    first, second = backend.asked[1], backend.asked[3]
     assert not deltas(first[2]) and deltas(second[2]) == {B}
     span = second[3][B]
     assert (span.before, span.after) == (0, 1)
 
 
 def test_plans_do_not_grow_with_the_rounds() -> None:
-    bench = Counting(adds=[1] * 40)
-    from_empty(bench, members(), FixpointBounds(100), lambda _: None)
-    later = {lines for _, name, lines, _ in bench.asked[3:] if name == "a"}
+    backend = Counting(adds=[1] * 40)
+    from_empty(backend, members(), FixpointBounds(100), lambda _: None)
+    later = {records for _, name, records, _ in backend.asked[3:] if name == "a"}
     assert len(later) == 1
 
 
 def test_the_limit_ends_what_does_not_end() -> None:
     watched: list[int] = []
-    with pytest.raises(NotSettled) as caught:
+    with pytest.raises(NoFixedPoint) as caught:
         from_empty(
             Counting(adds=[1] * 100),
             members(),
@@ -120,14 +120,14 @@ def test_the_limit_ends_what_does_not_end() -> None:
 
 
 def followed(
-    bench: Counting,
+    backend: Counting,
     *,
     only_gains: bool = False,
     give_up: float | None = None,
     bounds: FixpointBounds | None = None,
-) -> Settled:
+) -> Converged:
     return follow(
-        bench,
+        backend,
         members(),
         frozenset({E}),
         only_gains=only_gains,
@@ -138,48 +138,48 @@ def followed(
 
 
 def test_inserts_take_nothing_away() -> None:
-    bench = Counting(adds=[1, 1])
-    done = followed(bench, only_gains=True, give_up=5)
-    assert done.way is Way.INSERTS
-    assert {verb for verb, _ in bench.verbs} == {"add"}
-    assert deltas(bench.asked[0][2]) == {E}
-    assert deltas(bench.asked[1][2]) == {A}
+    backend = Counting(adds=[1, 1])
+    done = followed(backend, only_gains=True, give_up=5)
+    assert done.strategy is Strategy.INSERTS
+    assert {verb for verb, _ in backend.verbs} == {"add"}
+    assert deltas(backend.asked[0][2]) == {E}
+    assert deltas(backend.asked[1][2]) == {A}
 
 
 def test_deletes_go_down_to_the_end_and_come_up_again() -> None:
-    bench = Counting(takes=[2, 1], adds=[1])
-    done = followed(bench, only_gains=False, give_up=50)
-    assert done.way is Way.DELETES
-    assert done.downwards == ({A: 2, B: 1}, {})
+    backend = Counting(takes=[2, 1], adds=[1])
+    done = followed(backend, only_gains=False, give_up=50)
+    assert done.strategy is Strategy.DELETES
+    assert done.over_deleted == ({A: 2, B: 1}, {})
     assert done.lost() == 3 and done.added() == 1
-    assert bench.verbs[:4] == [("seed", "a"), ("take", "b"), ("take", "a"), ("remove", "")]
+    assert backend.verbs[:4] == [("seed", "a"), ("take", "b"), ("take", "a"), ("remove", "")]
 
 
 def test_losing_most_rows_starts_from_empty() -> None:
-    bench = Counting(takes=[2, 9, 9, 9], adds=[1])
-    done = followed(bench, only_gains=False, give_up=5)
-    assert done.way is Way.EMPTY and done.gave_up
-    assert [verb for verb, _ in bench.verbs].count("clear") == 1
-    assert not deltas(bench.asked[-2][2]) or bench.verbs[-1] == ("add", "a")
+    backend = Counting(takes=[2, 9, 9, 9], adds=[1])
+    done = followed(backend, only_gains=False, give_up=5)
+    assert done.strategy is Strategy.EMPTY and done.gave_up
+    assert [verb for verb, _ in backend.verbs].count("clear") == 1
+    assert not deltas(backend.asked[-2][2]) or backend.verbs[-1] == ("add", "a")
 
 
 def test_nothing_lost_is_no_deletion() -> None:
-    bench = Counting(adds=[1])
-    done = followed(bench, only_gains=False, give_up=5)
-    assert done.way is Way.INSERTS
+    backend = Counting(adds=[1])
+    done = followed(backend, only_gains=False, give_up=5)
+    assert done.strategy is Strategy.INSERTS
 
 
 def test_whoever_must_not_start_from_empty_does_not_however_much_is_lost() -> None:
-    bench = Counting(takes=[9, 9, 9, 9], adds=[1])
-    done = followed(bench, give_up=None)
-    assert done.way is Way.DELETES and not done.gave_up
-    assert "clear" not in [verb for verb, _ in bench.verbs]
+    backend = Counting(takes=[9, 9, 9, 9], adds=[1])
+    done = followed(backend, give_up=None)
+    assert done.strategy is Strategy.DELETES and not done.gave_up
+    assert "clear" not in [verb for verb, _ in backend.verbs]
 
 
 @pytest.mark.parametrize("down", [True, False])
 def test_rounds_are_bounded_in_both_directions(down: bool) -> None:
     endless = Counting(takes=[1] * 100) if down else Counting(takes=[1], adds=[1] * 100)
-    with pytest.raises(NotSettled) as caught:
+    with pytest.raises(NoFixedPoint) as caught:
         followed(endless, bounds=FixpointBounds(4))
     assert len(caught.value.rounds) == 4
     assert (caught.value.bound, caught.value.down) == (FixpointBound.ROUNDS, down)
@@ -188,7 +188,7 @@ def test_rounds_are_bounded_in_both_directions(down: bool) -> None:
 @pytest.mark.parametrize("down", [True, False])
 def test_rows_are_bounded_over_both_directions(down: bool) -> None:
     many = Counting(takes=[30, 30] * 9) if down else Counting(takes=[30, 30], adds=[30, 30] * 9)
-    with pytest.raises(NotSettled) as caught:
+    with pytest.raises(NoFixedPoint) as caught:
         followed(many, bounds=FixpointBounds(50, rows=100))
     assert (caught.value.bound, caught.value.down) == (FixpointBound.ROWS, down)
     assert len(caught.value.rounds) == (2 if down else 1)
@@ -210,17 +210,17 @@ def test_rows_that_were_given_up_do_not_count_against_the_way_up() -> None:
     bounds = FixpointBounds(9, rows=10)
     done = followed(Counting(takes=[8, 0], adds=[3, 3, 1]), give_up=5, bounds=bounds)
     assert done.gave_up and done.lost() == 8 and done.added() == 7
-    with pytest.raises(NotSettled):
+    with pytest.raises(NoFixedPoint):
         followed(Counting(takes=[8, 0], adds=[6, 6, 1]), give_up=5, bounds=bounds)
 
 
 def test_what_is_tried_one_after_the_other_shares_the_time() -> None:
     """A fixed point that starts late has no more time left than the refresh has."""
     long_ago = time.monotonic() - 100
-    for bench in (Counting(adds=[1] * 9), Counting(adds=[1] * 9)):
-        with pytest.raises(NotSettled) as caught:
+    for backend in (Counting(adds=[1] * 9), Counting(adds=[1] * 9)):
+        with pytest.raises(NoFixedPoint) as caught:
             from_empty(
-                bench,
+                backend,
                 members(),
                 FixpointBounds(9, seconds=50),
                 lambda _: None,
@@ -234,18 +234,18 @@ def test_a_round_that_explodes_is_told_as_one_that_went_past_its_bound(
     bound: FixpointBound,
 ) -> None:
     class Exploding(Counting):
-        def add(self, member: Member, lines: Node, spans: Spans) -> int:
+        def add(self, member: Member, records: Node, spans: Spans) -> int:
             if not self.adds:  # all members have been asked once
                 raise Exploded(member.name, bound)
-            return super().add(member, lines, spans)
+            return super().add(member, records, spans)
 
-    bench = Exploding(adds=[3, 4])
+    backend = Exploding(adds=[3, 4])
     bounds = FixpointBounds(9, rows=10, seconds=1_000)
-    with pytest.raises(NotSettled) as caught:
-        from_empty(bench, members(), bounds, lambda _: None)
+    with pytest.raises(NoFixedPoint) as caught:
+        from_empty(backend, members(), bounds, lambda _: None)
     assert caught.value.bound is bound and len(caught.value.rounds) == 2
     assert caught.value.rounds[0] == {A: 3, B: 4} and list(caught.value.growing) == [A]
-    left = bench.meter
+    left = backend.meter
     assert left is not None and left.rows_left == 3 and (left.seconds_left or 0) <= 1_000
 
 
@@ -255,17 +255,17 @@ def test_the_rows_of_a_round_are_bounded_over_all_members() -> None:
     class Watching(Counting):
         left: list[int | None]
 
-        def add(self, member: Member, lines: Node, spans: Spans) -> int:
+        def add(self, member: Member, records: Node, spans: Spans) -> int:
             assert self.meter is not None
             self.left = [*getattr(self, "left", []), self.meter.rows_left]
-            return super().add(member, lines, spans)
+            return super().add(member, records, spans)
 
-    bench = Watching(adds=[6, 3, 1, 0, 0])
-    from_empty(bench, members(), FixpointBounds(9, rows=10), lambda _: None)
-    assert bench.left[:4] == [10, 4, 1, 0]
+    backend = Watching(adds=[6, 3, 1, 0, 0])
+    from_empty(backend, members(), FixpointBounds(9, rows=10), lambda _: None)
+    assert backend.left[:4] == [10, 4, 1, 0]
     for adds, last in (([6, 6], {A: 6, B: 6}), ([11, 1], {A: 11})):
-        bench = Watching(adds=adds)
-        with pytest.raises(NotSettled) as caught:
-            from_empty(bench, members(), FixpointBounds(9, rows=10), lambda _: None)
+        backend = Watching(adds=adds)
+        with pytest.raises(NoFixedPoint) as caught:
+            from_empty(backend, members(), FixpointBounds(9, rows=10), lambda _: None)
         assert caught.value.bound is FixpointBound.ROWS
-        assert list(caught.value.rounds) == [last] and len(bench.left) == len(last)
+        assert list(caught.value.rounds) == [last] and len(backend.left) == len(last)

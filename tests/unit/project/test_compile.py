@@ -282,7 +282,7 @@ def test_a_query_that_differential_refuses_is_found_with_its_reason(tmp_path: Pa
     said = [each.partition(" | ")[0] for each in mistakes(found)]
     told = "cannot be refreshed incrementally"
     assert said == [
-        f"a.sql:3:3: shop.sales.a {told}: NONDETERMINISTIC_FUNCTION: rand: the function may give "
+        f"a.sql:3:3: shop.sales.a {told}: NONDETERMINISTIC_FUNCTION: rand: the function may return "
         "another value for the same row",
         f"b.sql:2:23: shop.sales.b {told}: LIMIT_WITHOUT_ORDER: without ORDER BY any rows may be the "
         "first ones",

@@ -22,7 +22,7 @@ from anabranch.errors import (
 from anabranch.model import Status
 from anabranch.refresh import failures
 from anabranch.refresh.failures import Failure, after, mark
-from tests.unit.scheduler.looks import NOW, name, seen
+from tests.unit.scheduler.looks import NOW, name, state
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ from tests.unit.scheduler.looks import NOW, name, seen
 def test_who_is_tried_again(error: AnabranchError, again: bool) -> None:
     """What an error says of itself is what is written down."""
     assert error.retryable is again
-    look = seen({"b": "a"}, b={"consecutive_errors": 2})
+    look = state({"b": "a"}, b={"consecutive_errors": 2})
     table = name("b")
     found = after(look, look.streams[table], Failure(table, error, 5), 3, NOW)
     assert (found["next_retry_at"] is not None) is again
@@ -51,14 +51,14 @@ def test_who_is_tried_again(error: AnabranchError, again: bool) -> None:
 
 
 def test_another_version_is_another_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    look = seen({"b": "a"})
+    look = state({"b": "a"})
     before = mark(look, name("b"))
     monkeypatch.setattr(failures, "version", lambda: "a later one")
     assert mark(look, name("b")) != before
 
 
 def test_what_is_written_down() -> None:
-    look = seen({"b": "a"}, b={"consecutive_errors": 1})
+    look = state({"b": "a"}, b={"consecutive_errors": 1})
     table = name("b")
     stream = look.streams[table]
     lost = after(look, stream, Failure(table, Unreachable("gone"), 5), 3, NOW)
@@ -74,7 +74,7 @@ def test_what_is_written_down() -> None:
 
 
 def test_the_limit_suspends_but_only_where_there_is_one() -> None:
-    look = seen({"b": "a"}, b={"consecutive_errors": 2})
+    look = state({"b": "a"}, b={"consecutive_errors": 2})
     stream = look.streams[name("b")]
     failure = Failure(name("b"), DataError("division by zero"), 5)
     assert after(look, stream, failure, 3, NOW)["status"] is Status.SUSPENDED
@@ -83,7 +83,7 @@ def test_the_limit_suspends_but_only_where_there_is_one() -> None:
 
 
 def test_a_circle_is_tried_again_when_a_source_of_any_member_changes() -> None:
-    look = seen({"a": "b x", "b": "a y", "c": "a"})
+    look = state({"a": "b x", "b": "a y", "c": "a"})
     moved = replace(look, pointers={**look.pointers, name("y"): "y-2"})
     assert mark(look, name("a")) != mark(moved, name("a"))
     assert mark(look, name("c")) == mark(moved, name("c"))

@@ -10,7 +10,7 @@ from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.catalog.streams import Input, StreamTable, computed_from
 from anabranch.model import Status
 from anabranch.names import TableName
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 
@@ -19,9 +19,9 @@ def name(text: str) -> TableName:
     return TableName.parse(f"t.{text}")
 
 
-def seen(
+def state(
     reads: Mapping[str, str], declared: Mapping[str, str] | None = None, **streams: dict[str, Any]
-) -> Look:
+) -> CatalogState:
     """`reads`: "b": "a x" reads a and x; keys are stream tables.  A keyword sets fields of one."""
     graph = {name(each): tuple(name(up) for up in ups.split()) for each, ups in reads.items()}
     usual = {
@@ -42,7 +42,7 @@ def seen(
     }
     tables = {*graph, *(up for ups in graph.values() for up in ups)}
     pointers = {each: f"{each}-1" for each in tables}
-    return Look(
+    return CatalogState(
         pointers=pointers,
         views={},
         streams=known,

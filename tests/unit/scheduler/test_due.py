@@ -9,26 +9,26 @@ from anabranch.catalog.refresh_groups import RefreshGroup
 from anabranch.graph.policies import SchedulePolicy
 from anabranch.model import Status
 from anabranch.refresh.failures import mark
-from anabranch.refresh.look import Look
+from anabranch.refresh.observe import CatalogState
 from anabranch.scheduler.due import BY_HAND, NOT_DUE, Agenda
-from tests.unit.scheduler.looks import NOW, ago, name, seen
+from tests.unit.scheduler.looks import NOW, ago, name, state
 
 DIAMOND = {"b": "a", "c": "a", "d": "b c"}
 
 
-def waits(look: Look) -> dict[str, str | None]:
+def waits(look: CatalogState) -> dict[str, str | None]:
     """By the first member: why its group waits."""
     agenda = Agenda(look, NOW)
     return {group.id.name: agenda.waits(group) for group in agenda.groups}
 
 
 def test_an_interval_is_the_longest_staleness() -> None:
-    look = seen({"b": "a", "c": "x"}, b={"schedule": "1m"}, c={"schedule": "61s"})
+    look = state({"b": "a", "c": "x"}, b={"schedule": "1m"}, c={"schedule": "61s"})
     assert waits(look) == {"b": None, "c": NOT_DUE}
 
 
 def test_cron_is_due_when_a_time_has_passed() -> None:
-    look = seen(
+    look = state(
         {"b": "a", "c": "x"},
         b={"schedule": "@hourly", "last_refresh_at": ago(1)},
         c={"schedule": "@hourly", "last_refresh_at": ago(-1)},
@@ -37,7 +37,7 @@ def test_cron_is_due_when_a_time_has_passed() -> None:
 
 
 def test_a_calculated_table_follows_its_readers_or_every_tick() -> None:
-    look = seen(
+    look = state(
         {"b": "a", "c": "b", "e": "x"},
         b={"last_refresh_at": ago(5)},
         c={"schedule": "10s", "last_refresh_at": ago(5)},
@@ -47,7 +47,7 @@ def test_a_calculated_table_follows_its_readers_or_every_tick() -> None:
 
 
 def test_by_hand_and_not_yet_filled() -> None:
-    look = seen(
+    look = state(
         {"b": "a", "c": "x"},
         b={"schedule": None, "populated": False, "last_refresh_at": None},
         c={"schedule": "1h", "populated": False, "last_refresh_at": None},
@@ -57,21 +57,21 @@ def test_by_hand_and_not_yet_filled() -> None:
 
 def test_fastest_waits_for_any_and_slowest_for_all() -> None:
     fresh = {"schedule": "1h"}
-    fast = seen(DIAMOND, b={"schedule": "1m"}, c=fresh, d=fresh)
+    fast = state(DIAMOND, b={"schedule": "1m"}, c=fresh, d=fresh)
     assert waits(fast) == {"b": None}
-    slow = seen(
+    slow = state(
         DIAMOND, b={"schedule": "1m"}, c=fresh, d={**fresh, "diamond_schedule_policy": "slowest"}
     )
     assert waits(slow) == {"b": f"{NOT_DUE}: waits for t.c"}
     all_due = {"schedule": "1m"}
-    agreed = seen(
+    agreed = state(
         DIAMOND, b=all_due, c=all_due, d={**all_due, "diamond_schedule_policy": "slowest"}
     )
     assert waits(agreed) == {"b": None}
 
 
 def test_the_policy_is_ignored_where_a_member_opts_out() -> None:
-    look = seen(
+    look = state(
         DIAMOND,
         b={"schedule": "1m", "diamond_consistency": "none"},
         c={"schedule": "1h"},
@@ -81,32 +81,32 @@ def test_the_policy_is_ignored_where_a_member_opts_out() -> None:
 
 
 def test_one_hindered_member_holds_the_group() -> None:
-    suspended = seen(DIAMOND, c={"status": Status.SUSPENDED})
+    suspended = state(DIAMOND, c={"status": Status.SUSPENDED})
     assert waits(suspended) == {"b": "t.c is suspended"}
     later = {"status": Status.ERROR, "next_retry_at": NOW + timedelta(seconds=2)}
-    assert waits(seen(DIAMOND, c=later)) == {"b": "t.c failed and is tried again in 2.0 s"}
+    assert waits(state(DIAMOND, c=later)) == {"b": "t.c failed and is tried again in 2.0 s"}
     now = {"status": Status.ERROR, "next_retry_at": NOW}
-    assert waits(seen(DIAMOND, c=now)) == {"b": None}
+    assert waits(state(DIAMOND, c=now)) == {"b": None}
 
 
 def test_what_failed_for_good_waits_for_a_change() -> None:
-    look = seen(DIAMOND)
+    look = state(DIAMOND)
     same = {"status": Status.ERROR, "failed_mark": mark(look, name("c"))}
-    assert "until its query or a source changes" in (waits(seen(DIAMOND, c=same))["b"] or "")
-    changed = seen(DIAMOND, c={**same, "failed_mark": "of another state"})
+    assert "until its query or a source changes" in (waits(state(DIAMOND, c=same))["b"] or "")
+    changed = state(DIAMOND, c={**same, "failed_mark": "of another state"})
     assert waits(changed) == {"b": None}
 
 
 def test_a_declared_group_is_due_as_one() -> None:
     reads = {"b": "x", "c": "y"}
     fresh = {"schedule": "1h"}
-    look = seen(reads, {"g": "b c"}, b={"schedule": "1m"}, c=fresh)
+    look = state(reads, {"g": "b c"}, b={"schedule": "1m"}, c=fresh)
     assert waits(look) == {"b": None}
-    assert waits(seen(reads, {"g": "b c"}, b=fresh, c=fresh)) == {"b": NOT_DUE}
+    assert waits(state(reads, {"g": "b c"}, b=fresh, c=fresh)) == {"b": NOT_DUE}
 
 
 def test_a_table_that_was_dropped_meanwhile_is_not_stale() -> None:
-    look = seen({"b": "a"}, b={"populated": False})
+    look = state({"b": "a"}, b={"populated": False})
     assert look.stale([name("b"), name("gone")]) == [name("b")]
 
 
@@ -117,13 +117,13 @@ FRESH = {"schedule": "1h", "last_refresh_at": ago(0)}
 DUE = {"schedule": "1h", "last_refresh_at": ago(7200)}
 
 
-def moved(look: Look, *sources: str) -> Look:
+def moved(look: CatalogState, *sources: str) -> CatalogState:
     """The look after commits to some sources."""
     return replace(look, pointers={**look.pointers, **{name(each): "new" for each in sources}})
 
 
 def planned(
-    look: Look, policy: SchedulePolicy = SchedulePolicy.FASTEST
+    look: CatalogState, policy: SchedulePolicy = SchedulePolicy.FASTEST
 ) -> tuple[list[str], set[str], dict[str, str]]:
     """Groups at work in order, those that are only brought along, and why the others wait."""
     plan = Agenda(look, NOW, policy).plan
@@ -132,25 +132,25 @@ def planned(
 
 
 def test_a_table_that_is_due_brings_along_what_it_reads_and_is_behind() -> None:
-    look = seen(BANK, s1=DUE, s2=FRESH, total=DUE)
+    look = state(BANK, s1=DUE, s2=FRESH, total=DUE)
     assert planned(moved(look, "a1", "a2")) == (["s1", "s2", "total"], {"s2"}, {})
     assert planned(moved(look, "a1")) == (["s1", "total"], set(), {"s2": NOT_DUE})
     assert planned(look) == (["s1", "total"], set(), {"s2": NOT_DUE})
 
 
 def test_nobody_is_brought_along_for_a_table_that_is_not_due() -> None:
-    look = moved(seen(BANK, s1=DUE, s2=FRESH, total=FRESH), "a1", "a2")
+    look = moved(state(BANK, s1=DUE, s2=FRESH, total=FRESH), "a1", "a2")
     assert planned(look) == (["s1"], set(), {"s2": NOT_DUE, "total": NOT_DUE})
 
 
 def test_a_chain_is_brought_along_to_its_top() -> None:
-    look = seen({"b": "a", "c": "b", "d": "c", "e": "b"}, b=FRESH, c=FRESH, d=DUE, e=FRESH)
+    look = state({"b": "a", "c": "b", "d": "c", "e": "b"}, b=FRESH, c=FRESH, d=DUE, e=FRESH)
     assert planned(moved(look, "a")) == (["b", "c", "d"], {"b", "c"}, {"e": NOT_DUE})
 
 
 def test_groups_are_brought_along_whole() -> None:
     reads = {**DIAMOND, "top": "b"}
-    look = moved(seen(reads, b=FRESH, c=FRESH, d=FRESH, top=DUE), "a")
+    look = moved(state(reads, b=FRESH, c=FRESH, d=FRESH, top=DUE), "a")
     plan = Agenda(look, NOW).plan
     assert [set(group.members) for group in plan.work] == [
         {name("b"), name("c"), name("d")},
@@ -160,51 +160,51 @@ def test_groups_are_brought_along_whole() -> None:
 
 def test_slowest_waits_for_what_is_behind_and_not_due() -> None:
     slow = {**DUE, "diamond_schedule_policy": "slowest"}
-    look = moved(seen(BANK, s1=DUE, s2=FRESH, total=slow), "a1", "a2")
+    look = moved(state(BANK, s1=DUE, s2=FRESH, total=slow), "a1", "a2")
     waits = {"s2": NOT_DUE, "total": f"{NOT_DUE}: waits for t.s2"}
     assert planned(look) == (["s1"], set(), waits)
-    same = moved(seen(BANK, s1=DUE, s2=FRESH, total=DUE), "a1", "a2")
+    same = moved(state(BANK, s1=DUE, s2=FRESH, total=DUE), "a1", "a2")
     assert planned(same, SchedulePolicy.SLOWEST) == (["s1"], set(), waits)
-    idle = moved(seen(BANK, s1=DUE, s2=FRESH, total=slow), "a1")
+    idle = moved(state(BANK, s1=DUE, s2=FRESH, total=slow), "a1")
     assert planned(idle) == (["s1", "total"], set(), {"s2": NOT_DUE})
 
 
 def test_who_cannot_get_there_is_waited_for_by_name() -> None:
     stopped = {**FRESH, "status": Status.SUSPENDED}
-    look = seen({**BANK, "twice": "total"}, s1=DUE, s2=stopped, total=DUE, twice=DUE)
+    look = state({**BANK, "twice": "total"}, s1=DUE, s2=stopped, total=DUE, twice=DUE)
     said = "waits for t.s2: t.s2 is suspended"
     _, _, waits = planned(moved(look, "a1", "a2"))
     assert waits == {"s2": NOT_DUE, "total": said, "twice": said}
     assert planned(moved(look, "a1"))[0] == ["s1", "total", "twice"]  # s2 has nothing to do
     later = {**FRESH, "status": Status.ERROR, "next_retry_at": NOW + timedelta(seconds=2)}
-    look = seen(BANK, s1=DUE, s2=later, total=DUE)
+    look = state(BANK, s1=DUE, s2=later, total=DUE)
     assert planned(look)[2]["total"] == "waits for t.s2: t.s2 failed and is tried again in 2.0 s"
 
 
 def test_a_boundary_is_a_source() -> None:
     by_hand = {"schedule": None, "status": Status.SUSPENDED}
-    look = moved(seen({"b": "a", "c": "b", "d": "c x"}, b=DUE, c=by_hand, d=DUE), "a")
+    look = moved(state({"b": "a", "c": "b", "d": "c x"}, b=DUE, c=by_hand, d=DUE), "a")
     assert look.boundaries == {name("c")}
     assert planned(look) == (["b", "d"], set(), {"c": BY_HAND})
     assert look.behind([name("d")]) == [] and look.stale([name("d")]) == []
-    inside = seen(DIAMOND, b={"schedule": None}, c=DUE, d=DUE)
+    inside = state(DIAMOND, b={"schedule": None}, c=DUE, d=DUE)
     assert inside.boundaries == frozenset(), "it comes along with its group"
 
 
 def test_who_opted_out_brings_nobody_along_and_waits_for_nobody() -> None:
     out = {**DUE, "diamond_consistency": "none"}
-    look = moved(seen(BANK, s1=DUE, s2=FRESH, total=out), "a1", "a2")
+    look = moved(state(BANK, s1=DUE, s2=FRESH, total=out), "a1", "a2")
     assert planned(look) == (["s1", "total"], set(), {"s2": NOT_DUE})
     reads = {"b": "x", "c": "y", "d": "z"}
     loose = replace(
-        seen({**reads, "d": "b"}, {"g": "c d"}, b=FRESH, c=DUE, d=DUE),
+        state({**reads, "d": "b"}, {"g": "c d"}, b=FRESH, c=DUE, d=DUE),
         declared={"g": RefreshGroup("g", (name("c"), name("d")), "read_committed")},
     )
     assert planned(moved(loose, "x", "y")) == (["c"], set(), {"b": NOT_DUE})
 
 
 def test_tables_that_stand_at_the_cut_say_so() -> None:
-    look = replace(seen(BANK), cut_id=9)
+    look = replace(state(BANK), cut_id=9)
     noted = look.noting([name("total")])
     assert {each.cut_id for each in noted.streams.values()} == {9}
     assert noted.frontiers[name("total")] == {name("a1"): 1, name("a2"): 1}

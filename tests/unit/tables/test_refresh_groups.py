@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from anabranch.catalog import events
 from anabranch.tables.refresh_groups import notices
-from tests.unit.scheduler.looks import name, seen
+from tests.unit.scheduler.looks import name, state
 
 BEFORE = {"b": "a", "c": "a"}
-AFTER = seen({**BEFORE, "d": "b c"})
+AFTER = state({**BEFORE, "d": "b c"})
 
 
 def test_a_diamond_is_said_of_its_convergence_point() -> None:
     made = {name("d"): AFTER.streams[name("d")]}
-    (found,) = notices(seen(BEFORE), made, AFTER.reads)
+    (found,) = notices(state(BEFORE), made, AFTER.reads)
     assert (found.table, found.kind) == (name("d"), events.DIAMOND)
     assert "t.a reaches it through t.b and through t.c" in found.message
 
@@ -22,6 +22,6 @@ def test_a_diamond_is_said_of_its_convergence_point() -> None:
 def test_tables_that_are_published_apart_close_none() -> None:
     made = {name("d"): AFTER.streams[name("d")]}
     apart = {name("d"): replace(made[name("d")], diamond_consistency="none")}
-    assert notices(seen(BEFORE), apart, AFTER.reads) == []
-    branch = seen(BEFORE, b={"diamond_consistency": "none"})
+    assert notices(state(BEFORE), apart, AFTER.reads) == []
+    branch = state(BEFORE, b={"diamond_consistency": "none"})
     assert notices(branch, made, AFTER.reads) == []

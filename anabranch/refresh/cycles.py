@@ -1,0 +1,291 @@
+"""Stream tables that read each other in a circle: whether they may, and which columns they have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+
+from anabranch.catalog.events import UNBOUNDED, Event
+from anabranch.catalog.groups import Reads
+from anabranch.catalog.streams import StreamTable
+from anabranch.errors import InvalidValue, NotIncremental, Refused, UserError, caret
+from anabranch.graph.components import components
+from anabranch.graph.order import Cycle, topological
+from anabranch.model import Column, Columns, RefreshMode
+from anabranch.names import TableName, shown
+from anabranch.plan.monotone import Broken, not_monotone, unbounded
+from anabranch.plan.nodes import Node
+from anabranch.refresh.columns import same_columns
+from anabranch.refresh.definition import (
+    Definition,
+    define,
+    fitting,
+    given_columns,
+    output_columns,
+    reach,
+)
+from anabranch.refresh.observe import CatalogState
+from anabranch.refresh.rebuild import readable_columns
+from anabranch.runtime import Runtime, Transaction
+from anabranch.settings import Settings
+from anabranch.sql.analyze.reach import Reach
+from anabranch.sql.lower.base_branches import base_branches
+from anabranch.sql.lower.locate import locate_operator
+from anabranch.sql.lower.recursion import has_distinct_recursion
+from anabranch.sql.text.source_text import SourceText
+from anabranch.types import Type
+from anabranch.world import World
+
+SETTLING = 10  # times that types may pass round a circle until they are settled
+Circle = frozenset[TableName]
+
+
+def circles(reads: Reads) -> list[Circle]:
+    return [frozenset(part.members) for part in components(reads) if part.cyclic]
+
+
+def component_of(reads: Reads, name: TableName) -> Circle | None:
+    return next((circle for circle in circles(reads) if name in circle), None)
+
+
+def check_allowed(settings: Settings, reads: Reads, found: Iterable[Circle]) -> None:
+    """Circles have to be asked for."""
+    if settings.allow_circular:
+        return
+    for circle in found:
+        raise Refused(
+            f"stream tables read each other in a circle: {path(reads, circle)}",
+            hint="SET anabranch.allow_circular = true, or break the circle",
+        )
+
+
+def path(reads: Reads, circle: Circle) -> str:
+    """One way round: a -> b -> a."""
+    inside = {name: [up for up in reads[name] if up in circle] for name in sorted(circle)}
+    try:
+        topological(inside)
+    except Cycle as cycle:
+        return str(cycle)
+    raise AssertionError("a circle has a way round")
+
+
+def check_member(
+    world: World, name: TableName, mode: RefreshMode, definition: Definition, circle: Circle
+) -> None:
+    """A member has a plan, only gains rows when other members do, and is not recomputed in full."""
+    if mode is RefreshMode.FULL:
+        raise Refused(
+            f"{name} has refresh mode FULL, but is in a circle with {_others(name, circle)}",
+            hint="a fixed point is found from changes: use REFRESH MODE AUTO or DIFFERENTIAL",
+        )
+    if definition.plan is None:
+        reasons = "\n".join(f"  {obstacle}" for obstacle in definition.obstacles)
+        raise NotIncremental(
+            f"{name} cannot be in a circle with {_others(name, circle)}, "
+            f"because its query is not incremental:\n{reasons}",
+            hint="change the query, or read the part that is not incremental from another table",
+        )
+    for column in definition.columns:
+        if any(part.name == "map" for part in Type.parse(column.type).walk()):
+            raise Refused(
+                f"{name} cannot be in a circle: its column {shown(column.name)} is a map, "
+                "and maps cannot be compared",
+                hint="use map_entries(…)",
+            )
+    _refuse_recursion(name, definition.query, circle)
+    for broken in not_monotone(definition.plan, circle):
+        views = {view: world.views[view] for view in definition.views}
+        raise not_monotone_in(name, definition.query, views, definition.sources, broken)
+
+
+def _refuse_recursion(name: TableName, query: str, circle: Circle) -> None:
+    if has_distinct_recursion(query):
+        raise Refused(
+            f"{name} cannot be in a circle with {_others(name, circle)}: "
+            "its query has a WITH RECURSIVE … UNION of its own",
+            hint="make the recursion a stream table of its own, and read that",
+        )
+
+
+def not_monotone_in(
+    name: TableName,
+    query: str,
+    views: Mapping[TableName, str],
+    sources: Iterable[TableName],
+    broken: Broken,
+) -> Refused:
+    nothing: Columns = ()
+    reach = Reach.of(SourceText(query), dict.fromkeys(sources, nothing), views)
+    below = locate_operator(reach, broken.table, broken.operator)
+    source = below.source
+    line, column = source.position(below.start)
+    where = f"in view {source.view}, " if source.view else ""
+    error = Refused(
+        f"{name} reads {broken.table}, which is in a circle with it, "
+        f"{below.operator.value} ({where}line {line}, column {column})\n"
+        f"{caret(source.text, line, column)}",
+        hint="in a circle more rows must never take rows away: "
+        "put this into a stream table that reads the circle from outside",
+    )
+    error.not_monotone = True
+    return error
+
+
+def _others(name: TableName, circle: Circle) -> str:
+    return ", ".join(str(other) for other in sorted(circle - {name})) or "itself"
+
+
+def _growth_notices(plans: Mapping[TableName, Node], circle: Circle) -> list[Event]:
+    """Rows that go round the circle and come back twice as many have no fixed point."""
+    open_ = {name: tuple(sorted(unbounded(plan, circle))) for name, plan in plans.items()}
+    return [
+        Event(
+            min(loop),
+            UNBOUNDED,
+            f"nothing in the circle {path(open_, loop)} keeps a row only once: if data goes round "
+            "it, counts grow until max_fixpoint_iterations; UNION or DISTINCT would end that",
+        )
+        for loop in circles(open_)
+    ]
+
+
+def define_with_component(
+    runtime: Runtime, tx: Transaction, state: CatalogState, stream: StreamTable
+) -> dict[TableName, Definition]:
+    """The definition of a stream table with another query or mode, and of all that are in a circle
+    with it then."""
+    sources, views = reach(tx.world, stream.query)
+    reads = {**state.reads, stream.name: tuple(sorted(sources | views))}
+    circle = component_of(reads, stream.name)
+    if circle is None:
+        return {stream.name: define(tx.world, stream.query)}
+    if circle not in circles(state.reads):
+        check_allowed(runtime.settings, reads, [circle])
+    queries = {name: state.streams[name].query for name in sorted(circle - {stream.name})}
+    return define_again(tx, {**queries, stream.name: stream.query}, redefined=stream.name)
+
+
+def check_component(
+    world: World, state: CatalogState, stream: StreamTable, found: Mapping[TableName, Definition]
+) -> list[Event]:
+    """Whether a table may close a circle, or stay in it; what to say about it."""
+    if stream.name not in found[stream.name].reads and len(found) == 1:
+        return []
+    for name, definition in found.items():
+        mode = stream.refresh_mode if name == stream.name else state.streams[name].refresh_mode
+        check_member(world, name, mode, definition, frozenset(found))
+    return growth(found)
+
+
+def growth(found: Mapping[TableName, Definition]) -> list[Event]:
+    plans = {name: each.plan for name, each in found.items() if each.plan is not None}
+    return _growth_notices(plans, frozenset(found))
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+
+def define_again(
+    tx: Transaction, queries: Mapping[TableName, str], redefined: TableName | None = None
+) -> dict[TableName, Definition]:
+    """The members of a circle that exists by their queries alone, as if they were made now.
+
+    The columns that are stored have no say: a struct that got a field below the circle, or a query that
+    names its columns otherwise, could not be resolved against them.  Nothing stays staged.
+    """
+    stored = readable_columns(tx, queries)
+    before = {name: tx.stage.changes.get(name) for name in queries}
+    try:
+        for name in queries:
+            if tx.stage.exists(name):
+                tx.stage.drop(name)
+        return define_component(tx, queries, stored, redefined)
+    finally:
+        tx.stage.put_back(before)
+
+
+def define_component(
+    tx: Transaction,
+    queries: Mapping[TableName, str],
+    stored: Mapping[TableName, Columns] | None = None,
+    redefined: TableName | None = None,
+) -> dict[TableName, Definition]:
+    """Make the tables of a circle: their columns are those of the branches that it starts from,
+    widened until all queries agree with them.
+
+    `stored` are the columns of tables that exist, for a circle that starts from nothing else; of those
+    all but the `redefined` one have the queries that they had.
+    """
+    for name, query in queries.items():
+        _refuse_recursion(name, query, frozenset(queries))
+    kept = {*(stored or ())} - {redefined}
+    _start(tx, queries, stored or {}, kept)
+    definitions: dict[TableName, Definition] = {}
+    for _ in range(SETTLING):
+        moved = []
+        for name, query in queries.items():
+            with fitting(tx.world, name, query) if name in kept else nullcontext():
+                definitions[name] = define(tx.world, query)
+            wanted, there = _nullable(definitions[name].columns), tx.stage.version(name).columns
+            if not same_columns(there, wanted):
+                moved.append((name, wanted, there))
+                tx.stage.drop(name)
+                tx.stage.create(name, wanted)
+        if not moved:
+            return definitions
+    name, wanted, there = moved[0]
+    raise InvalidValue(
+        f"the type of column {_differing(wanted, there)} of {name} cannot be decided: "
+        "it gets wider each time round the circle",
+        hint="CAST it to the type that it shall have",
+    )
+
+
+def _start(
+    tx: Transaction,
+    queries: Mapping[TableName, str],
+    stored: Mapping[TableName, Columns],
+    kept: Collection[TableName],
+) -> None:
+    """First columns, table by table, from the branches that read only what is known."""
+    waiting = dict(queries)
+    while waiting:
+        unknown = frozenset(_fold(name) for name in waiting)
+        for name, query in list(waiting.items()):
+            found = base_branches(query, lambda each, known=unknown: _fold(each) in known)  # type: ignore[misc]
+            if found is not None:
+                with fitting(tx.world, name, query) if name in kept else nullcontext():
+                    columns = given_columns(tx.world, found.text)
+                names = found.names if len(found.names) == len(columns) else ()
+                columns = tuple(
+                    replace(column, name=names[at] if names else column.name)
+                    for at, column in enumerate(columns)
+                )
+                tx.stage.create(name, _nullable(output_columns(columns)))
+                del waiting[name]
+                break
+        else:
+            if known := [name for name in waiting if name in stored]:
+                tx.stage.create(known[0], _nullable(stored[known[0]]))
+                del waiting[known[0]]
+                continue
+            stuck = " and ".join(str(name) for name in waiting)
+            raise UserError(
+                f"the columns of {stuck} cannot be found: every branch of their queries reads "
+                "the circle itself",
+                hint="a circle starts from a UNION branch that reads something else",
+            )
+
+
+def _nullable(columns: Columns) -> Columns:
+    return tuple(replace(column, nullable=True) for column in columns)
+
+
+def _differing(wanted: Sequence[Column], there: Sequence[Column]) -> str:
+    pairs = zip(wanted, there, strict=False)
+    return next((shown(a.name) for a, b in pairs if (a.name, a.type) != (b.name, b.type)), "?")
+
+
+def _fold(name: TableName) -> tuple[str, ...]:
+    return tuple(part.lower() for part in name.parts)

@@ -1,0 +1,177 @@
+"""Stage the members of a set that is published together: upstreams first, siblings side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+
+from anabranch.catalog.read_set import ReadSet
+from anabranch.clusters import on_cluster
+from anabranch.errors import (
+    AnabranchError,
+    FileMissing,
+    InternalError,
+    PlanFailed,
+    PublishConflict,
+    SparkLost,
+    UserError,
+)
+from anabranch.graph.components import Component
+from anabranch.graph.order import reads_among
+from anabranch.lake.stage import or_conflict
+from anabranch.model import RefreshMode
+from anabranch.names import TableName
+from anabranch.refresh.apply import Outcome, refresh_table
+from anabranch.refresh.decide import ASKED
+from anabranch.refresh.editions import confirmed
+from anabranch.refresh.execute.fixpoint import refresh_component
+from anabranch.refresh.failures import Failure
+from anabranch.refresh.observe import CatalogState
+from anabranch.refresh.parallel import side_by_side
+from anabranch.refresh.rebuild import lost, not_from_changes
+from anabranch.runtime import Runtime, Transaction
+from anabranch.spark.errors import Blame, blame, is_lost, plan_failed
+
+Reading = Callable[[TableName], Transaction]  # what a member reads
+
+
+@dataclass
+class Staging:
+    """One attempt to stage some stream tables; `done` grows as members are finished."""
+
+    runtime: Runtime
+    tx: Transaction
+    state: CatalogState
+    reading: Reading | None = None
+    full: frozenset[TableName] = frozenset()  # recomputed because somebody asked
+    done: dict[TableName, Outcome] = field(default_factory=dict)
+    failure: Failure | None = None
+
+    def run(self, names: Sequence[TableName], executor: Executor | None = None) -> None:
+        """Refresh each into the stage, or say in `failure` who could not be."""
+        wanted = [name for name in names if name in self.state.streams]  # others were dropped
+        parts = [
+            part for part in self.state.components(wanted) if set(part.members).intersection(wanted)
+        ]
+        self.tx.used.add(self.state.used(wanted))
+        side_by_side(parts, reads_among(parts, self.state.reads), self._refresh, executor)
+
+    def _refresh(self, part: Component[TableName]) -> bool:
+        """One component; False when it failed."""
+        if self.failure is not None:
+            return False
+        start = time.perf_counter()
+        for name in part.members:
+            self.runtime.progress("refresh_started", {"table": str(name)})
+        try:
+            outcomes = self._outcomes(part)
+        except PublishConflict:
+            raise
+        except Exception as error:
+            named = with_name(our_fault(error, part.members[0]), part.members[0])
+            failed = tuple(part.members) if part.cyclic else ()  # they fail as one
+            self.failure = self.failure or Failure(part.members[0], named, _ms(start), failed)
+            return False
+        for outcome in outcomes:
+            stream = self.state.streams[outcome.table]
+            follows = confirmed(
+                stream, outcome.fingerprint, of_a_moment="moment" in outcome.options
+            )
+            done = replace(outcome, duration_ms=_ms(start), computed_from=follows)
+            self.done[outcome.table] = done
+            self.tx.used.add(views_read(self.tx, outcome.reads))
+            facts = {"action": outcome.action.value, "duration_ms": _ms(start)}
+            self.runtime.progress("refresh_finished", {"table": str(outcome.table), **facts})
+        return True
+
+    def _outcomes(self, part: Component[TableName]) -> list[Outcome]:
+        first = self.state.streams[part.members[0]]
+        tx = self.reading(part.members[0]) if self.reading else self.tx
+        with (
+            self.runtime.workers.slots,
+            on_cluster(self.runtime, tx, first) as (runtime, here),
+            or_conflict(self.runtime.lake, tx.world.cut_id, tx.stage.id),
+        ):
+            if self.full.intersection(part.members):
+                return self._staged(runtime, here, part, ASKED)
+            before = {name: here.stage.changes.get(name) for name in part.members}
+            try:
+                return self._staged(runtime, here, part)
+            except Exception as error:
+                instead = self._instead(part, error)
+                if instead is None:
+                    raise
+                here.stage.put_back(before)
+                return self._staged(runtime, here, part, instead)
+
+    def _instead(self, part: Component[TableName], error: Exception) -> str | None:
+        """Why all rows are computed after a refresh has failed; None: it has failed for good.
+
+        Lost files, whatever the mode: nothing else can be done, and the sources may be whole.  And
+        whatever of our own code failed, unless a member must not be recomputed.
+        """
+        if isinstance(error, FileMissing):
+            return lost(error)
+        modes = {self.state.streams[name].refresh_mode for name in part.members}
+        if isinstance(error, PlanFailed) and error.in_full:
+            return None  # recomputing is what failed
+        if is_ours(error) and RefreshMode.DIFFERENTIAL not in modes:
+            return not_from_changes(error)
+        return None
+
+    def _staged(
+        self, runtime: Runtime, tx: Transaction, part: Component[TableName], full: str | None = None
+    ) -> list[Outcome]:
+        members = [self.state.streams[name] for name in part.members]
+        if part.cyclic:
+            return refresh_component(runtime, tx, self.state, members, self.done, full=full)
+        return [refresh_table(runtime, tx, self.state, members[0], self.done, full=full)]
+
+
+def views_read(tx: Transaction, reads: Iterable[TableName]) -> ReadSet:
+    """Views have no pointer to compare: one that is replaced meanwhile is noticed by its text."""
+    known = tx.world.views
+    return ReadSet(views={name: known[name] for name in reads if name in known})
+
+
+def is_ours(error: Exception) -> bool:
+    """Whether our own code failed, and neither the data, nor the user, nor the world."""
+    return not isinstance(error, UserError) and blame(error) is Blame.PLAN
+
+
+def our_fault(error: Exception, table: TableName) -> Exception:
+    """A plan of ours that failed fails again in the same way: that is said, and it is not retried."""
+    if not is_ours(error) or isinstance(error, PlanFailed):
+        return error
+    found = plan_failed(table, error)
+    found.__cause__ = error
+    return found
+
+
+def with_name(error: Exception, table: TableName) -> AnabranchError:
+    """The error with the table's name; one that is not ours is a bug of ours."""
+    if is_lost(error):
+        return SparkLost(f"{table}: the Spark session ended", hint="start the process again")
+    if not isinstance(error, AnabranchError):
+        found = InternalError(f"{table}: {type(error).__name__}: {error}")
+        found.__cause__ = error
+        return found
+    if str(table) not in error.message:
+        error.message = f"{table}: {error.message}"
+        error.args = (error.message,)
+    return error
+
+
+def stage_part(
+    runtime: Runtime, tx: Transaction, part: Sequence[TableName], state: CatalogState
+) -> tuple[list[Outcome], Failure | None]:
+    """Stage some stream tables, one after the other."""
+    staging = Staging(runtime, tx, state)
+    staging.run(part)
+    return list(staging.done.values()), staging.failure
+
+
+def _ms(start: float) -> int:
+    return round((time.perf_counter() - start) * 1000)

@@ -1,0 +1,1 @@
+"""`anabranch serve`: HTTP over the catalog's rows.  Nothing here starts Spark."""

@@ -1,0 +1,88 @@
+"""Verbs that only look at rows of the catalog: none of them loads Spark or Iceberg."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch import listing
+from anabranch.catalog import grants as roles
+from anabranch.deploy import listing as deployment_rows
+from anabranch.graph.picture import Picture
+from anabranch.names import TableName
+from anabranch.session import Session
+
+Rows = list[dict[str, Any]]
+
+
+def named(name: str | None) -> TableName | None:
+    return None if name is None else TableName.parse(name)
+
+
+def status(session: Session) -> Rows:
+    return listing.status(session.store, session.settings)
+
+
+def history(session: Session, name: str | None = None, limit: int | None = None) -> Rows:
+    return listing.history(session.store, named(name), limit)
+
+
+def events(session: Session, name: str | None = None, limit: int | None = None) -> Rows:
+    return listing.events(session.store, named(name), limit)
+
+
+def cuts(session: Session, limit: int | None = None) -> Rows:
+    return listing.cuts(session.store, limit)
+
+
+def catalogs(session: Session) -> Rows:
+    return listing.catalogs(session.store)
+
+
+def clusters(session: Session) -> Rows:
+    return listing.clusters(session.store)
+
+
+def indexes(session: Session) -> Rows:
+    return listing.indexes(session.store)
+
+
+def groups(session: Session) -> Rows:
+    return listing.groups(session.store, session.settings)
+
+
+def diamond_groups(session: Session) -> Rows:
+    return listing.diamond_groups(session.store, session.settings)
+
+
+def scc_status(session: Session) -> Rows:
+    return listing.scc_status(session.store, session.settings)
+
+
+def refresh_groups(session: Session) -> Rows:
+    return listing.refresh_groups(session.store)
+
+
+def dependency_tree(session: Session, name: str) -> dict[str, Any]:
+    return listing.dependency_tree(session.store, TableName.parse(name))
+
+
+def graph(session: Session, name: str | None = None) -> Picture:
+    return listing.graph(session.store, named(name))
+
+
+def deployments(session: Session) -> Rows:
+    return deployment_rows.listing(session.store)
+
+
+def settings(session: Session) -> Rows:
+    return list(session.settings.rows())
+
+
+def change_setting(session: Session, name: str, value: Any) -> None:
+    session.settings = session.settings.with_(name, value)
+
+
+def grants(
+    session: Session, prefix: str = "anabranch_", schema: str = "public"
+) -> dict[str, list[str]]:
+    return roles.grants(prefix, schema)
