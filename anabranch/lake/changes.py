@@ -206,11 +206,19 @@ def _compared(version: TableVersion, before: Snapshot, after: Snapshot | None) -
     marked, unmarked = new_marks.without(old_marks), old_marks.without(new_marks)
     if marked.entries or unmarked.entries:
         common = _common_files(version, before, {each.data_file.file_path for each in gone})
-        if touched := marked.touched(common):
-            minus.append(reading_of(touched, skip=old_marks, only=marked))
-        if touched := unmarked.touched(common):
-            plus.append(reading_of(touched, skip=new_marks, only=unmarked))
+        minus += _only(common, old_marks, marked)
+        plus += _only(common, new_marks, unmarked)
     return Delta(tuple(plus), tuple(minus))
+
+
+def _only(files: Sequence[ManifestEntry], skip: Marks, only: Marks) -> list[Reading]:
+    """Rows that `only` deletes and `skip` does not, each once."""
+    found = []
+    for part in only.parts():
+        if touched := part.touched(files):
+            found.append(reading_of(touched, skip=skip, only=part))
+        skip = skip + part
+    return found
 
 
 def _differing_files(
@@ -237,7 +245,7 @@ def _marks(version: TableVersion, snapshot: Snapshot | None) -> Marks:
         for entry in live_entries(version.io, manifest)
     ]
     check_readable(version, found)
-    return Marks(found)
+    return version.marks_of(found)
 
 
 def _common_files(version: TableVersion, before: Snapshot, gone: set[str]) -> list[ManifestEntry]:
