@@ -88,7 +88,9 @@ class Reading:
 
     `skip` and `only` are position delete files, `vectors` are deletion vectors, `keys` are equality
     deletes: what these delete depends on the `ages` of the files, their sequence numbers and scopes.
-    There is no `only_keys` beside another `only`.  `rows` is an upper bound known from metadata, and
+    There is no `only_keys` beside another `only`.  Files that others imported may lack field ids:
+    `names` says what their columns are called, by field id; and they may leave a partition's value to
+    the metadata: `constants`, as text, by field id.  `rows` is an upper bound known from metadata, and
     `longest` what the largest file has; 0 if that is not known.  `tails` are checksums by path.
     """
 
@@ -100,6 +102,10 @@ class Reading:
     skip_keys: tuple[KeyDeletes, ...] = ()
     only_keys: tuple[KeyDeletes, ...] = ()
     ages: Mapping[str, tuple[int, str]] = field(default_factory=dict, hash=False, compare=False)
+    names: Mapping[str, Mapping[int, str]] = field(default_factory=dict, hash=False, compare=False)
+    constants: Mapping[str, Mapping[int, str | None]] = field(
+        default_factory=dict, hash=False, compare=False
+    )
     rows: int = 0
     bytes: int = 0
     longest: int = 0
@@ -109,7 +115,8 @@ class Reading:
     def bare(self) -> bool:
         """Whether every row of the files belongs to it."""
         by_place = self.skip or self.only or self.skip_vectors or self.only_vectors
-        return not (by_place or self.skip_keys or self.only_keys)
+        by_key = self.skip_keys or self.only_keys
+        return not (by_place or by_key or self.names or self.constants)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField
 from pyiceberg.types import StructType as IcebergStruct
 
@@ -26,6 +25,7 @@ from anabranch.errors import BaseExpired, Unsupported
 from anabranch.lake.checksums import damaged
 from anabranch.lake.comments import comments_of
 from anabranch.lake.footers import tail_of
+from anabranch.lake.imported import constants_of, names_of
 from anabranch.lake.manifests import is_live, live_entries, manifests
 from anabranch.lake.marks import Marks, Terms, blob_of, referenced
 from anabranch.lake.prune import pruned
@@ -223,7 +223,23 @@ class TableVersion:
         if within:
             known = self.file_statistics(within, data)
             data = [each for each, file in zip(data, known, strict=True) if file.share(within)]
-        return reading_of(data, skip=state.marks)
+        return self.reading_of(data, skip=state.marks)
+
+    def reading_of(
+        self,
+        files: Sequence[ManifestEntry],
+        skip: Marks | None = None,
+        only: Marks | None = None,
+    ) -> Reading:
+        """Data files with the deletes that can apply to them, however they came into the table."""
+        found = reading_of(files, skip, only)
+        others = [each for each in files if not _OURS.search(each.data_file.file_path)]
+        if not others:
+            return found
+        paths = [each.data_file.file_path for each in others]
+        names = names_of(self.io, self.metadata, paths, self.name)
+        constants = constants_of(self.metadata, others, self.name)
+        return replace(found, names=names, constants=constants) if names or constants else found
 
     def field(self, column: str) -> NestedField | None:
         """A column by its name, letter by letter."""
@@ -333,7 +349,6 @@ _states: Cache[FileState] = Cache(256, "file states", of_files=True)
 
 def check_readable(version: TableVersion, entries: Sequence[ManifestEntry]) -> None:
     """Refuse what Spark could not read exactly."""
-    absent = _partition_sources(version)
     for each in entries:
         file = each.data_file
         if file.content == DataFileContent.EQUALITY_DELETES and not file.equality_ids:
@@ -342,22 +357,9 @@ def check_readable(version: TableVersion, entries: Sequence[ManifestEntry]) -> N
             continue
         elif file.file_format is not FileFormat.PARQUET:
             what, cure = f"{file.file_format.value} files", "rewrite it as Parquet"
-        elif file.column_sizes and absent.get(file.spec_id, set()) - file.column_sizes.keys():
-            what, cure = "files without their partition columns", "rewrite it with Iceberg"
         else:
             continue
         raise Unsupported(f"table {version.name} has {what}", hint=cure)
-
-
-def _partition_sources(version: TableVersion) -> dict[int, set[int]]:
-    """Columns that imported files may leave to the folder name."""
-    return {
-        spec.spec_id: {
-            each.source_id for each in spec.fields if isinstance(each.transform, IdentityTransform)
-        }
-        for spec in version.metadata.partition_specs
-        if spec.fields
-    }
 
 
 def reading_of(

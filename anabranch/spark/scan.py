@@ -62,6 +62,28 @@ class Deletes:
         return bool(self.marks or self.keys)
 
 
+@dataclass(frozen=True)
+class Source:
+    """Files of a reading that are read alike."""
+
+    files: tuple[str, ...]
+    deletes: Deletes
+    names: Mapping[int, str] | None  # of columns in files without ids
+    constants: Mapping[str, Mapping[int, str | None]]
+
+    @classmethod
+    def each(cls, reading: Reading) -> list[Source]:
+        deletes, alike = Deletes.of(reading), dict[frozenset[tuple[int, str]] | None, list[str]]()
+        for path in reading.files:
+            known = reading.names.get(path)
+            alike.setdefault(None if known is None else frozenset(known.items()), []).append(path)
+        return [
+            cls(tuple(files), deletes, None if key is None else dict(key), constants)
+            for key, files in alike.items()
+            for constants in [{p: reading.constants[p] for p in files if p in reading.constants}]
+        ]
+
+
 def frame(
     session: SparkSession,
     reading: Reading,
@@ -77,13 +99,13 @@ def frame(
     if not reading.files:
         return empty(session, (*columns, FILE, POSITION) if positions else columns)
     check_tails(reading)
-    deletes = Deletes.of(reading)
     # Filters are not pushed below a count: it serves those who look for rows by a join.
     counting = positions and among is not None and whole.worth_counting(session, reading)
     with translated():
         parts = [
-            part(session, paths, columns, deletes, positions, among, counting)
-            for paths in by_form(reading.files)
+            part(session, paths, columns, source, positions, among, counting)
+            for source in Source.each(reading)
+            for paths in by_form(source.files)
         ]
         if counting:  # a frame belongs to the session of its first part
             parts.insert(0, empty(session, (*columns, FILE, POSITION)))
@@ -115,18 +137,20 @@ def part(
     session: SparkSession,
     paths: Paths,
     columns: Columns,
-    deletes: Deletes,
+    source: Source,
     positions: bool,
     among: Among | None,
     counting: bool,
 ) -> DataFrame:
+    deletes = source.deletes
     keys = key_columns(deletes.keys, columns)
     asked = (*columns, *(each for each in keys.values() if each not in columns))
-    data = read(whole.reader(session) if counting else session.read, paths.files, asked)
-    if not deletes and not positions:
+    reader = whole.reader(session) if counting else session.read
+    data = read(reader, paths.files, asked, source.names)
+    if not deletes and not positions and not source.constants:
         return data if among is None else among(data)
     if counting and not whole.is_whole(data, len(paths.files)):
-        return part(session, paths, columns, deletes, positions, among, counting=False)
+        return part(session, paths, columns, source, positions, among, counting=False)
     marks = deletes.marks
     names = [quote(column.name) for column in asked]
     place_of = data.metadataColumn("_metadata")  # also when a column has that name
@@ -138,6 +162,8 @@ def part(
     fields = [place_of.getField(field).alias(name) for field, name in wanted.items()]
     chosen = [*map(F.col, names), *fields]
     rows = whole.counted(data, chosen) if counting else data.select(*chosen)
+    if source.constants:
+        rows = with_constants(session, rows, source.constants, asked, paths.listed("_ab_uri"))
     if among is not None:
         rows = among(rows)
     if marks and "file_name" not in wanted:
@@ -265,18 +291,52 @@ def last_part(path: str) -> str:
     return f"substring_index({path}, '/', -1)"
 
 
-def read(reader: DataFrameReader, files: Sequence[str], columns: Columns) -> DataFrame:
-    """Columns by field id.
+def with_constants(
+    session: SparkSession,
+    rows: DataFrame,
+    constants: Mapping[str, Mapping[int, str | None]],
+    columns: Columns,
+    listed: str,
+) -> DataFrame:
+    """Rows with the values that their files leave to the metadata: what a file lacks is NULL."""
+    ids = sorted({each for known in constants.values() for each in known})
+    there = {column.field_id: column for column in columns}
+    known = [(path, *(found.get(each) for each in ids)) for path, found in constants.items()]
+    schema = ", ".join(["_ab_const_file STRING", *(f"_ab_const{each} STRING" for each in ids)])
+    table = F.broadcast(session.createDataFrame(known, schema))
+    found = rows.join(table, F.expr(f"{listed} = _ab_const_file"), "left")
+    for each in ids:
+        if each in there:
+            name, type_ = quote(there[each].name), there[each].type
+            value = f"coalesce({name}, CAST(_ab_const{each} AS {type_}))"
+            found = found.withColumn(there[each].name, F.expr(value))
+    return found.drop("_ab_const_file", *(f"_ab_const{each}" for each in ids))
+
+
+def read(
+    reader: DataFrameReader,
+    files: Sequence[str],
+    columns: Columns,
+    names: Mapping[int, str] | None = None,
+) -> DataFrame:
+    """Columns by field id; with `names` by what files without ids call them.
 
     Spark pushes filters down by name even so: a column whose name may mean another one in some
     file is read under a name that no file has.
     """
-    asked = [
-        replace(column, name=f"_ab_f{column.field_id}") if column.ambiguous else column
-        for column in columns
-    ]
+    if names is None:
+        asked = [
+            replace(column, name=f"_ab_f{column.field_id}") if column.ambiguous else column
+            for column in columns
+        ]
+    else:
+        unknown = {column.field_id: f"_ab_f{column.field_id}" for column in columns}
+        asked = [
+            replace(column, name={**unknown, **names}[column.field_id], field_id=0, nested={})
+            for column in columns
+        ]
     data = reader.options(**READ_OPTIONS).schema(struct(asked)).parquet(*files)
-    if not any(column.ambiguous for column in columns):
+    if names is None and not any(column.ambiguous for column in columns):
         return data
     pairs = zip(asked, columns, strict=True)
     return data.selectExpr(*(f"{quote(old.name)} AS {quote(new.name)}" for old, new in pairs))

@@ -17,7 +17,7 @@ from anabranch.lake.foreign import require
 from anabranch.names import TableName
 from anabranch.spark.scan import delta_frame
 from anabranch.spark.session import Spark
-from tests.standin.hand import Hand
+from tests.standin.hand import Hand, imported
 from tests.standin.random_commits import Commits, agrees
 from tests.standin.theirs import Theirs
 
@@ -53,6 +53,15 @@ def test_deletes_are_applied_by_place_and_by_value(ab: Anabranch, tmp_path: Path
         (6, None): -1,
         (4, 1): -1,
     }
+
+
+def test_imported_files_are_read_by_name_and_partition(ab: Anabranch, tmp_path: Path) -> None:
+    theirs = Theirs(tmp_path / "theirs")
+    imported(theirs, "old", [2023, 2024])
+    ab.attach("prod", "sql", **theirs.properties)
+    query = "SELECT * FROM prod.sales.old WHERE year = 2023 AND (title IS NULL OR title <> 'x')"
+    found = Counter(map(tuple, ab.sql(query).collect()))
+    assert found == Counter([(2023, "a2023", 2023), (1, None, 2023), (7, "new", 2023)])
 
 
 @pytest.mark.extended

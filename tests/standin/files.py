@@ -46,7 +46,12 @@ def frame(
     wanted = (*columns, FILE, POSITION) if positions else columns
     parts = [table_of([], wanted)]
     for path in reading.files:
-        part = _file(path, columns)
+        part = _file(path, columns, reading.names.get(path))
+        for field_id, value in reading.constants.get(path, {}).items():
+            for at, column in enumerate(columns):
+                if column.field_id == field_id:
+                    filled = pa.array([value] * part.num_rows, pa.string())
+                    part = part.set_column(at, column.name, filled.cast(arrow_of(column.type)))
         places = [(path, at) for at in range(part.num_rows)]
         kept = [place not in marked and (not by_place or place in only) for place in places]
         if reading.skip_keys or reading.only_keys:
@@ -102,9 +107,11 @@ def _read(path: str) -> pa.Table:
         raise damaged(path, str(error)) from error
 
 
-def _file(path: str, columns: Columns) -> pa.Table:
+def _file(path: str, columns: Columns, names: Mapping[int, str] | None = None) -> pa.Table:
     data = _read(path)
     ids = {_id_of(field): at for at, field in enumerate(data.schema)}
+    if names is not None:
+        ids = {field_id: data.schema.get_field_index(name) for field_id, name in names.items()}
     found = [
         data.column(ids[column.field_id]).cast(arrow_of(column.type))
         if column.field_id in ids

@@ -32,6 +32,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyroaring import BitMap64
 
@@ -82,6 +83,9 @@ class Hand:
     chance: random.Random
     data: list[Data] = field(default_factory=list)
     deletions: list[Deletion] = field(default_factory=list)
+    lacking: dict[str, dict[int, int]] = field(
+        default_factory=dict
+    )  # sizes of columns that are there
     _io: PyArrowFileIO = field(default_factory=PyArrowFileIO)
 
     @property
@@ -162,8 +166,13 @@ class Hand:
         self._commit(self._written(rows, age), [])
 
     def change(self, act: Callable[[Any], None]) -> None:
-        """Columns or partitions change, as PyIceberg does it."""
+        """Columns or partitions change, as PyIceberg does it, which writes no version 3."""
+        third = self.metadata.format_version == 3
+        if third:
+            self._put({**self._json(), "format-version": 2})
         act(self.theirs.catalog.load_table(("sales", self.name)))
+        if third:
+            self._upgrade()
 
     # -- files ---------------------------------------------------------------------------------
 
@@ -283,7 +292,10 @@ class Hand:
         new = {(each.path, each.blob) for each in deletions}
         manifests = self._manifests(
             snapshot_id, sequence, ManifestContent.DATA,
-            [(_data_file(each), each.spec, each.sequence, each.path in added) for each in self.data],
+            [
+                (_data_file(e, self.lacking.get(e.path)), e.spec, e.sequence, e.path in added)
+                for e in self.data
+            ],
         ) + self._manifests(
             snapshot_id, sequence, ManifestContent.DELETES,
             [
@@ -399,7 +411,7 @@ class _Writer(ManifestWriterV2):
         )
 
 
-def _data_file(file: Data) -> DataFile:
+def _data_file(file: Data, sizes: Mapping[int, int] | None) -> DataFile:
     return _file(
         file.spec,
         content=DataFileContent.DATA,
@@ -408,6 +420,7 @@ def _data_file(file: Data) -> DataFile:
         partition=Record(*file.partition),
         record_count=len(file.rows),
         file_size_in_bytes=file.size,
+        column_sizes=sizes,
     )
 
 
@@ -434,3 +447,32 @@ def _file(spec_id: int, **facts: Any) -> DataFile:
     made = DataFile.from_args(_table_format_version=3, **facts)
     made.spec_id = spec_id
     return made
+
+
+def imported(theirs: Theirs, name: str, years: Sequence[int]) -> None:
+    """A table of files that a migration took over: `sales/year=2024/…`, without ids and without years.
+
+    A column was renamed since, and later files carry ids.
+    """
+    schema = pa.schema([("id", pa.int64()), ("label", pa.string()), ("year", pa.int32())])
+    table = theirs.catalog.create_table(("sales", name), schema)
+    with table.update_spec() as spec:
+        spec.add_field("year", IdentityTransform(), "year")
+    mapping = [{"field-id": at, "names": [n]} for at, n in ((1, "id"), (2, "label"), (3, "year"))]
+    with table.transaction() as change:
+        change.set_properties({"schema.name-mapping.default": json.dumps(mapping)})
+    hand = Hand(theirs, name, random.Random(0))
+    for year in years:
+        local = hand._folder() / f"{name}-{year}.parquet"
+        rows = pa.table({"label": [f"a{year}", None], "id": pa.array([year, 1], pa.int64())})
+        pq.write_table(rows, local)
+        found = Data(
+            f"file://{local}", ({1: year, 2: f"a{year}", 3: year}, {1: 1, 2: None, 3: year}),
+            local.stat().st_size, hand.metadata.default_spec_id, (year,), hand._next,
+            frozenset({0, 1}),
+        )  # fmt: skip
+        hand.lacking[found.path] = {1: 8, 2: 8}
+        hand._commit([found], [])
+    with theirs.catalog.load_table(("sales", name)).update_schema() as update:
+        update.rename_column("label", "title")
+    hand.append([{1: 7, 2: "new", 3: years[0]}])

@@ -13,7 +13,7 @@ import pytest
 
 from anabranch import Anabranch
 from tests.standin.engine import connect, installed
-from tests.standin.hand import Data, Hand, Row
+from tests.standin.hand import Data, Hand, Row, imported
 from tests.standin.random_commits import Commits, agrees
 from tests.standin.theirs import Theirs
 
@@ -132,6 +132,22 @@ def test_old_ages_survive_a_compaction(ab: Anabranch, hand: Hand) -> None:
     check(ab, hand)
     line = ab.history("mart.rows", 1)[0]
     assert line["refresh_id"] == before or (not line["rows_inserted"] and not line["rows_deleted"])
+
+
+def test_imported_files_are_read_by_name_and_partition(ab: Anabranch, hand: Hand) -> None:
+    imported(hand.theirs, "old", [2023, 2024])
+    ab.create_stream_table("mart.old", "SELECT * FROM prod.sales.old", schedule=None)
+    wanted = Counter(
+        [
+            (2023, "a2023", 2023),
+            (1, None, 2023),
+            (2024, "a2024", 2024),
+            (1, None, 2024),
+            (7, "new", 2023),
+        ]
+    )
+    assert Counter(ab.table("mart.old").collect()) == wanted
+    assert ab.table("prod.sales.old").columns == ["id", "title", "year"]
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
