@@ -1,6 +1,6 @@
 # `make help` lists the targets. You need Python 3.10+ and Java 17+; the rest is downloaded once.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-extended test-all lint format docs docs-site sbom audit clean runtime dev
+.PHONY: help demo test test-unit test-extended test-interop test-all lint format docs docs-site sbom audit clean runtime dev
 .PHONY: postgres
 .PHONY: bench bench-large bench-tpch bench-growth soak
 
@@ -26,8 +26,11 @@ test: lint postgres ## check style and types, then run the tests that every chan
 test-extended: postgres ## run further cases, mostly on Spark, that `make test` leaves out
 	@$(PYTEST) -m "extended and not slow"
 
+test-interop: dev ## run Iceberg's own catalog tests (Java) against the server; needs mvn and Maven Central
+	@$(BIN)/python -m tests.interop
+
 test-all: lint postgres ## run everything, with the slow and random tests; takes hours
-	@ANABRANCH_ORACLE_CASES=100000 ANABRANCH_SPARK_QUERIES=300 ANABRANCH_TPCH_WINDOWS=3 \
+	@ANABRANCH_RANDOM=1 ANABRANCH_ORACLE_CASES=100000 ANABRANCH_SPARK_QUERIES=300 ANABRANCH_TPCH_WINDOWS=3 \
 		ANABRANCH_CIRCLE_SEEDS=40 ANABRANCH_CYCLE_PROGRAMS=20000 ANABRANCH_MODEL_PROGRAMS=600 \
 		ANABRANCH_SPARK_CYCLES=40 ANABRANCH_EXPRESSIONS=1000 ANABRANCH_FUZZ_CALLS=100000 ANABRANCH_FAILING_FUNCTIONS=1000 \
 		ANABRANCH_SIMULATION_SEEDS=1000000 ANABRANCH_SIMULATION_PROCESSES=2 \

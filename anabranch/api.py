@@ -163,7 +163,7 @@ class Anabranch:
         `with ab.at() as world:` gives a `World`.  The cut stays readable until the end of the block,
         whatever expires meanwhile.
         """
-        with self._session.held(cut) as world:
+        with verbs.reading.held(self._session, cut) as world:
             yield world
 
     def tables(self) -> list[dict[str, Any]]:

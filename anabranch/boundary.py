@@ -107,7 +107,7 @@ def _check_call(
     try:
         bound = signature.bind(*given, **named).arguments
     except TypeError as error:
-        shape = str(signature.replace(return_annotation=signature.empty)).replace("self, ", "")
+        shape = _shape(signature)
         raise InvalidValue(f"{verb}(): {error}", hint=f"it is {verb}{shape}") from None
     for name, value in bound.items():
         parameter = signature.parameters[name]
@@ -120,6 +120,12 @@ def _check_call(
                 checks[name](f"{verb}(): {key}", each)
         else:
             checks[name](f"{verb}(): {name}", value)
+
+
+def _shape(signature: inspect.Signature) -> str:
+    """The arguments that a caller gives."""
+    given = [each for each in signature.parameters.values() if each.name not in ("self", "session")]
+    return str(signature.replace(parameters=given, return_annotation=signature.empty))
 
 
 def check_options(verb: Callable[..., Any], given: Mapping[str, Any]) -> None:

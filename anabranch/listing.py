@@ -303,6 +303,13 @@ def cuts(store: Store, limit: int | None = None) -> Rows:
         return cut_rows.listing(c, limit)
 
 
+def deployments(store: Store) -> Rows:
+    """What was staged, put in place and taken back, newest first."""
+    from anabranch.deploy.listing import listing as found
+
+    return found(store)
+
+
 def dependencies(store: Store) -> Rows:
     with store.reading() as c:
         found = streams.dependencies(c)
@@ -381,6 +388,7 @@ SYSTEM_VIEWS: dict[str, Callable[[Store, Settings], Rows]] = {
     "stream_tables": status,
     "refresh_history": lambda store, _: history(store, None),
     "dependencies": lambda store, _: dependencies(store),
+    "deployments": lambda store, _: deployments(store),
     "groups": groups,
     "diamond_groups": diamond_groups,
     "scc_status": scc_status,
@@ -411,6 +419,18 @@ COLUMNS: dict[str, dict[str, str]] = {
         "address": _TEXT,
         "settings": "map<string,string>",
         "used_by": _TEXTS,
+    },
+    "deployments": {
+        "id": _TEXT,
+        "project": _TEXT,
+        "status": _TEXT,
+        "created_by": _TEXT,
+        "created_at": _TIME,
+        "staged_at": _TIME,
+        "finished_at": _TIME,
+        "cut_id": _INT,
+        "schemas": _TEXTS,
+        **dict.fromkeys(("build", "alter", "swap", "keep", "metadata", "drop", "end"), _INT),
     },
     "lineage": {
         "table": _TEXT,

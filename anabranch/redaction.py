@@ -183,7 +183,10 @@ def _pieces(address: str, *, strict: bool = False) -> Iterator[tuple[str, bool]]
         yield address[: whole.start(2)], False
         yield from _parameters(rest, hides)
         return
-    yield f"{address[: whole.start(2)]}{user}:", False
+    secret = next((each for each in _PARAMETER.finditer(user) if hides(each[1])), None)
+    if secret:  # the colon is one of a parameter's value
+        user, password = before[: secret.end()], before[secret.end() :]
+    yield f"{address[: whole.start(2)]}{user}{'' if secret else ':'}", False
     yield password, not is_reference(password)
     yield at, False
     if any(hides(name) for name in _PARAMETER.findall(before)):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -86,12 +85,6 @@ class Session:
         """What is read now: the current cut, or the open transaction."""
         transaction = self.runtime.transaction
         return transaction.world if transaction is not None else self.runtime.world()
-
-    @contextmanager
-    def held(self, cut: int | None = None) -> Iterator[World]:
-        """One cut that stays readable until the end of the block."""
-        with self.runtime.held(cut) as world:
-            yield world
 
     def progress(self, event: str, facts: Mapping[str, Any]) -> None:
         """Tell whoever watches."""

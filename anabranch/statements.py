@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from anabranch.errors import AnabranchError, InvalidValue, Unsupported
+from anabranch.boundary import public
+from anabranch.errors import AnabranchError, InvalidValue, UnknownName, Unsupported
 from anabranch.session import Session
 from anabranch.sql.statements import records as s
 from anabranch.sql.text.batches import batches
 from anabranch.tables.options import written_options
 from anabranch.verbs import catalogs, listings, reading, source_tables, stream_tables
+from anabranch.verbs.table import PROCEDURES
 
 Done = dict[str, Any]
 S = TypeVar("S", bound=s.Statement)
@@ -166,6 +168,19 @@ def _drop_refresh_group(session: Session, statement: s.DropRefreshGroup) -> Done
     return {"statement": "DROP REFRESH GROUP", "group": statement.name}
 
 
+# -- procedures ----------------------------------------------------------------------------------
+
+
+def _call(session: Session, statement: s.Call) -> list[dict[str, Any]]:
+    """A verb that SQL has no statement for; its answer as rows."""
+    verb = PROCEDURES.get(statement.procedure)
+    if verb is None:
+        name = statement.procedure
+        raise UnknownName(f"there is no procedure system.{name}", name=name, known=PROCEDURES)
+    answer = public(verb.act())(session, *statement.given, **dict(statement.named))
+    return list(answer) if isinstance(answer, list) else [dict(answer)]
+
+
 # -- settings, names and tests -------------------------------------------------------------------
 
 
@@ -226,6 +241,7 @@ STATEMENTS: dict[type[s.Statement], Callable[[Session, Any], Any]] = {
     s.CreateTest: _create_test,
     s.RefreshStreamTable: _refresh,
     s.ExplainStreamTable: _explain,
+    s.Call: _call,
     s.Set: _set,
     s.ShowTables: _show_tables,
     s.Describe: _describe,

@@ -32,8 +32,9 @@ from anabranch.spark.query import Inputs, run_sql
 from anabranch.spark.scan import empty, frame
 from anabranch.sql.analyze.columns import Column, Relation, table
 from anabranch.sql.analyze.external import refuse_external_code
-from anabranch.sql.analyze.mistakes import mistake, relation_of, type_or_none
+from anabranch.sql.analyze.mistakes import mistake, relation_of
 from anabranch.sql.analyze.tables import rebind, tables_of
+from anabranch.sql.analyze.types import type_or_none
 from anabranch.sql.lower.lookups import filtered, looked_up, lookup_bounds
 from anabranch.sql.lower.moments import Moment
 from anabranch.sql.lower.recursion import has_distinct_recursion

@@ -22,7 +22,11 @@ os.environ.setdefault("ANABRANCH_ORPHAN_GRACE", "0s")  # and so has the age of f
 os.environ["XDG_CONFIG_HOME"] = mkdtemp(
     prefix="anabranch-tests-"
 )  # what this user trusts is not ours
-settings.register_profile("anabranch", deadline=None)  # a busy machine is no failure
+# `make test` draws the same cases every time, since a change must not fail by chance; ANABRANCH_RANDOM
+# draws others. No deadline: a busy machine is no failure.
+settings.register_profile(
+    "anabranch", deadline=None, derandomize="ANABRANCH_RANDOM" not in os.environ
+)
 settings.load_profile("anabranch")
 gc.set_threshold(200_000, 20, 100)  # trees of plans are many and short-lived, and hold few circles
 

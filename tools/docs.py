@@ -24,6 +24,8 @@ from anabranch.retry import described
 from anabranch.settings import FILE, TABLE, Settings
 from anabranch.sql.lower.support import CODES
 from anabranch.sql.lower.supported import SUPPORTED
+from anabranch.verbs.table import SECTIONS as TABLE_OF_VERBS
+from anabranch.verbs.table import VERBS, Absent, Verb
 from anabranch.world import World
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -104,10 +106,17 @@ def cli_page() -> str:
         "130 interrupted.",
         f"```text\n{cli.get_help(context)}\n```",
     ]
-    for name, command in cli.commands.items():
-        inner = click.Context(command, info_name=name, parent=context, terminal_width=90)
-        parts.append(f"## anabranch {name}\n\n```text\n{command.get_help(inner)}\n```")
+    parts += commands_of(cli, context, "## anabranch")
     return "\n\n".join(parts) + "\n"
+
+
+def commands_of(group: click.Group, context: click.Context, heading: str) -> Iterator[str]:
+    """The help of every command, those below another one after it."""
+    for name, command in group.commands.items():
+        inner = click.Context(command, info_name=name, parent=context, terminal_width=90)
+        yield f"{heading} {name}\n\n```text\n{command.get_help(inner)}\n```"
+        if isinstance(command, click.Group):
+            yield from commands_of(command, inner, f"#{heading} {name}")
 
 
 def errors_page() -> str:
@@ -169,37 +178,64 @@ refused at creation.
 """
 
 
-# The verbs of a connection, in the order of the page.
-SECTIONS = {
-    "Tables and SQL": "sql append transaction table at tables columns",
-    "Stream tables": "create_stream_table create_stream_tables alter_stream_table "
-    "drop_stream_table refresh suspend resume tick run",
-    "Groups": "groups diamond_groups scc_status create_refresh_group alter_refresh_group "
-    "drop_refresh_group refresh_groups",
-    "Looking": "status history events explain verify cuts dependency_tree graph lineage clusters "
-    "indexes",
-    "Deployments": "compile test plan stage wait promote rollback abort claim deployments",
-    "Operations": "maintain check backup adopt recover grants",
-    "Connection": "settings set spark spark_actions on_progress close",
-}
 # Listings whose rows a system view shows as well.
-SAME = (
-    "groups diamond_groups refresh_groups scc_status clusters indexes cuts settings events lineage"
-)
 VIEWS = {
-    "status": "stream_tables",
-    "history": "refresh_history",
-    **{name: name for name in SAME.split()},
+    "lineage": "lineage",
+    **{
+        str(verb.python): verb.sql.rpartition(".")[2]
+        for verb in VERBS
+        if isinstance(verb.sql, str) and verb.sql.startswith("SELECT * FROM system.")
+        if verb.name not in ("graph", "dependency_tree")
+    },
 }
 
 
 def sections() -> dict[str, list[str]]:
-    """The verbs by section; those that nobody has put anywhere come last."""
-    found = {title: names.split() for title, names in SECTIONS.items()}
-    placed = {name for names in found.values() for name in names}
+    """The methods by section of the table of verbs; what is no verb comes last."""
     public = [name for name in vars(Anabranch) if not name.startswith("_")]
-    rest = [name for name in public if name not in placed]
-    return {**found, **({"Further": rest} if rest else {})}
+    found = {
+        title: [
+            name for name in dict.fromkeys(str(verb.python) for verb in verbs) if name in public
+        ]
+        for title, verbs in TABLE_OF_VERBS.items()
+    }
+    placed = {name for names in found.values() for name in names}
+    return {**found, "Connection": [name for name in public if name not in placed]}
+
+
+def verbs_page() -> str:
+    parts = [
+        NOTE,
+        "# Verbs",
+        "Everything that Anabranch does is a verb, and Python, SQL and the command line are three ways "
+        "to say it. Every option of a command is an argument of the method and the other way round. "
+        "`ab` is what `anabranch.connect()` returns; see [Python](reference.md), [SQL](sql.md) and "
+        "[Command line](cli.md) for the details.",
+        "`CALL system.name(value, …, name => value)` calls a verb that SQL has no statement for. The "
+        "arguments are those of the method, and the answer is rows.",
+        "The role is the first that may on PostgreSQL: reader, writer, scheduler, owner, each with the "
+        "rights of those before it. A verb that changes something may still find nothing to do.",
+    ]
+    for title, verbs in TABLE_OF_VERBS.items():
+        rows = "\n".join(
+            f"| {verb.name.replace('_', ' ')} | {_method(verb)} | {_said(verb.sql, '')} "
+            f"| {_said(verb.cli, 'anabranch ')} | {verb.role.value} "
+            f"| {'changes' if verb.changes else 'reads'} |"
+            for verb in verbs
+        )
+        head = "| verb | Python | SQL | command line | role | |\n|---|---|---|---|---|---|"
+        parts.append(f"## {title}\n\n{head}\n{rows}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _method(verb: Verb) -> str:
+    if isinstance(verb.python, Absent):
+        return _said(verb.python, "")
+    return f"`{verb.python}`" if "." in verb.python else f"`ab.{verb.python}`"
+
+
+def _said(said: str | Absent, before: str) -> str:
+    return f"none: {said.why}" if isinstance(said, Absent) else f"`{before}{_cell(said)}`"
 
 
 def reference_page() -> str:
@@ -282,6 +318,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors_page,
     "support.md": support_page,
     "reference.md": reference_page,
+    "verbs.md": verbs_page,
     **{f"images/{name}": draw for name, draw in diagrams.DIAGRAMS.items()},
 }
 

@@ -41,6 +41,7 @@ class Refresh:
     predicted_ms: int | None = None
     alternative_ms: int | None = None  # of the way not taken, where there was a choice
     stands_at: int | None = None  # the cut whose sources the table equals its query over
+    reason_code: str | None = None  # see `refresh.decide`; the reason is for people
     rounds: str | None = None  # of a fixed point, as JSON: rows that each took away and added
 
 

@@ -414,6 +414,19 @@ def server(c: Connection) -> None:
         _add_columns(c, table, Column("iceberg", JSON(none_as_null=True)))
 
 
+def codes_of_reasons(c: Connection) -> None:
+    """History says why by a code; of what was written before, those that code looked at by its text."""
+    _add_columns(c, "ab_history", Column("reason_code", Text))
+    history = Table("ab_history", MetaData(), Column("reason", Text), Column("reason_code", Text))
+    for code, pattern in (
+        ("FIRST", "first refresh"),
+        ("ASKED", "asked for"),
+        ("NOT_INCREMENTAL", "not incremental: %"),
+    ):
+        here = history.c.reason.like(pattern) & history.c.reason_code.is_(None)
+        c.execute(history.update().where(here).values(reason_code=code))
+
+
 def foreign_catalogs(c: Connection) -> None:
     """Catalogs of others that are attached, and their tables that are read."""
     _make_table(
@@ -454,7 +467,8 @@ MIGRATIONS: Mapping[int, Migration] = {  # 1 is the first layout, which nothing 
     16: numbers_of_layouts,
     17: lineage,
     18: server,
-    19: foreign_catalogs,
+    19: codes_of_reasons,
+    20: foreign_catalogs,
 }
 FORMAT_VERSION = max(MIGRATIONS)  # of the catalogs that this Anabranch makes
 

@@ -325,6 +325,7 @@ history = Table(
     Column("alternative_ms", BigInteger),
     Column("rounds", Text),
     Column("stands_at", BigInteger),
+    Column("reason_code", Text),
     Index("ab_history_table", "table_name", "refresh_id"),
     Index("ab_history_action", "table_name", "action", "refresh_id"),
 )

@@ -25,7 +25,8 @@ def catalogs(session: CliSession, out: Output) -> None:
 @click.argument("name")
 @click.argument("type")
 @click.argument("properties", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--replace", is_flag=True, help="Change a catalog that is attached already.")
+@click.option("--or-replace", is_flag=True, help="Change a catalog that is attached already.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if there is one.")
 @command
 def attach(
     session: CliSession,
@@ -33,7 +34,8 @@ def attach(
     name: str,
     type: str,
     properties: tuple[str, ...],
-    replace: bool,
+    or_replace: bool,
+    if_not_exists: bool,
 ) -> None:
     """Attach a catalog of others: its tables are read as NAME.namespace.table.
 
@@ -41,7 +43,7 @@ def attach(
     token="FILE('/run/secrets/prod')".
     """
     given: dict[str, Any] = dict(_pair(each) for each in properties)
-    session.ab.attach(name, type, or_replace=replace, **given)
+    session.ab.attach(name, type, or_replace=or_replace, if_not_exists=if_not_exists, **given)
     out.answer(f"{name} is attached", {"catalog": name})
 
 
@@ -54,10 +56,11 @@ def _pair(text: str) -> tuple[str, str]:
 
 @click.command()
 @click.argument("name")
+@click.option("--if-exists", is_flag=True, help="Do nothing if there is none.")
 @command
-def detach(session: CliSession, out: Output, name: str) -> None:
+def detach(session: CliSession, out: Output, name: str, if_exists: bool) -> None:
     """Forget an attached catalog; refused while anything reads one of its tables."""
-    session.ab.detach(name)
+    session.ab.detach(name, if_exists=if_exists)
     out.answer(f"{name} is detached", {"catalog": name})
 
 

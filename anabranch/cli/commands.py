@@ -28,11 +28,6 @@ CHECK_COLUMNS = ("table", "kind", "problem", "path", "detail", "cure", "repaired
 LINEAGE_COLUMNS = ("column", "source_table", "source_column", "kind", "via")
 CUT_COLUMNS = ("cut_id", "published_at", "kind", "tables")
 
-GROUP_COLUMNS = (
-    "group_id", "kind", "members", "policy", "isolation", "next_due", "epoch", "cut_id",
-    "lag_seconds", "blocked_reason",
-)  # fmt: skip
-
 REFUSED = 2
 AT_LEAST_1 = click.IntRange(min=1)
 
@@ -111,13 +106,6 @@ def events(session: CliSession, out: Output, name: str | None, limit: int) -> No
 def cuts(session: CliSession, out: Output, limit: int) -> None:
     """List the cuts: what was published together, newest first."""
     out.rows(session.ab.cuts(limit), CUT_COLUMNS, "nothing published yet")
-
-
-@click.command()
-@command
-def groups(session: CliSession, out: Output) -> None:
-    """List the consistency groups: why each is one, when it is due, and what holds it up."""
-    out.rows(session.ab.groups(), GROUP_COLUMNS, "no stream tables yet")
 
 
 @click.command()
@@ -404,7 +392,6 @@ COMMANDS = (
     prepare,
     sql,
     status,
-    groups,
     graph,
     history,
     events,

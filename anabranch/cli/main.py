@@ -18,6 +18,7 @@ from anabranch.cli.output import error_text
 from anabranch.cli.projects import PROJECT_COMMANDS
 from anabranch.cli.serve import SERVE_COMMANDS
 from anabranch.cli.session import CliSession
+from anabranch.cli.tables import TABLE_COMMANDS
 from anabranch.errors import AnabranchError, InternalError, UserError
 from anabranch.redaction import hide
 
@@ -55,7 +56,7 @@ def cli(
 
 
 for command in (
-    *(*COMMANDS, *CATALOG_COMMANDS),
+    *(*COMMANDS, *CATALOG_COMMANDS, *TABLE_COMMANDS),
     *(*PROJECT_COMMANDS, *DEPLOY_COMMANDS, *SERVE_COMMANDS),
 ):
     cli.add_command(command)

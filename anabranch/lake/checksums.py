@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import gzip
 import io
+import json
 import re
 import zlib
 from pathlib import Path
@@ -78,9 +79,18 @@ def sealed(metadata: TableMetadata, location: str) -> bytes:
     name = location.rpartition("/")[2]
     properties = {**metadata.properties, SEAL: f"{name} {_UNSEALED}"}
     whole = metadata.model_copy(update={"properties": properties})
-    data = whole.model_dump_json(exclude_none=True).encode()
+    data = json_of(whole).encode()
     sealed_data = _with_checksum(data, name, checksum(data))
     return gzip.compress(sealed_data) if _is_gzip(location) else sealed_data
+
+
+def json_of(metadata: TableMetadata) -> str:
+    """Metadata as text.  PyIceberg writes no version 3 by itself, since it makes no such snapshots;
+    those that others have made are kept as they are."""
+    if metadata.format_version < 3:
+        return metadata.model_dump_json(exclude_none=True)
+    found = metadata.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return json.dumps(found, separators=(",", ":"))
 
 
 def sealed_again(text: bytes, path: str) -> bytes:

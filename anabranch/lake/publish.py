@@ -328,8 +328,8 @@ def _prepared(stage: Stage, staged: Staged) -> Prepared:
     if before is not None and staged.base is not None:
         log = [*before.metadata_log, _log_entry(staged.base, before.last_updated_ms)]
         ours = is_our_root(stage.lake.warehouse.location, version.root)
-        most = PREVIOUS_METADATA if ours else THEIR_PREVIOUS_METADATA
-        if len(log) >= most + SUPERSEDED:
+        most, at_once = _previous(metadata, ours)
+        if len(log) >= most + at_once:
             superseded = tuple(each.metadata_file for each in log[:-most]) if ours else ()
             log = log[-most:]
         metadata = metadata.model_copy(update={"metadata_log": log})
@@ -338,6 +338,14 @@ def _prepared(stage: Stage, staged: Staged) -> Prepared:
             new += [each for each in unlisted if each.snapshot_id in known]
     written = replace(staged, version=replace(version, metadata=metadata))
     return Prepared(written, facts(metadata, new), superseded)
+
+
+def _previous(metadata: TableMetadata, ours: bool) -> tuple[int, int]:
+    """How many older metadata files are kept, and how many beyond are deleted together."""
+    told = metadata.properties.get("write.metadata.previous-versions-max", "")
+    if told.isdecimal():
+        return max(1, int(told)), 1
+    return PREVIOUS_METADATA if ours else THEIR_PREVIOUS_METADATA, SUPERSEDED
 
 
 def _before(stage: Stage, staged: Staged) -> TableMetadata | None:

@@ -9,10 +9,10 @@ from anabranch.catalog import history
 from anabranch.catalog.events import MODE_CHANGED, REINITIALIZED, Event
 from anabranch.catalog.history import Refresh
 from anabranch.catalog.store import Connection
-from anabranch.model import Action, RefreshMode
+from anabranch.model import Action
 from anabranch.names import TableName
 from anabranch.refresh.cost import REMEMBERED, Costs, Run, Work, learn
-from anabranch.refresh.decide import ASKED, FIRST, NOT_INCREMENTAL, Decision, DecisionInputs
+from anabranch.refresh.decide import Code, Decision, DecisionInputs
 
 LONG = 30  # so many refreshes in full make the cost from changes old news
 
@@ -34,7 +34,7 @@ class CostHistory:
         lines = [
             line
             for line in (*self.differential, *self.full)
-            if not fills(line) and line.reason != ASKED  # that was no choice of ours
+            if not fills(line) and line.reason_code != Code.ASKED  # that was no choice of ours
         ]
         return sorted(lines, key=lambda line: line.started_at, reverse=True)
 
@@ -76,7 +76,7 @@ def past(
 
 
 def fills(line: Refresh) -> bool:
-    return line.action is Action.REINITIALIZE or line.reason == FIRST
+    return line.action is Action.REINITIALIZE or line.reason_code == Code.FIRST
 
 
 def runs(lines: Sequence[Refresh]) -> list[Run]:
@@ -99,23 +99,20 @@ def event_of(
     if not now.populated or decision.action is Action.NO_DATA:
         return None
     if decision.action is Action.REINITIALIZE:
-        also = f"; {NOT_INCREMENTAL}{', '.join(now.obstacles)}" if now.obstacles else ""
+        also = f"; not incremental: {', '.join(now.obstacles)}" if now.obstacles else ""
         return Event(table, REINITIALIZED, f"built anew: {decision.reason}{also}")
     last = before.later[0] if before.later else None
     usual = last.action if last else said(now)
     if decision.action is not usual:
         message = f"{decision.action.value} after {usual.value}: {decision.reason}"
         return Event(table, MODE_CHANGED, message)
-    if last and obstructed(last.reason) != obstructed(decision.reason):
+    obstructed = decision.reason.code is Code.NOT_INCREMENTAL
+    if last and (last.reason_code == Code.NOT_INCREMENTAL) != obstructed:
         return Event(table, MODE_CHANGED, f"still {decision.action.value}: {decision.reason}")
     return None
 
 
 def said(now: DecisionInputs) -> Action:
     """What creation promised."""
-    in_full = now.mode is RefreshMode.FULL or now.obstacles
+    in_full = now.is_full or now.obstacles
     return Action.FULL if in_full else Action.DIFFERENTIAL
-
-
-def obstructed(reason: str | None) -> bool:
-    return bool(reason) and str(reason).startswith(NOT_INCREMENTAL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from anabranch.catalog.streams import StreamTable
 from anabranch.delta.closure import recomputes_recursion
@@ -11,7 +10,6 @@ from anabranch.delta.explain import explain as explain_kept
 from anabranch.delta.explain import explain_rules
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance
 from anabranch.errors import BaseExpired, NewerEdition
-from anabranch.model import RefreshMode
 from anabranch.names import TableName
 from anabranch.plan.nodes import Parameter, Scan, Version
 from anabranch.plan.optimize import KEY_RULES, optimize
@@ -23,9 +21,9 @@ from anabranch.refresh.definition import AFRESH, Definition, define
 from anabranch.refresh.explain_cycle import explain_member
 from anabranch.refresh.inputs import decision_inputs, gather, remember
 from anabranch.refresh.lineage import explained
+from anabranch.refresh.members import MemberTable, hidden_of, redefined, tampered
 from anabranch.refresh.observe import CatalogState, observe_now
 from anabranch.refresh.publish_sets import world_of
-from anabranch.refresh.redefined import redefined
 from anabranch.refresh.run import resolve
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime
@@ -73,7 +71,8 @@ def explain(runtime: Runtime, name: TableName, *, rules: bool = False) -> str:
         sections.append(f"Spark SQL of the change:\n{_indented(spark_sql(definition.kept))}")
     if rules:
         there = name in world.pointers
-        sections += _rules(definition, gather(world, state, stream, definition) if there else None)
+        found = gather(world, state, {name: definition}).sources if there else None
+        sections += _rules(definition, found)
     return "\n".join(sections)
 
 
@@ -147,12 +146,17 @@ def foresee(
     runtime: Runtime, world: World, state: CatalogState, stream: StreamTable, definition: Definition
 ) -> DecisionInputs:
     """What a refresh would find if it began now."""
-    sources = gather(world, state, stream, definition)
-    found = decision_inputs(
-        runtime, world, state, stream, definition, sources, remember(runtime, None, stream)
+    name, known = stream.name, state.inputs.get(stream.name, {})
+    hidden, stored = hidden_of(stream, definition), world.version(stream.name)
+    member = MemberTable(
+        stream,
+        definition,
+        redefined=redefined(world, stream, definition, known),
+        tampered=tampered(stored, hidden, known.get(name)),
     )
-    why = redefined(world, stream, definition, state.inputs.get(stream.name, {}))
-    return replace(found, redefined=why)
+    outside = gather(world, state, {name: definition})
+    history = remember(runtime, None, stream)
+    return decision_inputs(runtime, world, state, {name: member}, outside, history)
 
 
 def _next(found: Callable[[], DecisionInputs]) -> str:
@@ -162,7 +166,7 @@ def _next(found: Callable[[], DecisionInputs]) -> str:
     except (BaseExpired, NewerEdition) as error:
         return f"next refresh: fails\n{_indented(str(error))}"
     predicted = f"in full {seconds(now.full_ms)}"
-    if not now.obstacles and now.mode is not RefreshMode.FULL:
+    if not now.obstacles and not now.is_full:
         predicted += f", from changes {seconds(now.differential_ms)}"
     return f"next refresh: {decision.action.value}, {decision.reason}\npredicted: {predicted}"
 

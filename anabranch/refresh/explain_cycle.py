@@ -6,8 +6,8 @@ from anabranch.catalog.streams import StreamTable
 from anabranch.plan.nodes import Node, Parameter, Scan, Version
 from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.show import show
-from anabranch.refresh.cycle_members import member_definition, rule
 from anabranch.refresh.cycles import Circle, path
+from anabranch.refresh.members import member_definition, rule_of
 from anabranch.refresh.observe import CatalogState
 from anabranch.sql.render import to_sql
 from anabranch.world import World
@@ -18,7 +18,7 @@ def explain_member(
 ) -> list[str]:
     """The circle, the rules of a round, and the Spark SQL of one."""
     definition = member_definition(world, stream, circle)
-    member = rule(stream.name, definition, circle)
+    member = rule_of(stream.name, definition, circle)
     around = f"circle: {path(state.reads, circle)}, refreshed to its least fixed point"
     if member is None:
         return [around, *(f"recomputed: {obstacle}" for obstacle in definition.obstacles)]

@@ -21,7 +21,7 @@ from anabranch.lake.stage import or_conflict
 from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh import failures
-from anabranch.refresh.apply import Outcome
+from anabranch.refresh.component import Outcome
 from anabranch.refresh.cost_history import last_runs
 from anabranch.refresh.failures import Failure
 from anabranch.refresh.isolation import Isolated

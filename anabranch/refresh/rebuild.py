@@ -11,24 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from anabranch.catalog.events import REINITIALIZED, Event
-from anabranch.catalog.streams import Input
-from anabranch.errors import FileMissing
 from anabranch.graph.order import closure, dependants
 from anabranch.lake.changes import net_rows
 from anabranch.lake.version import TableVersion
-from anabranch.model import Action, Columns
+from anabranch.model import Columns
 from anabranch.names import TableName
 from anabranch.refresh.columns import carried, exactly, relaxed
-from anabranch.refresh.decide import ASKED, Decision
 from anabranch.refresh.definition import understood
-from anabranch.refresh.observe import CatalogState, view_mark
-from anabranch.refresh.sources import Sources
+from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Transaction
-from anabranch.spark.errors import Blame, blame, said
-
-LOST = "a file that it needs is gone or damaged"
-BROKEN = "the changes cannot be computed"
+from anabranch.spark.errors import Blame, blame
 
 
 def unreadable(tx: Transaction, name: TableName) -> str | None:
@@ -93,37 +85,6 @@ def readable_columns(tx: Transaction, names: Iterable[TableName]) -> dict[TableN
     return {name: tx.world.version(name).columns for name in names if unreadable(tx, name) is None}
 
 
-def only_now(tx: Transaction, names: Iterable[TableName]) -> Sources:
-    """Sources as they are: what changed in them does not matter."""
-    return Sources({name: tx.world.version(name) for name in sorted(names)}, {}, {})
-
-
-def lost(error: FileMissing) -> str:
-    """Why a refresh starts from nothing that nobody asked to."""
-    return f"{LOST}: {error.message.splitlines()[0]}"
-
-
-def not_from_changes(error: BaseException) -> str:
-    """The same where our own code failed on the way from the changes."""
-    return f"{BROKEN}: {said(error)}"
-
-
-def rebuilding(full: str) -> Decision:
-    """The choice of a refresh in full, by the reason for it."""
-    fallback = full.startswith(BROKEN)
-    action = Action.FULL if full == ASKED or fallback else Action.REINITIALIZE
-    return Decision(action, full, fallback=fallback)
-
-
-def inputs_of(
-    tx: Transaction, name: TableName, sources: Sources, views: Collection[TableName]
-) -> dict[TableName, Input]:
-    """What is read; the table itself is listed too, so that other writers are noticed."""
-    tables = {**sources.versions, name: tx.world.version(name)}
-    read = {each: Input(found.location, found.snapshot_id) for each, found in tables.items()}
-    return {**read, **{view: Input(view_mark(tx.world.views[view]), None) for view in views}}
-
-
 def all_rows(before: TableVersion, after: TableVersion) -> tuple[int, int]:
     """Rows that came and went where every row was put in place again.
 
@@ -135,8 +96,3 @@ def all_rows(before: TableVersion, after: TableVersion) -> tuple[int, int]:
         if blame(error) is Blame.WORLD:
             raise
         return after.rows, before.rows
-
-
-def rebuilt_event(name: TableName, why: str | None, full: str = ASKED) -> Event | None:
-    why = why or (full if full.startswith(LOST) else None)
-    return Event(name, REINITIALIZED, f"built again from nothing: {why}") if why else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,8 +16,8 @@ from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
 from anabranch.model import Action, Status
 from anabranch.names import TableName
-from anabranch.refresh.apply import Outcome
-from anabranch.refresh.decide import ASKED
+from anabranch.refresh.component import Outcome
+from anabranch.refresh.decide import NO_CHANGE, Code
 from anabranch.refresh.failures import FORGIVEN, Failure
 from anabranch.refresh.observe import CatalogState
 
@@ -32,7 +32,7 @@ class Trigger:
     initiated_by: str = MANUAL
     watermark: int | None = None
 
-    def line(self, table: TableName, action: Action, status: str, **facts: Any) -> Refresh:
+    def row(self, table: TableName, action: Action, status: str, **facts: Any) -> Refresh:
         return Refresh(
             table,
             action,
@@ -44,17 +44,23 @@ class Trigger:
         )
 
     def no_data(self, table: TableName, state: CatalogState) -> Refresh:
-        reason, stands_at = "no change in the sources", state.streams[table].cut_id
-        return self.line(table, Action.NO_DATA, COMPLETED, reason=reason, stands_at=stands_at)
+        return self.row(
+            table,
+            Action.NO_DATA,
+            COMPLETED,
+            reason=NO_CHANGE.text,
+            reason_code=NO_CHANGE.code.value,
+            stands_at=state.streams[table].cut_id,
+        )
 
     def skipped(self, table: TableName, reason: str) -> Refresh:
-        return self.line(table, Action.SKIP, SKIPPED, reason=reason)
+        return self.row(table, Action.SKIP, SKIPPED, reason=reason)
 
     def failed(self, table: TableName, failure: Failure) -> Refresh:
         """The failed table says why; the others of its set say whom they wait for."""
         if table not in failure.failed:
             return self.skipped(table, f"{failure.table} failed")
-        return self.line(
+        return self.row(
             table, Action.SKIP, FAILED, error=str(failure.error), duration_ms=failure.duration_ms
         )
 
@@ -77,17 +83,39 @@ def record_outcomes(
     now = found or Present(c, [each.table for each in done])
     epochs = next_epochs(now, groups, done) if cut_id is not None else {}
     write_outcomes(c, done, epochs, now, state)
-    lines = [
-        replace(
-            outcome.line(cut_id, trigger.initiated_by),
-            tick_watermark=trigger.watermark,
-            epoch=epochs.get(outcome.table),
-        )
-        for outcome in done
-    ]
-    history.add(c, [*lines, *idle])
+    rows = [history_row(each, cut_id, trigger, epochs.get(each.table)) for each in done]
+    history.add(c, [*rows, *idle])
     events.add(c, [outcome.event for outcome in done if outcome.event is not None])
-    return [*lines, *idle]
+    return [*rows, *idle]
+
+
+def history_row(
+    outcome: Outcome, cut_id: int | None, trigger: Trigger, epoch: int | None
+) -> Refresh:
+    measured = outcome.action is not Action.NO_DATA
+    return Refresh(
+        table=outcome.table,
+        action=outcome.action,
+        status=COMPLETED,
+        cut_id=cut_id,
+        reason=outcome.decision.reason.text,
+        reason_code=outcome.decision.reason.code.value,
+        rows_inserted=outcome.rows_inserted,
+        rows_deleted=outcome.rows_deleted,
+        delta_rows=outcome.delta_rows,
+        duration_ms=outcome.duration_ms,
+        started_at=history.began(outcome.duration_ms),
+        initiated_by=trigger.initiated_by,
+        tick_watermark=trigger.watermark,
+        epoch=epoch,
+        fixpoint_iterations=outcome.fixpoint_iterations,
+        rounds=outcome.rounds,
+        stands_at=outcome.stands_at,
+        source_rows=outcome.source_rows if measured else None,
+        scanned_rows=outcome.scanned_rows if measured else None,
+        predicted_ms=outcome.decision.predicted_ms if measured else None,
+        alternative_ms=outcome.decision.alternative_ms if measured else None,
+    )
 
 
 def next_epochs(
@@ -107,7 +135,8 @@ def stays_suspended(stream: StreamTable, outcome: Outcome) -> bool:
     """A table that somebody suspended stays so; one that failed too often is well again after a full
     refresh that was asked for."""
     given_up = stream.consecutive_errors > 0
-    return stream.status is Status.SUSPENDED and not (given_up and outcome.decision.reason == ASKED)
+    asked = outcome.decision.reason.code is Code.ASKED
+    return stream.status is Status.SUSPENDED and not (given_up and asked)
 
 
 def note_cuts(

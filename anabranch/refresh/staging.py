@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from anabranch.catalog.read_set import ReadSet
 from anabranch.clusters import on_cluster
@@ -23,14 +24,13 @@ from anabranch.graph.order import reads_among
 from anabranch.lake.stage import or_conflict
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
-from anabranch.refresh.apply import Outcome, refresh_table
-from anabranch.refresh.decide import ASKED
+from anabranch.refresh.component import Outcome, refresh_component
+from anabranch.refresh.decide import ASKED, Reason, lost
 from anabranch.refresh.editions import confirmed
-from anabranch.refresh.execute.fixpoint import refresh_component
+from anabranch.refresh.execute.run import not_from_changes
 from anabranch.refresh.failures import Failure
 from anabranch.refresh.observe import CatalogState
 from anabranch.refresh.parallel import side_by_side
-from anabranch.refresh.rebuild import lost, not_from_changes
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark.errors import Blame, blame, is_lost, plan_failed
 
@@ -94,19 +94,20 @@ class Staging:
             on_cluster(self.runtime, tx, first) as (runtime, here),
             or_conflict(self.runtime.lake, tx.world.cut_id, tx.stage.id),
         ):
+            refresh = partial(refresh_component, runtime, here, self.state, part, self.done)
             if self.full.intersection(part.members):
-                return self._staged(runtime, here, part, ASKED)
+                return refresh(full=ASKED)
             before = {name: here.stage.changes.get(name) for name in part.members}
             try:
-                return self._staged(runtime, here, part)
+                return refresh()
             except Exception as error:
                 instead = self._instead(part, error)
                 if instead is None:
                     raise
                 here.stage.put_back(before)
-                return self._staged(runtime, here, part, instead)
+                return refresh(full=instead)
 
-    def _instead(self, part: Component[TableName], error: Exception) -> str | None:
+    def _instead(self, part: Component[TableName], error: Exception) -> Reason | None:
         """Why all rows are computed after a refresh has failed; None: it has failed for good.
 
         Lost files, whatever the mode: nothing else can be done, and the sources may be whole.  And
@@ -120,14 +121,6 @@ class Staging:
         if is_ours(error) and RefreshMode.DIFFERENTIAL not in modes:
             return not_from_changes(error)
         return None
-
-    def _staged(
-        self, runtime: Runtime, tx: Transaction, part: Component[TableName], full: str | None = None
-    ) -> list[Outcome]:
-        members = [self.state.streams[name] for name in part.members]
-        if part.cyclic:
-            return refresh_component(runtime, tx, self.state, members, self.done, full=full)
-        return [refresh_table(runtime, tx, self.state, members[0], self.done, full=full)]
 
 
 def views_read(tx: Transaction, reads: Iterable[TableName]) -> ReadSet:

@@ -17,13 +17,12 @@ from anabranch.model import Reading
 from anabranch.names import TableName
 from anabranch.plan.nodes import Aggregate, Node, Parameter, Scan, TopK, Window
 from anabranch.plan.walk import settles_ties, walk
-from anabranch.refresh.cycle_members import member_definition_leniently
 from anabranch.refresh.cycles import Circle, component_of
 from anabranch.refresh.definition import Definition, understood
 from anabranch.refresh.execute.recompute import Recompute
 from anabranch.refresh.execute.recursion import Recursions
+from anabranch.refresh.members import changed_below, member_definition_leniently
 from anabranch.refresh.observe import CatalogState, observe_now
-from anabranch.refresh.redefined import changed_below
 from anabranch.runtime import Runtime
 from anabranch.spark.compare import Surplus, as_stored, bag_difference
 from anabranch.spark.merge import add_all

@@ -24,10 +24,11 @@ from anabranch.lake.places import local_path, location_of, table_root
 from anabranch.lake.version import TableVersion
 from anabranch.names import TableName
 from anabranch.runtime import Runtime, Transaction, check_new_name
-from anabranch.serve.problems import Problem, bad_request, no_table, taken
+from anabranch.serve.problems import bad_request, no_table, plain, taken
 from anabranch.serve.updates import Commit, NewTable, applied, created
 from anabranch.tables import drop as dropping
 from anabranch.tables.indexes import check_source
+from anabranch.world import World
 
 KIND = "rest commit"
 _STRIPES = 64
@@ -46,24 +47,23 @@ def commit(
         for name, change in changes:
             _stage(runtime, tx, name, change)
 
-    return _published(runtime, names, act)
+    return published(runtime, names, act)
 
 
 def create(runtime: Runtime, name: TableName, request: NewTable) -> TableVersion:
     def act(tx: Transaction) -> None:
-        _refuse_taken(tx, name)
+        refuse_taken(tx.world, name)
         root = new_root(runtime, tx.world.pointers, name, request.location)
         check_new_name(tx, name)
         tx.stage.replace_metadata(name, created(request, root))
 
-    return _published(runtime, [name], act)[name]
+    return published(runtime, [name], act)[name]
 
 
 def staged(runtime: Runtime, name: TableName, request: NewTable) -> TableMetadata:
     """What a table would be; a commit with `assert-create` makes it."""
     world = runtime.world()
-    if world.find(name) is not None:
-        raise taken(name)
+    refuse_taken(world, name)
     return created(request, new_root(runtime, world.pointers, name, request.location))
 
 
@@ -77,7 +77,7 @@ def register(
         if there and overwrite:
             check_source(runtime, name)
         else:
-            _refuse_taken(tx, name)
+            refuse_taken(tx.world, name)
             check_new_name(tx, name)
         others = {n: place for n, place in tx.world.pointers.items() if n != name}
         try:
@@ -87,7 +87,7 @@ def register(
         if (other := _shares(version.root, others)) is not None:
             raise bad_request(f"{location} is of table {other}: two tables must not share files")
 
-    return _published(runtime, [name], act)[name]
+    return published(runtime, [name], act)[name]
 
 
 def drop(runtime: Runtime, name: TableName) -> None:
@@ -96,9 +96,9 @@ def drop(runtime: Runtime, name: TableName) -> None:
     def act(tx: Transaction) -> None:
         if name not in tx.world.pointers:
             raise no_table(name)
-        dropping.drop_table(runtime, tx, name)
+        dropping.drop_in(runtime, tx, name, dropping.Kind.TABLE)
 
-    _published(runtime, [name], act)
+    published(runtime, [name], act)
 
 
 def rename(runtime: Runtime, name: TableName, new: TableName) -> None:
@@ -106,7 +106,7 @@ def rename(runtime: Runtime, name: TableName, new: TableName) -> None:
         if name not in tx.world.pointers:
             raise no_table(name)
         check_source(runtime, name)
-        _refuse_taken(tx, new)
+        refuse_rename(tx.world, name, new)
         check_new_name(tx, new)
         with runtime.store.reading() as c:
             reads = streams.dependencies(c)
@@ -118,10 +118,10 @@ def rename(runtime: Runtime, name: TableName, new: TableName) -> None:
         tx.stage.adopt(new, location)
         tx.stage.drop(name)
 
-    _published(runtime, [name, new], act)
+    published(runtime, [name, new], act)
 
 
-def _published(
+def published(
     runtime: Runtime, names: Collection[TableName], act: Callable[[Transaction], None]
 ) -> dict[TableName, TableVersion]:
     """Run a change and publish it; the tables that it left."""
@@ -158,7 +158,7 @@ def _stage(runtime: Runtime, tx: Transaction, name: TableName, change: Commit) -
     if there:
         check_source(runtime, name)
     elif tx.world.find(name) is not None:
-        _refuse_taken(tx, name)
+        refuse_taken(tx.world, name)
     base = tx.stage.version(name).metadata if there else None
     metadata = applied(name, base, change.requirements, change.updates)
     if metadata == base:
@@ -206,13 +206,21 @@ def _shares(root: str, others: Mapping[TableName, str]) -> TableName | None:
     return None
 
 
-def _refuse_taken(tx: Transaction, name: TableName) -> None:
-    found = tx.world.find(name)
+def refuse_taken(world: World, name: TableName) -> None:
+    """A table may not have a name that something has."""
+    found = world.find(name)
     if found is None:
         return
-    if found in tx.world.views:
-        raise Problem(409, "AlreadyExistsException", f"View with same name already exists: {found}")
-    raise taken(found)
+    if found in world.views:
+        raise taken(f"View with same name already exists: {plain(found)}")
+    raise taken(f"Table already exists: {plain(found)}")
+
+
+def refuse_rename(world: World, name: TableName, new: TableName) -> None:
+    found = world.find(new)
+    if found is not None:
+        kind = "View" if found in world.views else "Table"
+        raise taken(f"Cannot rename {plain(name)} to {plain(found)}. {kind} already exists")
 
 
 # -- files of clients --------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from anabranch.catalog import cuts, namespaces
 from anabranch.catalog import views as view_rows
-from anabranch.lake.checksums import SEAL
+from anabranch.lake.checksums import SEAL, json_of
 from anabranch.lake.version import TableVersion
 from anabranch.names import TableName
 from anabranch.serve.pins import Shown
@@ -71,7 +71,7 @@ def view_names(shown: Shown) -> Collection[TableName]:
 
 def need_namespace(call: Call, shown: Shown, namespace: tuple[str, ...]) -> None:
     if namespace not in known_namespaces(call, shown):
-        raise no_namespace(".".join(namespace))
+        raise no_namespace(namespace)
 
 
 def list_namespaces(call: Call) -> Answer:
@@ -79,7 +79,7 @@ def list_namespaces(call: Call) -> Answer:
     with call.server.pins.shown(call.prefix) as shown:
         known = known_namespaces(call, shown)
     if parent and parent not in known:
-        raise no_namespace(".".join(parent))
+        raise no_namespace(parent)
     below = [
         each
         for each in sorted(known)
@@ -183,7 +183,7 @@ def shown_metadata(metadata: TableMetadata, mode: str) -> str:
         changed["snapshots"] = [each for each in metadata.snapshots if each.snapshot_id in named]
     elif mode != "all":
         raise bad_request(f"snapshots is all or refs, not {mode!r}")
-    return metadata.model_copy(update=changed).model_dump_json()
+    return json_of(metadata.model_copy(update=changed))
 
 
 def etag(location: str, mode: str) -> str:

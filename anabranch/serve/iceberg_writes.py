@@ -78,7 +78,7 @@ def create_namespace(call: Call) -> Answer:
         cuts.hold(c)
         alike = {".".join(each).lower() for each in known_namespaces(call, Shown(c, None))}
         if ".".join(namespace).lower() in alike:
-            raise taken(".".join(namespace), "Namespace")
+            raise taken(f"Namespace already exists: {'.'.join(namespace)}")
         namespaces.create(c, catalog, namespace, wanted.properties)
     return Answer.of({"namespace": namespace, "properties": wanted.properties})
 
@@ -204,7 +204,7 @@ def ends(call: Call) -> tuple[TableName, TableName]:
 def _need_namespace_now(call: Call, namespace: Namespace) -> None:
     with call.runtime.store.reading() as c:
         if namespace not in known_namespaces(call, Shown(c, None)):
-            raise no_namespace(".".join(namespace))
+            raise no_namespace(namespace)
 
 
 WRITING = (

@@ -6,6 +6,8 @@ Iceberg's clients go by the status.  409 on a commit means "nothing changed, loo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anabranch.errors import (
     AlreadyExists,
     AnabranchError,
@@ -18,6 +20,7 @@ from anabranch.errors import (
     UnknownName,
     Unsupported,
 )
+from anabranch.names import TableName
 
 
 class Problem(Exception):
@@ -31,20 +34,26 @@ class Problem(Exception):
         self.headers = {key.replace("_", "-"): value for key, value in headers.items()}
 
 
-def no_table(name: object) -> Problem:
-    return Problem(404, "NoSuchTableException", f"Table does not exist: {name}")
+def no_table(name: TableName) -> Problem:
+    return Problem(404, "NoSuchTableException", f"Table does not exist: {plain(name)}")
 
 
-def no_view(name: object) -> Problem:
-    return Problem(404, "NoSuchViewException", f"View does not exist: {name}")
+def no_view(name: TableName) -> Problem:
+    return Problem(404, "NoSuchViewException", f"View does not exist: {plain(name)}")
 
 
-def no_namespace(name: object) -> Problem:
-    return Problem(404, "NoSuchNamespaceException", f"Namespace does not exist: {name}")
+def no_namespace(namespace: Sequence[str]) -> Problem:
+    shown = ".".join(namespace)
+    return Problem(404, "NoSuchNamespaceException", f"Namespace does not exist: {shown}")
 
 
-def taken(name: object, kind: str = "Table") -> Problem:
-    return Problem(409, "AlreadyExistsException", f"{kind} already exists: {name}")
+def taken(said: str) -> Problem:
+    return Problem(409, "AlreadyExistsException", said)
+
+
+def plain(name: TableName) -> str:
+    """A name in messages that clients know from Iceberg's own servers: nothing is quoted."""
+    return ".".join(name.parts)
 
 
 def bad_request(message: str) -> Problem:

@@ -15,6 +15,7 @@ from anabranch.runtime import Runtime
 from anabranch.serve.app import App, Limits
 from anabranch.serve.auth import Guard
 from anabranch.serve.iceberg import READING, ROOT, config
+from anabranch.serve.iceberg_views import VIEW_READING, VIEW_WRITING
 from anabranch.serve.iceberg_writes import WRITING
 from anabranch.serve.pins import LATEST, Pins
 from anabranch.serve.routes import Access, Answer, Call, Route, Server
@@ -28,11 +29,12 @@ def health(call: Call) -> Answer:
 
 def _advertised(prefix: str) -> Sequence[str]:
     """What a client may use: a cut does not change."""
-    routes = READING if prefix != LATEST else ICEBERG_ROUTES
+    routes = OF_ANY_CUT if prefix != LATEST else ICEBERG_ROUTES
     return sorted(each.endpoint for each in routes)
 
 
-ICEBERG_ROUTES: tuple[Route, ...] = (*READING, *WRITING)
+OF_ANY_CUT = (*READING, *VIEW_READING)
+ICEBERG_ROUTES: tuple[Route, ...] = (*OF_ANY_CUT, *WRITING, *VIEW_WRITING)
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/healthz", Access.PUBLIC, health),
     Route("GET", f"{ROOT}/config", Access.TOKEN, config(_advertised)),

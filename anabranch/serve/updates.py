@@ -46,7 +46,7 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from anabranch.lake.checksums import SEAL
 from anabranch.names import TableName
-from anabranch.serve.problems import Problem, bad_request, commit_failed, no_table, taken
+from anabranch.serve.problems import Problem, bad_request, commit_failed, no_table, plain, taken
 from anabranch.serve.routes import table_name
 
 LAST_ADDED = -1
@@ -90,7 +90,7 @@ def named(identifier: TableIdentifier) -> TableName:
 def created(request: NewTable, location: str) -> TableMetadata:
     """The metadata of a new table; ids are given anew."""
     try:
-        return new_table_metadata(
+        made = new_table_metadata(
             request.table_schema,
             request.partition_spec or UNPARTITIONED_PARTITION_SPEC,
             request.write_order or UNSORTED_SORT_ORDER,
@@ -98,6 +98,7 @@ def created(request: NewTable, location: str) -> TableMetadata:
             dict(request.properties),
             uuid4(),
         )
+        return _with_row_ids(made, None)
     except (ValueError, ValidationError) as error:
         raise bad_request(str(error)) from None
 
@@ -111,7 +112,7 @@ def applied(
     """The metadata after a commit; refused if it was made for another version of the table."""
     creates = any(isinstance(each, AssertCreate) for each in requirements)
     if base is not None and creates:
-        raise taken(name)
+        raise taken(f"Requirement failed: table already exists: {plain(name)}")
     if base is None and not creates:
         raise no_table(name)
     if base is not None:
@@ -123,13 +124,21 @@ def applied(
         else TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
     )
     try:
-        return update_table_metadata(
+        made = update_table_metadata(
             start, tuple(_settled(start, updates)), enforce_validation=base is None
         )
+        return _with_row_ids(made, base)
     except Problem:
         raise
     except (ValueError, KeyError, ValidationError, NotImplementedError) as error:
         raise bad_request(f"{name} cannot be updated so: {error}") from None
+
+
+def _with_row_ids(made: TableMetadata, base: TableMetadata | None) -> TableMetadata:
+    """Version 3 counts rows from 0; a snapshot that adds none leaves the count as it is."""
+    if made.format_version < 3 or getattr(made, "next_row_id", None) is not None:
+        return made
+    return made.model_copy(update={"next_row_id": getattr(base, "next_row_id", None) or 0})
 
 
 # -- requirements ------------------------------------------------------------------------------
@@ -312,7 +321,7 @@ def _check_sequence(update: AddSnapshotUpdate, base: TableMetadata) -> None:
     last = getattr(base, "last_sequence_number", None)  # version 1 has none
     if last is None or snapshot.sequence_number is None:
         return
-    if base.snapshots and snapshot.sequence_number <= last:
+    if snapshot.parent_snapshot_id is not None and snapshot.sequence_number <= last:
         raise commit_failed(
             f"Cannot add snapshot with sequence number {snapshot.sequence_number} older than last "
             f"sequence number {last}"

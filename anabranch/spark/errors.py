@@ -89,6 +89,7 @@ _WORLD_TEXT = re.compile(
     r"No space left on device|Disk quota exceeded|\bJob \S+ (?:was )?cancelled\b"
     r"|ExecutorLostFailure \(|Lost executor \S+ on |FetchFailed\("
 )
+_TOO_DEEP = re.compile(r"Max iterations \(\d+\) reached for batch \w+, please set '([\w.]+)'")
 _OUT_OF_MEMORY = re.compile(r"\w*OutOfMemoryError")
 _BAD_PAGE = re.compile(r"CRC checksum verification failed|is not a Parquet file")
 # What readers of Parquet raise at a header, a length or a value that cannot be.
@@ -189,6 +190,11 @@ def _judge(
         return DataError(message, hint=_HINTS.get(base))
     if base in _MISSING or "FileNotFoundException" in failure.thrown:
         return _unreadable(text, message, is_damage(condition, text, failure))
+    if deep := _TOO_DEEP.search(text):
+        return Unsupported(
+            "the query is nested too deeply for Spark",
+            hint=f"make a stream table of a part of it, or raise spark.conf.{deep[1]}",
+        )
     if failure.names(_OUT_OF_MEMORY):
         return SystemFault("Spark ran out of memory", hint="raise spark.conf.spark.driver.memory")
     if "SparkContext was shut down" in text or "stopped SparkContext" in text:

@@ -78,6 +78,8 @@ START = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.autoBroadcastJoinThreshold": "32MB",
+    # each level of nested CTEs takes a round of the analyzer, which stops after 100
+    "spark.sql.analyzer.maxIterations": "1000",
     # a refresh has some fifty generated classes: with room for 100 every refresh compiles its own anew
     "spark.sql.codegen.cache.maxEntries": "5000",
     "spark.log.structuredLogging.enabled": "false",

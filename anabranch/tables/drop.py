@@ -65,9 +65,9 @@ def drop(
     return with_it
 
 
-def drop_table(runtime: Runtime, tx: Transaction, name: TableName) -> None:
-    """Drop a source table as part of a transaction; refused while anything reads it."""
-    _act(runtime, tx, name, Kind.TABLE, if_exists=False)
+def drop_in(runtime: Runtime, tx: Transaction, name: TableName, kind: Kind) -> None:
+    """Drop a source table or a view as part of a transaction; refused while anything reads it."""
+    _act(runtime, tx, name, kind, if_exists=False)
 
 
 def _act(runtime: Runtime, tx: Transaction, name: TableName, kind: Kind, if_exists: bool) -> None:

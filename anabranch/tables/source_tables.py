@@ -6,15 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.catalog import cuts, streams
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.lineage import set_lineage
 from anabranch.catalog.read_set import ReadSet, readers_of, tokens_of
 from anabranch.catalog.store import Connection
-from anabranch.errors import PublishConflict, Refused, UnknownName
+from anabranch.catalog.views import View
+from anabranch.errors import AnabranchError, PublishConflict, Refused, UnknownName
+from anabranch.lake import view_metadata
 from anabranch.lake.comments import Comments
+from anabranch.lake.places import table_root
 from anabranch.lake.schemas import RenameColumn, SchemaChange
 from anabranch.model import Column, Columns
 from anabranch.names import TableName
@@ -37,6 +40,9 @@ from anabranch.tables.drop import drop_all, expect_views
 from anabranch.tables.indexes import check_source, guard, indexes_of, set_indexes
 from anabranch.tables.stream_tables import refuse_in_transaction
 from anabranch.tables.writing import Names, write_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 KEEP_COLUMNS = "keep the columns and types that they use, or give them other queries first"
 NO_COMMENTS: Mapping[str, str] = {}
@@ -169,7 +175,7 @@ def create_view(
         sources, through = reach(tx.world, text)
         if target in through:
             raise Refused(f"view {target} would read itself")
-        tx.world.sql(text)  # Spark's analyser says what is wrong with it
+        shape = tx.world.sql(text).schema  # Spark's analyser says what is wrong with it
         expect_views(tx, {target, *through})
         before = readers_of_view(runtime, tx, target) if replaced else []
         tx.world.views = {**tx.world.views, target: text}
@@ -178,8 +184,9 @@ def create_view(
             each.refuse(tx.world, cure=KEEP_COLUMNS)
 
         def rows(c: Connection, cut_id: int | None) -> None:
+            before = view_rows.find(c, target)
             view_rows.remove(c, target)
-            view_rows.add(c, target, text)
+            view_rows.add(c, target, text, _described(runtime, target, before, text, shape))
             streams.set_dependencies(c, reads)
             set_lineage(c, lineages)
 
@@ -187,6 +194,19 @@ def create_view(
         tx.later(partial(_check_there, target, sources))
 
     runtime.write("create view", act)
+
+
+def _described(
+    runtime: Runtime, name: TableName, before: View | None, text: str, shape: StructType
+) -> dict[str, Any] | None:
+    """The view as other engines read it; None if it has a column that no table could have."""
+    try:
+        columns = columns_of(shape)
+    except AnabranchError:
+        return None
+    known = view_metadata.metadata_of(before) if before is not None else None
+    place = table_root(runtime.lake.warehouse.location, name)
+    return view_metadata.record_of(text, view_metadata.described(known, text, columns, place))
 
 
 def readers_of_view(runtime: Runtime, tx: Transaction, view: TableName) -> list[Readers]:

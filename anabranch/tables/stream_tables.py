@@ -28,7 +28,7 @@ from anabranch.graph.components import components
 from anabranch.graph.order import closure, dependants
 from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
-from anabranch.refresh.apply import Outcome
+from anabranch.refresh.component import Outcome
 from anabranch.refresh.cycles import (
     check_allowed,
     check_component,

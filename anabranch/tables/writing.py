@@ -19,7 +19,7 @@ from anabranch.lake.changes import DELTA
 from anabranch.lake.version import ROWS, STAGE, TableVersion
 from anabranch.model import Columns, Written
 from anabranch.names import TableName
-from anabranch.refresh.apply import Outcome
+from anabranch.refresh.component import Outcome
 from anabranch.refresh.observe import CatalogState, observe_now
 from anabranch.refresh.publish_sets import world_of
 from anabranch.retry import ATTEMPTS, attempts

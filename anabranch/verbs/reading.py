@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError
@@ -13,6 +14,7 @@ from anabranch.names import TableName
 from anabranch.session import Session
 from anabranch.spark.handed import handed_out
 from anabranch.spark.rows import rows_frame
+from anabranch.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,6 +29,13 @@ def table(session: Session, name: str, where: str | None = None) -> DataFrame:
 
 def query(session: Session, text: str) -> DataFrame:
     return handed_out(session.world.sql(text))
+
+
+@contextmanager
+def held(session: Session, cut: int | None = None) -> Iterator[World]:
+    """One cut that stays readable until the end of the block."""
+    with session.runtime.held(cut) as world:
+        yield world
 
 
 def tables(session: Session) -> list[dict[str, Any]]:

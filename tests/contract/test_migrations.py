@@ -221,6 +221,8 @@ def check_history(c: Connection, layout: int) -> None:
     assert last.stands_at == (3 if layout >= 9 else None)
     told = [each["message"] for each in events.listing(c)]
     assert sorted(told) == (["division by zero", "of no table"] if layout >= 2 else [])
+    codes = [each["reason_code"] for each in history.listing(c)]
+    assert codes == [None, "FIRST"], "also of what was written when there were only texts"
 
 
 def check_processes(c: Connection, layout: int) -> None:

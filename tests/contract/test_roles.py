@@ -22,6 +22,8 @@ from anabranch.catalog import tables
 from anabranch.catalog.grants import ROLES, grants
 from anabranch.errors import MissingRight, Refused
 from anabranch.sql.statements.records import Statement
+from anabranch.sql.text.batches import batches
+from anabranch.verbs.table import VERBS
 from tests.standin.damage import break_table, forget, roots
 from tests.standin.engine import connect, installed
 from tests.standin.theirs import Theirs
@@ -152,6 +154,9 @@ ACTS = [
     Rule("reader", "query a view", lambda ab: ab.sql("SELECT * FROM s.w").collect(), "sql Query"),
     Rule("reader", "verify", lambda ab: ab.verify("s.d"), "verify"),
     Rule("reader", "check", lambda ab: ab.check(deep=True), "check"),
+    Rule("reader", "call", lambda ab: ab.sql("CALL system.verify('s.d')"), "Call"),
+    Rule("reader", "compile", lambda ab: ab.compile(place(ab)), "compile"),
+    Rule("reader", "test", lambda ab: ab.test(place(ab)), "test"),
     Rule("reader", "plan", lambda ab: ab.plan(place(ab)), "plan"),
     Rule("reader", "wait", lambda ab: ab.wait(newest(ab, "STAGED"), timeout=1), "wait"),
     Rule("reader", "back up", lambda ab: ab.backup(place(ab, f"backup-{uuid4()}")), "backup"),
@@ -229,6 +234,17 @@ def test_every_verb_has_a_rule() -> None:
     kinds = {each.__name__ for each in Statement.__subclasses__()}
     covered = {name for rule in ACTS for name in rule.covers.split()}
     assert covered == (verbs | kinds) - NOT_RUN
+
+
+def test_the_table_of_verbs_says_the_roles() -> None:
+    least = {name: rule.least for rule in ACTS for name in rule.covers.split()}
+    for verb in VERBS:
+        name = verb.python
+        if name == "sql":  # what is said in SQL only
+            assert isinstance(verb.sql, str)
+            name = type(batches(verb.sql)[0].statements[0]).__name__
+        if name != "anabranch.restore":
+            assert verb.role.value == least[str(name)], verb.name
 
 
 @pytest.fixture(scope="module")

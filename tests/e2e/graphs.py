@@ -124,15 +124,15 @@ def check(ab: Anabranch, names: Iterable[str]) -> None:
 @contextmanager
 def failing(monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[None]:
     """The refresh of the tables fails inside, as if their storage were out of reach."""
-    real = staging.refresh_table
+    real = staging.refresh_component
 
-    def refresh(runtime: Any, tx: Any, seen: Any, stream: Any, done: Any, **options: Any) -> Any:
-        if str(stream.name) in names:
+    def refresh(runtime: Any, tx: Any, seen: Any, part: Any, done: Any, **options: Any) -> Any:
+        if not {*map(str, part.members)}.isdisjoint(names):
             raise Unreachable("the disk is gone")
-        return real(runtime, tx, seen, stream, done, **options)
+        return real(runtime, tx, seen, part, done, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(staging, "refresh_table", refresh)
+        patch.setattr(staging, "refresh_component", refresh)
         yield
 
 

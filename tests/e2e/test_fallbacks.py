@@ -10,7 +10,7 @@ import pytest
 from anabranch import Anabranch
 from anabranch.delta import fixpoint
 from anabranch.errors import DataError, InternalError, PlanFailed
-from anabranch.refresh import apply
+from anabranch.refresh import component as refreshing
 from anabranch.refresh.execute import fixpoint as component
 from anabranch.refresh.execute import table as jobs
 from anabranch.spark.errors import translated
@@ -81,7 +81,7 @@ def test_the_plan_of_the_changes_fails(two: Anabranch, monkeypatch: pytest.Monke
     for at, fault in enumerate(FAULTS):
         two.sql("INSERT INTO f.s VALUES ('a', 1)")
         with monkeypatch.context() as patch:
-            place = (jobs.Job, "rows") if at % 2 else (apply, "situation")
+            place = (jobs.Job, "rows") if at % 2 else (refreshing, "decision_inputs")
             patch.setattr(*place, broken(two, fault))
             two.refresh("f.auto")
             with pytest.raises(PlanFailed) as caught:

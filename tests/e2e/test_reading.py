@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.expressions import EqualTo
 
 from anabranch import Anabranch
-from anabranch.errors import InvalidValue, SqlSyntaxError, UnknownName
+from anabranch.errors import InvalidValue, SqlSyntaxError, UnknownName, Unsupported
 from tests.e2e.world import Outside, bag, nothing_changes, rows
 
 STATUS = (
@@ -227,3 +227,19 @@ def test_explain(bank: Anabranch) -> None:
         "operator: non-deterministic function",
     ]:
         assert part in text, text
+
+
+@pytest.mark.extended
+def test_a_long_chain_of_ctes(ab: Anabranch) -> None:
+    """Each level takes Spark's analyzer a round, and without a word from us it stops after 100."""
+    ab.sql("CREATE TABLE chain.t (k BIGINT); INSERT INTO chain.t VALUES (1)")
+    steps = [f"c{at} AS (SELECT k + 1 AS k FROM c{at - 1})" for at in range(1, 110)]
+    query = f"WITH c0 AS (SELECT k FROM chain.t), {', '.join(steps)} SELECT k FROM c109"
+    assert bag(ab.sql(query)) == rows((110,))
+    ab._runtime.spark.session.conf.set("spark.sql.analyzer.maxIterations", "20")
+    try:
+        with pytest.raises(Unsupported, match="nested too deeply") as error:
+            ab.sql(query)
+    finally:
+        ab._runtime.spark.session.conf.unset("spark.sql.analyzer.maxIterations")
+    assert "stream table" in (error.value.hint or "")

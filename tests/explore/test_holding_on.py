@@ -152,21 +152,21 @@ def test_a_busy_scheduler_does_not_starve_an_alter(
     ab: Anabranch, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whenever the new rows were computed, the scheduler has published others: they are kept."""
-    real, computed = staging.refresh_table, []
+    real, computed = staging.refresh_component, []
     with connect(home) as scheduler:
 
-        def refresh_table(
-            runtime: Any, tx: Any, seen: Any, stream: Any, *rest: Any, **how: Any
+        def refresh_component(
+            runtime: Any, tx: Any, seen: Any, part: Any, *rest: Any, **how: Any
         ) -> Any:
-            outcome = real(runtime, tx, seen, stream, *rest, **how)
-            if stream.name == D and stream.query == NEW:
-                computed.append(outcome)
+            outcomes = real(runtime, tx, seen, part, *rest, **how)
+            if part.members == (D,) and seen.streams[D].query == NEW:
+                computed.extend(outcomes)
                 if len(computed) < 10:
                     scheduler.sql(f"INSERT INTO s.t VALUES ({len(computed) + 1}, 0)")
                     scheduler.tick()
-            return outcome
+            return outcomes
 
-        monkeypatch.setattr(staging, "refresh_table", refresh_table)
+        monkeypatch.setattr(staging, "refresh_component", refresh_component)
         ab.alter_stream_table("s.d", query=NEW)
     assert [each.action.value for each in computed] == ["REINITIALIZE", "DIFFERENTIAL"]
     assert rows(ab, "s.d")[:2] == [(1, 11), (2, 1)], "and what came meanwhile is in it"
@@ -182,19 +182,19 @@ def test_a_long_backfill_stops_nobody(
     ab: Anabranch, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the rows are computed, the group around the table is refreshed, itself included."""
-    real, ticked = staging.refresh_table, []
+    real, ticked = staging.refresh_component, []
     with connect(home) as scheduler:
 
-        def refresh_table(
-            runtime: Any, tx: Any, seen: Any, stream: Any, *rest: Any, **how: Any
+        def refresh_component(
+            runtime: Any, tx: Any, seen: Any, part: Any, *rest: Any, **how: Any
         ) -> Any:
-            if stream.query == NEW and not ticked:
+            if seen.streams[part.members[0]].query == NEW and not ticked:
                 ticked.append(None)
                 scheduler.sql("INSERT INTO s.t VALUES (2, 20)")
                 ticked[:] = [each["outcome"] for each in scheduler.tick()]
-            return real(runtime, tx, seen, stream, *rest, **how)
+            return real(runtime, tx, seen, part, *rest, **how)
 
-        monkeypatch.setattr(staging, "refresh_table", refresh_table)
+        monkeypatch.setattr(staging, "refresh_component", refresh_component)
         ab.alter_stream_table("s.d", query=NEW)
     assert ticked == ["PUBLISHED"]
     assert rows(ab, "s.d") == [(1, 11), (2, 21)]

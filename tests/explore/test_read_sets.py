@@ -56,16 +56,16 @@ def between(
     monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], table: TableName = D
 ) -> list[object]:
     """Once, after a refresh of the table was computed and before it is published."""
-    real, done = staging.refresh_table, []
+    real, done = staging.refresh_component, []
 
-    def refresh_table(*given: Any, **options: Any) -> Any:
-        outcome = real(*given, **options)
-        if not done and outcome.table == table:
-            done.append(outcome)
+    def refresh_component(*given: Any, **options: Any) -> Any:
+        outcomes = real(*given, **options)
+        if not done and outcomes[0].table == table:
+            done.append(outcomes[0])
             act()
-        return outcome
+        return outcomes
 
-    monkeypatch.setattr(staging, "refresh_table", refresh_table)
+    monkeypatch.setattr(staging, "refresh_component", refresh_component)
     return done
 
 

@@ -24,7 +24,7 @@ from tests.e2e.graphs import RARELY, add, check, no_waiting, overdue, pointers, 
 # Where the refresh of a group goes past: members, files, metadata, and every row of the transaction.
 PLACES: tuple[tuple[Any, str], ...] = (
     (leases, "take"),
-    (staging, "refresh_table"),
+    (staging, "refresh_component"),
     (table, "write"),
     (Stage, "commit_rows"),
     (publish, "_write_metadata"),
@@ -107,7 +107,7 @@ def test_a_fault_at_every_step(
         change(ab, group)
         with faults(monkeypatch) as dry:
             assert [each["outcome"] for each in ab.tick()] == ["PUBLISHED"]
-        assert dry.passed.count("staging.refresh_table") == len(group)
+        assert dry.passed.count("staging.refresh_component") == len(group)
         assert dry.passed.count("publish._swap") == 1
         assert {step_name(*each) for each in PLACES} == set(dry.passed), "every place is gone past"
         published = len(dry.passed) - 1 - dry.passed[::-1].index("failpoints.hit")

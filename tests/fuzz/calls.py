@@ -198,7 +198,7 @@ def project_call(rng: random.Random) -> Call:
     return Call("project", act, (files, encoding))
 
 
-SILENT = frozenset({"demo", "prepare"})  # they start Spark
+SILENT = frozenset({"demo", "prepare", "serve"})  # they start Spark, or do not end
 
 
 def cli_call(rng: random.Random) -> Call:

@@ -43,8 +43,10 @@ from anabranch.lake import (
     version,
 )
 from anabranch.lake import upkeep as lake_upkeep
-from anabranch.refresh import apply
+from anabranch.lake.changes import net_rows
+from anabranch.refresh import members
 from anabranch.refresh import staging as refresh_staging
+from anabranch.refresh.component import Outcome
 from anabranch.tables import stream_tables as declare
 from tests.simulation import light
 from tests.simulation.database import SimulatedThread, Turn
@@ -121,10 +123,10 @@ def place_of_backups(location: str, catalog_uuid: str, *, fsync: bool = True) ->
     return DiskWarehouse(str(location), catalog_uuid, active().disk)
 
 
-def refresh_table(*given: Any, **named: Any) -> apply.Outcome:
+def refresh_component(*given: Any, **named: Any) -> list[Outcome]:
     """The product computes all rows again after a fault of its own: here none is passed over."""
     try:
-        return light.refresh_table(*given, **named)
+        return light.refresh_component(*given, **named)
     except Exception as error:
         if refresh_staging.is_ours(error):
             world = active()
@@ -191,10 +193,11 @@ def installed() -> None:
         (places.sync, sync),
         (manifests.manifests, light.manifests),
         (manifests.live_entries, light.live_entries),
-        (refresh_staging.refresh_table, refresh_table),
+        (refresh_staging.refresh_component, refresh_component),
         (declare.define, light.define),
         (declare.tables_of, light.sources_of),
-        (apply.understood, light.understood),
+        (members.understood, light.understood),
+        (net_rows, light.uncounted),
     ]
     swaps += [  # what deployments ask of SQL, and of whom they belong to
         (staging.over, light.over),

@@ -25,10 +25,10 @@ from anabranch.errors import BaseExpired, FileMissing, InternalError
 from anabranch.lake.version import TableVersion
 from anabranch.model import Action, Written
 from anabranch.names import TableName
-from anabranch.refresh import apply
-from anabranch.refresh.decide import Decision
+from anabranch.refresh import component
+from anabranch.refresh.decide import Code, Decision, Reason
 from anabranch.refresh.definition import Definition
-from anabranch.refresh.rebuild import inputs_of
+from anabranch.refresh.members import MemberTable
 from anabranch.refresh.sources import Sources
 from anabranch.sql.analyze.columns import Flow, Ref
 from anabranch.sql.analyze.lineage import Lineage
@@ -336,17 +336,12 @@ def write_rows(tx: Any, name: TableName, rows: Bag) -> Written:
     return Written(add=(place,), rows=sum(rows.values()))
 
 
-def refresh_table(
-    runtime: Any,
-    tx: Any,
-    seen: Any,
-    stream: Any,
-    done: Any,
-    *,
-    full: str | None = None,
-) -> apply.Outcome:
+def refresh_component(
+    runtime: Any, tx: Any, seen: Any, part: Any, done: Any, *, full: Reason | None = None
+) -> list[component.Outcome]:
     """One stream table: stored + Q(now) - Q(before) if nothing is in the way, or Q(now)."""
-    name, world = stream.name, tx.world
+    (name,), world = part.members, tx.world
+    stream = seen.streams[name]
     definition = define(world, stream.query)
     known = seen.inputs.get(name, {})
     versions = {each: world.version(each) for each in sorted(definition.sources)}
@@ -363,17 +358,19 @@ def refresh_table(
         and (own is None or own.snapshot_id == stored.snapshot_id)
     ):
         wanted = _changed(stream, stored, versions, before, now)
-    decision = Decision(Action.FULL if wanted is None else Action.DIFFERENTIAL, "simulated")
+    action = Action.FULL if wanted is None else Action.DIFFERENTIAL
+    decision = Decision(action, Reason(Code.CHANGED_ROWS, "simulated"))
     wanted = now if wanted is None else wanted
     sources = Counted(versions, before, {})
-    read = inputs_of(tx, name, sources, definition.views)
-    outcome = apply.planned(tx, seen, stream, definition, sources, decision, done, read)
+    standing = component.Standing.of(tx, seen, done, sources)
+    member = MemberTable(stream, definition)
+    outcome = component.planned(tx, seen, member, sources, decision, standing, {})
     after = stored
     if stored.snapshot_id is None or wanted != rows_of(stored):
         after = tx.stage.commit_rows(
             name, write_rows(tx, name, wanted), replace_all=True, hidden=()
         )
-    return apply.staged(tx, seen, outcome, stored, after, uncounted)
+    return [component.staged(tx, seen, outcome, stored, after)]
 
 
 def uncounted(before: TableVersion, after: TableVersion) -> tuple[int, int]:

@@ -23,8 +23,8 @@ import anabranch
 from anabranch.api import Anabranch
 from anabranch.refresh import definition as definitions
 from anabranch.refresh import verify as verifying
-from anabranch.refresh.execute import fixpoint as component
 from anabranch.refresh.execute import table as jobs
+from anabranch.refresh.execute.fixpoint import CycleWork
 from anabranch.refresh.execute.recompute import Recompute
 from anabranch.spark import compare, conform, convert, dml, query, rows, scan, sorting, write
 from anabranch.spark import merge as merging
@@ -47,8 +47,9 @@ from tests.standin.files import (
 )
 from tests.standin.refreshes import (
     component_anew,
-    component_run,
-    component_stage,
+    cycle_follow,
+    cycle_from_empty,
+    cycle_stage,
     full_job,
     incremental_job,
 )
@@ -77,8 +78,10 @@ REPLACED: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = (
 
 
 METHODS: tuple[tuple[type, str, Callable[..., Any]], ...] = (
-    (component.Work, "run", component_run),
-    (component.Work, "stage", component_stage),
+    (CycleWork, "follow", cycle_follow),
+    (CycleWork, "from_empty", cycle_from_empty),
+    (CycleWork, "by_queries", cycle_from_empty),
+    (CycleWork, "stage", cycle_stage),
     (Recompute, "compute", component_anew),
 )
 

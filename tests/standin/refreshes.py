@@ -19,14 +19,13 @@ from anabranch.errors import InternalError
 from anabranch.lake.version import TableVersion
 from anabranch.model import Column, Columns, FixpointBounds, Op, Reading
 from anabranch.names import TableName
-from anabranch.refresh.apply import summary as summary_of
 from anabranch.refresh.cycles import Circle
-from anabranch.refresh.decide import Decision
+from anabranch.refresh.decide import Decision, settled
 from anabranch.refresh.definition import Definition
-from anabranch.refresh.execute import fixpoint as component
+from anabranch.refresh.execute.fixpoint import CycleWork, not_converged
 from anabranch.refresh.execute.recompute import Recompute
-from anabranch.refresh.execute.strategy import not_converged
-from anabranch.refresh.execute.table import hidden_of
+from anabranch.refresh.execute.table import summary as summary_of
+from anabranch.refresh.members import hidden_of
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark import query
@@ -117,23 +116,33 @@ def _exchange(
 # -- tables that read each other ---------------------------------------------------------------
 
 
-def component_run(self: component.Work) -> Converged | None:
+def cycle_follow(self: CycleWork, *, careful: bool) -> Converged:
     """The smallest tables that equal their queries over each other: upwards from what is stored if
     rows only came, as semi-naive rounds do, and from nothing otherwise."""
-    if self.plan.strategy is None:
-        return None
-    empty_start = self.plan.strategy is not Strategy.INSERTS or self.plan.afresh
+    if not self.only_gains:
+        return cycle_from_empty(self)
     session = self.runtime.spark.session
-    stored = {name: each.version for name, each in self.rows.items()}
-    found = {
-        name: Counter[Row]()
-        if empty_start
-        else Counter(frame(session, version.reading(), version.columns).collect())
-        for name, version in stored.items()
-    }
-    settled, rounds = _settled(self.bounds, list(found), found, partial(_member, self), self.watch)
-    self.rows = settled  # type: ignore[assignment]  # what `component_stage` takes
-    return Converged(Strategy.EMPTY if empty_start else self.plan.strategy, (), rounds)
+    return _rounds(
+        self,
+        Strategy.INSERTS,
+        {
+            name: Counter(frame(session, each.version.reading(), each.version.columns).collect())
+            for name, each in self.rows.items()
+        },
+    )
+
+
+def cycle_from_empty(self: CycleWork) -> Converged:
+    return _rounds(self, Strategy.EMPTY, {name: Counter() for name in self.members})
+
+
+def _rounds(
+    work: CycleWork, strategy: Strategy, start: Mapping[TableName, Counter[Row]]
+) -> Converged:
+    member = partial(_member, work)
+    found, rounds = _settled(work.bounds, list(start), start, member, work.watch)
+    vars(work)["found"] = found  # what `cycle_stage` takes
+    return Converged(strategy, (), rounds)
 
 
 def _settled(
@@ -156,7 +165,7 @@ def _settled(
         watch(added)
 
 
-def _member(work: component.Work, name: TableName, found: Mapping[TableName, Any]) -> Counter[Row]:
+def _member(work: CycleWork, name: TableName, found: Mapping[TableName, Any]) -> Counter[Row]:
     world, session = work.tx.world, work.runtime.spark.session
 
     def rows_of(source: TableName, looked_in: str | None) -> Any:
@@ -168,7 +177,7 @@ def _member(work: component.Work, name: TableName, found: Mapping[TableName, Any
         return frame(session, version.reading(), version.columns)
 
     with query.Inputs(session) as inputs:
-        text = world.bind(inputs, work.circle[name].definition.query, rows=rows_of)
+        text = world.bind(inputs, work.members[name].definition.query, rows=rows_of)
         return Counter(run_sql(session, text).collect())
 
 
@@ -186,10 +195,10 @@ def component_anew(
             return session.sql(f"SELECT * FROM {bound(source)}")
 
         with query.Inputs(session) as more:
-            text = world.bind(more, self.seen.streams[name].query, rows=rows_of)
+            text = world.bind(more, self.state.streams[name].query, rows=rows_of)
             return Counter(run_sql(session, text).collect())
 
-    streams = [self.seen.streams[name] for name in circle]
+    streams = [self.state.streams[name] for name in circle]
     bounds = bounds_of(streams, self.runtime.settings)
     nothing: dict[TableName, Counter[Row]] = {name: Counter() for name in circle}
     found, _ = _settled(bounds, sorted(circle), nothing, member, lambda counts: None)
@@ -199,12 +208,14 @@ def component_anew(
     }
 
 
-def component_stage(self: component.Work, settled: Converged, decision: Decision) -> None:
-    for name, each in self.circle.items():
-        told = summary_of(each.definition, self.sources, decision, self.stands_at)
+def cycle_stage(self: CycleWork, decision: Decision) -> None:
+    assert self.converged is not None
+    decision = settled(decision, self.converged)
+    for name, each in self.members.items():
+        told = summary_of(each.definition, self.sources, decision, self.cuts)
         stored, hidden = self.tx.world.version(name), each.definition.hidden
-        wanted: Counter[Row] = self.rows[name]  # type: ignore[assignment]
-        if not self.plan.afresh:
+        wanted: Counter[Row] = vars(self)["found"][name]
+        if not decision.afresh:
             _exchange(self.runtime, self.tx, stored, wanted, hidden, told)
             continue
         made = Frame(self.runtime.spark.session, table_of(list(wanted.elements()), stored.columns))

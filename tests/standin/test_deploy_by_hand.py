@@ -11,7 +11,8 @@ import pytest
 from anabranch.deploy.steps import Action
 from anabranch.errors import DataError, PlanFailed, Refused, SparkLost, UserError
 from anabranch.names import TableName
-from anabranch.refresh import apply, staging
+from anabranch.refresh import staging
+from anabranch.refresh.execute import table
 from tests import another_program
 from tests.standin.engine import connect, installed
 from tests.standin.test_deployments import (
@@ -379,14 +380,14 @@ def test_a_roll_back_says_what_helps_where_our_plan_fails(
     ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
     ab.refresh()
     ab.sql("INSERT INTO db.raw.s VALUES (1, 2)")
-    real = apply.incremental_job
+    real = table.incremental_job
 
     def incremental_job(runtime: Any, tx: Any, stream: Any, *rest: Any) -> Any:
         if str(stream.name) == "db.c.c":
             raise KeyError("_ab_v4")
         return real(runtime, tx, stream, *rest)
 
-    monkeypatch.setattr(apply, "incremental_job", incremental_job)
+    monkeypatch.setattr(table, "incremental_job", incremental_job)
     with pytest.raises(PlanFailed):
         ab.refresh()
     assert states(ab)["db.c.c"] == "ERROR"
@@ -521,17 +522,17 @@ def test_a_suspended_member_that_must_move_is_named(shop: Shop) -> None:
 
 
 def test_a_lost_spark_is_not_the_readers_fault(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    ab, real = shop.ab, staging.refresh_table
+    ab, real = shop.ab, staging.refresh_component
     ab.create_stream_table("mine.own", OUTSIDE)
     shop.edit(TWICE)
     made = shop.stage()
 
-    def lost(runtime: Any, tx: Any, seen: Any, stream: Any, *rest: Any, **how: Any) -> Any:
-        if str(stream.name) == "mine.own":
+    def lost(runtime: Any, tx: Any, seen: Any, part: Any, *rest: Any, **how: Any) -> Any:
+        if str(part.members[0]) == "mine.own":
             raise SparkLost("the Spark session ended")
-        return real(runtime, tx, seen, stream, *rest, **how)
+        return real(runtime, tx, seen, part, *rest, **how)
 
-    monkeypatch.setattr(staging, "refresh_table", lost)
+    monkeypatch.setattr(staging, "refresh_component", lost)
     with pytest.raises(SparkLost):
         ab.promote(made, suspend_readers=True)
     assert states(ab)["mine.own"] == "ACTIVE"
@@ -677,16 +678,16 @@ def test_a_plan_says_what_stage_will_refuse(shop: Shop) -> None:
 def test_a_suspension_during_a_refresh_that_fails_is_kept(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ab, real = shop.ab, staging.refresh_table
+    ab, real = shop.ab, staging.refresh_component
     ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
 
-    def failing(runtime: Any, tx: Any, seen: Any, stream: Any, *rest: Any, **how: Any) -> Any:
-        if str(stream.name) == "db.c.c":
+    def failing(runtime: Any, tx: Any, seen: Any, part: Any, *rest: Any, **how: Any) -> Any:
+        if str(part.members[0]) == "db.c.c":
             ab.suspend("db.c.c")
             raise DataError("a row that does not fit")
-        return real(runtime, tx, seen, stream, *rest, **how)
+        return real(runtime, tx, seen, part, *rest, **how)
 
-    monkeypatch.setattr(staging, "refresh_table", failing)
+    monkeypatch.setattr(staging, "refresh_component", failing)
     with pytest.raises(DataError):
         ab.refresh()
     assert states(ab)["db.c.c"] == "SUSPENDED"

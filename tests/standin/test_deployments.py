@@ -98,11 +98,11 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch, shop: Shop) -> list[str]:
     """The tables whose rows are computed from here on."""
-    from anabranch.refresh import apply
+    from anabranch.refresh.execute import table
 
     found: list[str] = []
     for job in ("full_job", "incremental_job"):
-        real = getattr(apply, job)
+        real = getattr(table, job)
 
         def noted(
             runtime: Any, tx: Any, stream: Any, *rest: Any, _real: Any = real, **options: Any
@@ -110,7 +110,7 @@ def computed(monkeypatch: pytest.MonkeyPatch, shop: Shop) -> list[str]:
             found.append(str(stream.name))
             return _real(runtime, tx, stream, *rest, **options)
 
-        monkeypatch.setattr(apply, job, noted)
+        monkeypatch.setattr(table, job, noted)
     assert jobs is not None
     return found
 

@@ -10,7 +10,6 @@ from pyspark.sql.types import StructType
 
 from anabranch.catalog import tables
 from anabranch.errors import AnabranchError
-from anabranch.refresh import apply
 from anabranch.refresh.execute import table as jobs
 from anabranch.spark import write
 from anabranch.sql.lower.recursion import is_beyond_spark
@@ -108,7 +107,7 @@ def test_a_circle_with_what_spark_cannot_read(
 
 
 def test_what_is_real_comes_back() -> None:
-    real = write.write, jobs.full_job, apply.full_job
+    real = write.write, jobs.full_job, jobs.incremental_job
     with installed():
-        assert apply.full_job is not real[2]
-    assert (write.write, jobs.full_job, apply.full_job) == real
+        assert jobs.incremental_job is not real[2]
+    assert (write.write, jobs.full_job, jobs.incremental_job) == real

@@ -35,9 +35,9 @@ def give_up(tx: Transaction) -> None:
 
 @pytest.mark.parametrize("full", [False, True])
 def test_a_refresh_is_run_again(ab: Anabranch, monkeypatch: pytest.MonkeyPatch, full: bool) -> None:
-    real, tries = staging.refresh_table, []
+    real, tries = staging.refresh_component, []
 
-    def refresh_table(runtime: Any, tx: Transaction, *given: Any, **options: Any) -> Any:
+    def refresh_component(runtime: Any, tx: Transaction, *given: Any, **options: Any) -> Any:
         tries.append(tx)
         if tx is tries[0]:
             if len(tries) == 1:
@@ -45,7 +45,7 @@ def test_a_refresh_is_run_again(ab: Anabranch, monkeypatch: pytest.MonkeyPatch, 
             raise GONE
         return real(runtime, tx, *given, **options)
 
-    monkeypatch.setattr(staging, "refresh_table", refresh_table)
+    monkeypatch.setattr(staging, "refresh_component", refresh_component)
     ab.refresh("s.x", full=full)
     assert ab.table("s.x").collect() == [(1,)]
     assert not ab.history("s.x", 1)[0]["error"]

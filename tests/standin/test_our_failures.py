@@ -14,8 +14,8 @@ import pytest
 import anabranch
 from anabranch import Anabranch
 from anabranch.errors import NotIncremental, PlanFailed
-from anabranch.refresh import apply, definition, editions
-from anabranch.refresh.execute import fixpoint as component
+from anabranch.refresh import component, definition, editions
+from anabranch.refresh.execute import table
 from tests.e2e.graphs import status
 from tests.standin.engine import connect, installed
 
@@ -87,16 +87,16 @@ def steps(quick: str, others: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "step", steps("gather decide net_rows", "remember decision_inputs redefine inputs_now")
+    "step", steps("gather decide net_rows", "remember decision_inputs event_of")
 )
 def test_a_step_of_a_table(
     ab: Anabranch, mode: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setattr(apply, step, boom)
+    monkeypatch.setattr(component, step, boom)
     expect(ab, mode, "s.x")
 
 
-@pytest.mark.parametrize("step", steps("facts net_rows", "outside decide inputs_now"))
+@pytest.mark.parametrize("step", steps("decision_inputs net_rows", "gather decide"))
 def test_a_step_of_a_component(
     ab: Anabranch, mode: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -108,7 +108,7 @@ def test_a_step_of_a_component(
 
 
 def of_ours(code: CodeType) -> str | None:
-    """`refresh/apply.py:gather`, for a function on the way."""
+    """`refresh/component.py:planned`, for a function on the way."""
     path = Path(code.co_filename)
     if not path.is_relative_to(PACKAGE) or code.co_name.startswith("<"):
         return None
@@ -326,8 +326,8 @@ def test_what_fails_in_full_is_not_computed_twice(
         tried.append(compare)
         raise KeyError("_ab_v4")
 
-    monkeypatch.setattr(apply, "full_job", full)
-    monkeypatch.setattr(apply, "incremental_job", boom)
+    monkeypatch.setattr(table, "full_job", full)
+    monkeypatch.setattr(table, "incremental_job", boom)
     ab.sql("INSERT INTO s.t VALUES (2, 20)")
     with pytest.raises(PlanFailed, match="_ab_v4"):
         ab.refresh("s.x")

@@ -10,7 +10,8 @@ import pytest
 
 from anabranch import Anabranch
 from anabranch.errors import DataError, NotIncremental, PlanFailed
-from anabranch.refresh import apply, definition
+from anabranch.refresh import component, definition
+from anabranch.refresh.execute import table
 from tests.e2e.graphs import overdue, status
 from tests.standin.engine import connect, installed
 
@@ -34,14 +35,14 @@ def fails_on_rows(*_: Any, **__: Any) -> Any:
 
 
 def our_plan_fails(patch: pytest.MonkeyPatch) -> None:
-    real = apply.full_job
+    real = table.full_job
 
     def full_job(*given: Any, **named: Any) -> Any:
         if given[3].kept is not None:
             fails_on_rows()
         return real(*given, **named)
 
-    patch.setattr(apply, "full_job", full_job)
+    patch.setattr(table, "full_job", full_job)
 
 
 def test_what_breaks_the_plan_of_the_changes_alone_is_our_fault(
@@ -49,7 +50,7 @@ def test_what_breaks_the_plan_of_the_changes_alone_is_our_fault(
 ) -> None:
     ab.sql("INSERT INTO s.t VALUES (2, '2')")  # rows only came
     with monkeypatch.context() as patch:
-        patch.setattr(apply, "incremental_job", fails_on_rows)
+        patch.setattr(table, "incremental_job", fails_on_rows)
         ab.refresh("s.auto")
         with pytest.raises(PlanFailed, match=r"s.differential: .*Illegal input for day"):
             ab.refresh("s.differential")
@@ -80,7 +81,7 @@ def test_what_breaks_the_query_is_the_data(
 ) -> None:
     """Whatever our plans do."""
     if broken != "nothing":
-        monkeypatch.setattr(apply, "incremental_job", fails_on_rows)
+        monkeypatch.setattr(table, "incremental_job", fails_on_rows)
     if broken == "all":
         our_plan_fails(monkeypatch)
     for statement in ("INSERT INTO s.t VALUES (2, 'two')", "DELETE FROM s.t WHERE k = 1"):
@@ -126,15 +127,15 @@ def test_a_failure_in_planning_is_neither_retried_nor_suspended(
     ab.set("max_consecutive_errors", 2)
     ab.sql("INSERT INTO s.t VALUES (2, '2')")
     with monkeypatch.context() as patch:
-        patch.setattr(apply, "gather", broken)
+        patch.setattr(component, "gather", broken)
         if mode == "AUTO":
-            patch.setattr(apply, "only_now", broken)
+            patch.setattr(component, "only_now", broken)
         for _ in range(4):
             overdue(ab, name)
             ab.tick()
     told = status(ab, name)
     assert (told["status"], told["consecutive_errors"]) == ("ERROR", 1)
     assert told["next_retry_at"] is None and "fault of Anabranch" in told["last_error"]
-    monkeypatch.setattr(apply, "gather", broken)
+    monkeypatch.setattr(component, "gather", broken)
     ab.refresh(name, full=True)  # which does not ask what changed
     assert sorted(ab.table(name).collect()) == [(1, 1), (2, 2)]

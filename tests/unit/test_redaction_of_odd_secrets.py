@@ -71,6 +71,7 @@ def test_a_password_in_an_address(password: str, form: str) -> None:
 @given(passwords, st.sampled_from(IN_PARAMETERS), st.sampled_from(PARAMETERS))
 @example(f"a b c {SEED}", IN_PARAMETERS[1], "sslpassword")
 @example(f"a@{SEED}:x", IN_PARAMETERS[2], "password")
+@example(f"'{SEED}:{SEED}@", IN_PARAMETERS[0], "password")
 def test_a_password_in_a_parameter(password: str, form: str, name: str) -> None:
     plain = password.replace("&", "+").replace("=", "+")  # these end a value, whoever reads it
     for value in (plain, quote(password, safe="")):

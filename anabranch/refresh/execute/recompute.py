@@ -13,12 +13,12 @@ from anabranch.errors import InternalError
 from anabranch.model import FixpointBounds
 from anabranch.names import TableName
 from anabranch.plan.nodes import Scan
-from anabranch.refresh.cycle_members import member_definition_leniently, rule
 from anabranch.refresh.cycles import Circle, check_member
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.execute.backend import Rows, SparkBackend
+from anabranch.refresh.execute.fixpoint import not_converged
 from anabranch.refresh.execute.queries import AsWritten
-from anabranch.refresh.execute.strategy import not_converged
+from anabranch.refresh.members import member_definition_leniently, rule_of
 from anabranch.refresh.observe import CatalogState
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
@@ -58,7 +58,7 @@ class Recompute:
         rows, members = {}, []
         for name, definition in definitions.items():
             rows[name] = Rows(tx.world.version(name), definition.hidden, tx.stage.directory(name))
-            member = rule(name, definition, circle)
+            member = rule_of(name, definition, circle)
             if member is None:
                 mode = self.state.streams[name].refresh_mode
                 check_member(self.world, name, mode, definition, circle)

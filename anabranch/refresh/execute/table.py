@@ -1,10 +1,11 @@
-"""The Spark job of a refresh: one write into the stage, whichever way was chosen."""
+"""The Spark jobs of a table alone: one write into the stage, whichever way was decided."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import StreamTable
@@ -12,15 +13,17 @@ from anabranch.delta.closure import as_written, root_recursion
 from anabranch.delta.maintenance import ByRows, Combine, Replace
 from anabranch.lake.footers import counts
 from anabranch.lake.version import TableVersion
-from anabranch.model import Action, ColumnRanges, Columns, RefreshMode, Written
+from anabranch.model import ColumnRanges, Columns, RefreshMode, Written
 from anabranch.names import TableName, quote
 from anabranch.plan.nodes import Join, Node, Parameter
 from anabranch.plan.walk import walk
-from anabranch.refresh.decide import Layout, rewrites
+from anabranch.refresh.decide import Decision, Layout, rewrites
 from anabranch.refresh.definition import Definition
+from anabranch.refresh.execute.run import judge
 from anabranch.refresh.execute.scans import Scans
+from anabranch.refresh.inputs import from_stored
+from anabranch.refresh.members import MemberTable, hidden_of
 from anabranch.refresh.sources import BROADCAST_ROWS, Sources
-from anabranch.refresh.work import from_stored
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark.groups import Groups, State, combine_groups, replace_groups
 from anabranch.spark.merge import (
@@ -31,13 +34,123 @@ from anabranch.spark.merge import (
     stored_rows,
 )
 from anabranch.spark.query import Inputs
-from anabranch.spark.write import write
+from anabranch.spark.write import evaluate, write
+from anabranch.sql.lower.recursion import is_beyond_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS_PER_FILE = 1_000_000
 ONE_TASK_ROWS = 200_000  # up to here a single task recomputes a table fastest
+
+
+@dataclass
+class TableWork:
+    """A table alone: its jobs write into the stage."""
+
+    written: ClassVar[str] = "the query as it was written, because our plan of it failed"
+    runtime: Runtime
+    tx: Transaction
+    member: MemberTable
+    sources: Sources
+    cuts: tuple[int, ...]  # where the table will stand
+
+    @property
+    def name(self) -> TableName:
+        return self.member.name
+
+    @property
+    def strict(self) -> bool:
+        return self.member.stream.refresh_mode is RefreshMode.DIFFERENTIAL
+
+    @property
+    def is_planned(self) -> bool:
+        return self.member.definition.kept is not None
+
+    @property
+    def is_beyond_spark(self) -> bool:
+        return is_beyond_spark(self.member.definition.query)
+
+    def from_changes(self, decision: Decision) -> None:
+        self._incremental(self.sources, decision)
+
+    def carefully(self, decision: Decision) -> bool:
+        if self.sources.insert_only:
+            return False
+        self._incremental(by_states(self.sources), decision)
+        return True
+
+    def in_full(self, decision: Decision) -> None:
+        self._full(self.member.definition, decision)
+
+    def as_written(self, decision: Decision) -> None:
+        definition = self.member.definition
+        hidden = (
+            definition.hidden if isinstance(definition.kept, ByRows) else ()
+        )  # others take a plan
+        self._full(replace(definition, kept=None, hidden=hidden), decision)
+
+    def judged(self, error: Exception, *, of_changes: bool) -> Exception:
+        # What Spark cannot read as it was written is computed from nothing by our plan of it.
+        trial = (
+            self.run_query if not self.is_beyond_spark else self.run_plan if of_changes else None
+        )
+        return judge(self.name, error, trial)
+
+    def run_query(self) -> None:
+        """The query as it was written, with nobody looking at its rows."""
+        bounds = bounds_of([self.member.stream], self.runtime.settings)
+        with self.runtime.spark.tuned(max(self.sources.rows, 1), levels=bounds.rounds):
+            rows = self.tx.world.sql(self.member.definition.query)
+            evaluate(rows, self.tx.world.version(self.name).columns)
+
+    def run_plan(self) -> None:
+        session, kept = self.runtime.spark.session, self.member.definition.kept
+        assert kept is not None  # else nothing was planned
+        try:
+            with Inputs(session) as inputs, self.runtime.spark.tuned(max(self.sources.rows, 1)):
+                bounds = bounds_of([self.member.stream], self.runtime.settings)
+                scans = Scans(
+                    session, self.sources, inputs, self.name, bounds, hints=False, afresh=True
+                )
+                evaluate(scans.run(kept.full), self.tx.world.version(self.name).columns)
+        except Exception as error:
+            raise judge(self.name, error, None) from error
+
+    def _incremental(self, sources: Sources, decision: Decision) -> None:
+        member = self.member
+        told = summary(member.definition, sources, decision, self.cuts)
+        incremental_job(self.runtime, self.tx, member.stream, member.definition, sources, told)
+
+    def _full(self, definition: Definition, decision: Decision) -> None:
+        told = summary(definition, self.sources, decision, self.cuts)
+        stream, compare = self.member.stream, not decision.afresh
+        full_job(self.runtime, self.tx, stream, definition, self.sources, told, compare=compare)
+
+
+def summary(
+    definition: Definition, sources: Sources, decision: Decision, stands_at: tuple[int, ...]
+) -> dict[str, str]:
+    """What the snapshot says of itself."""
+    snapshots = {str(name): version.snapshot_id for name, version in sources.versions.items()}
+    return {
+        "anabranch.cut": ",".join(map(str, stands_at)),
+        "anabranch.fingerprint": definition.fingerprint,
+        "anabranch.tables": json.dumps(snapshots, sort_keys=True),
+        "anabranch.mode": decision.action.value,
+        **({"anabranch.moment": str(definition.moment)} if definition.moment else {}),
+    }
+
+
+def by_states(sources: Sources) -> Sources:
+    """The same changes without the rows that came and went."""
+    found = {
+        name: sources.versions[name].delta(sources.before[name], by_states=True)
+        for name in sources.deltas
+    }
+    return replace(
+        sources, deltas={name: delta for name, delta in found.items() if not delta.empty}
+    )
 
 
 def full_job(
@@ -55,13 +168,7 @@ def full_job(
     session, name = runtime.spark.session, stream.name
     stored = tx.world.version(name)
     visible, hidden = stored.columns, hidden_of(stream, definition)
-    compare = (
-        compare
-        and summary["anabranch.mode"] == Action.FULL.value
-        and stream.populated
-        and not hidden
-        and small(runtime, stored)
-    )
+    compare = compare and not hidden and small(runtime, stored)
     bounds = bounds_of([stream], runtime.settings)
     tuned = runtime.spark.tuned(max(sources.rows, 1), levels=bounds.rounds)
     with Inputs(session) as inputs, tuned:
@@ -79,11 +186,6 @@ def full_job(
     return tx.stage.commit_rows(
         name, written, rewrite=compare, replace_all=not compare, hidden=hidden, summary=summary
     )
-
-
-def hidden_of(stream: StreamTable, definition: Definition) -> Columns:
-    """A table that is always recomputed needs no state."""
-    return () if stream.refresh_mode is RefreshMode.FULL else definition.hidden
 
 
 def incremental_job(
@@ -119,7 +221,7 @@ def incremental_job(
         files = 1 if size <= ROWS_PER_FILE else None
         written = write(rows, tx.stage.directory(name), columns, files)
         if job.lacks_rows(written):
-            written = write(job.anew(), tx.stage.directory(name), columns, files)
+            written = write(job.all_rows(), tx.stage.directory(name), columns, files)
     return tx.stage.commit_rows(
         name, written, rewrite=job.rewrite, hidden=definition.hidden, summary=summary
     )
@@ -286,7 +388,7 @@ class Job:
         before = kept if self.rewrite else self.stored.rows - removed
         return before + added < self.wanted_rows
 
-    def anew(self) -> DataFrame:
+    def all_rows(self) -> DataFrame:
         """The rows recomputed, against those stored."""
         kept = self.definition.kept
         assert isinstance(kept, Replace)

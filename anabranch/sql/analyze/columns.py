@@ -56,7 +56,7 @@ class Column:
     """A column: `name` is None when Spark makes one up, `type` when it cannot be told.
 
     `broken`: it comes from a mistake, which was told where it was made.  `any_name`: the name that
-    Spark makes up may look like a user's.
+    Spark makes up may look like a user's.  `made_up`: what that name probably is.
     """
 
     name: str | None
@@ -64,6 +64,7 @@ class Column:
     flow: Flow = NOTHING
     broken: bool = False
     any_name: bool = False
+    made_up: str = ""
 
     @property
     def unknown(self) -> Column:
@@ -78,10 +79,16 @@ Columns = tuple[Column, ...] | None  # None: not even the number of columns is k
 @dataclass(frozen=True)
 class Relation:
     """The rows of a query or a table.  `flow` is what decides which rows there are, and, if the
-    columns are not known, also what any of them may be computed from."""
+    columns are not known, also what any of them may be computed from.  `probable`: the columns that a
+    plan has, where it is not certain that Spark gives them these names."""
 
     columns: Columns
     flow: Flow = NOTHING
+    probable: Columns = None
+
+    @property
+    def planned(self) -> Columns:
+        return self.probable if self.columns is None else self.columns
 
     @cached_property
     def whole(self) -> Flow:
@@ -92,6 +99,14 @@ class Relation:
     def opaque(self) -> Relation:
         """The same rows made into other columns, nobody knows which."""
         return Relation(None, self.whole)
+
+    def perhaps(self, columns: Columns) -> Relation:
+        """The same rows made into other columns, probably these."""
+        if columns is None:
+            return self.opaque
+        whole = self.whole
+        probable = (Column(each.name, flow=whole, made_up=each.made_up) for each in columns)
+        return Relation(None, whole, tuple(probable))
 
     def deciding(self, flow: Flow) -> Relation:
         return replace(self, flow=self.flow | flow.deciding)

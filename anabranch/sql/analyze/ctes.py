@@ -53,6 +53,14 @@ def cte_of(table: exp.Table) -> exp.CTE | None:
     return None
 
 
+def bare(tree: Tree) -> Tree:
+    """A query without the parentheses around it."""
+    clauses = ("alias", "with_", "limit", "order", "offset")
+    while isinstance(tree, exp.Subquery) and not any(tree.args.get(clause) for clause in clauses):
+        tree = tree.this
+    return tree
+
+
 def _seen(clause: exp.With, inside: exp.CTE | None) -> list[exp.CTE]:
     """What a CTE sees of its own WITH: those before it, and itself if it may be recursive."""
     at = next(at for at, cte in enumerate(clause.expressions) if cte is inside)

@@ -31,6 +31,7 @@ class Queries(Protocol):
     ) -> None: ...
     def query(self, node: Tree, ctes: Ctes, outer: Sight | None) -> Relation: ...
     def column(self, node: exp.Column, sight: Sight) -> Flow: ...
+    def star(self, node: Tree, sight: Sight) -> None: ...
 
 
 def flow(walk: Queries, root: Tree, sight: Sight, ctes: Ctes) -> Flow:
@@ -48,6 +49,8 @@ def flow(walk: Queries, root: Tree, sight: Sight, ctes: Ctes) -> Flow:
             own = walk.column(node, sight)
         else:
             own = NOTHING
+            if isinstance(node, exp.Star):
+                walk.star(node, sight)
             _judge(walk, node, types)
             todo += _parts(node, decides)
         found |= own.deciding if decides else own

@@ -8,14 +8,17 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from anabranch.errors import did_you_mean
+from anabranch.errors import UserError, did_you_mean
 from anabranch.names import TableName, shown
 from anabranch.plan.exprs import Tree
 from anabranch.sql.analyze.aggregates import misplaced
+from anabranch.sql.analyze.bindings import bind_fields, bind_outputs, bind_using
 from anabranch.sql.analyze.checks import not_a_condition
-from anabranch.sql.analyze.columns import NOTHING, Flow, Relation, together
+from anabranch.sql.analyze.columns import NOTHING, Column, Flow, Relation, together
 from anabranch.sql.analyze.expressions import types_in
-from anabranch.sql.analyze.scope import Field, Opaque, Scope, Side, common_names, using
+from anabranch.sql.analyze.generators import is_generator
+from anabranch.sql.analyze.pivots import outputs
+from anabranch.sql.analyze.scope import Field, Opaque, Scope, Side, Using, common_names, using
 from anabranch.sql.analyze.sight import Sight
 
 Ctes = Mapping[str, Relation]
@@ -57,18 +60,26 @@ class Queries(Protocol):
     def within(self, node: Tree, sight: Sight, ctes: Ctes, skip: Sequence[str] = ()) -> Flow: ...
     def renamed(self, found: Relation, node: Tree) -> Relation: ...
     def table(self, name: TableName) -> Relation: ...
+    def generated(self, call: Tree, sight: Sight) -> tuple[str, ...] | None: ...
 
 
 def items_of(walk: Queries, found: Relation, qualifier: tuple[str, ...]) -> Rows:
     """The rows of a relation under a name."""
-    if found.columns is None:
-        return Rows(Scope((), (Opaque(qualifier, found.whole),)), found.flow.deciding)
+    certain = found.columns is not None
     fields = (
-        Field(qualifier, each.name or "", walk.fresh(each.name or "c"), named=each.name is not None,
-              known=each)
-        for each in found.columns
+        Field(qualifier, each.made_up if each.name is None else each.name,
+              walk.fresh(each.name or "c"), named=each.name is not None, known=each,
+              certain=certain)
+        for each in found.planned or ()
     )  # fmt: skip
-    return Rows(Scope(tuple(fields)), found.flow.deciding)
+    opaque = () if certain else (Opaque(qualifier, found.whole),)
+    return Rows(Scope(tuple(fields), opaque), found.flow.deciding)
+
+
+def is_wrapper(node: exp.Subquery) -> bool:
+    """(a JOIN b): the names inside are seen outside."""
+    inner = isinstance(node.this, (exp.Table, exp.Subquery))
+    return inner and not node.alias and not node.args.get("pivots")
 
 
 def from_clause(walk: Queries, node: exp.Select, ctes: Ctes, outer: Sight | None) -> Rows:
@@ -99,17 +110,25 @@ def _item(walk: Queries, node: Tree, before: Rows, ctes: Ctes, outer: Sight | No
             found = walk.renamed(Relation(None, Flow(flow.all)), node)
         case exp.Table():
             found, name = _table(walk, node, ctes)
-            found, own = _pivoted(walk, node, found, ctes, outer), alias or name
+            own = alias or name
+            found = walk.renamed(pivoted(walk, node, found, own, ctes, outer), node)
         case exp.Lateral():
             found = _lateral(walk, node, sight, ctes)
-        case exp.Subquery() if isinstance(node.this, exp.Table):  # (a JOIN b)
+        case exp.Subquery() if is_wrapper(node):
             inside = _item(walk, node.this, before, ctes, outer)
-            if not alias:
-                return _more(walk, node, inside, ctes, outer)
+            return _more(walk, node, inside, ctes, outer)
+        case exp.Subquery() if isinstance(node.this, exp.Table):
+            inside = _item(walk, node.this, before, ctes, outer)
             found = Relation(None, together([inside.flow, *_flows(inside.scope)]))
+            found = found.perhaps(tuple(each.known for each in inside.scope.star()))
+            found = walk.renamed(pivoted(walk, node, found, own, ctes, outer), node)
         case exp.Subquery() | exp.Values():
             found = walk.query(node, ctes, outer)
-    return _more(walk, node, items_of(walk, found, own), ctes, outer)
+    if pivots := node.args.get("pivots"):
+        own = (pivots[-1].alias.lower(),) if pivots[-1].alias else ()
+    rows = items_of(walk, found, own)
+    bind_fields(node, None if found.planned is None else rows.scope.fields)
+    return _more(walk, node, rows, ctes, outer)
 
 
 def _flows(scope: Scope) -> list[Flow]:
@@ -124,13 +143,28 @@ def _table(walk: Queries, node: exp.Table, ctes: Ctes) -> tuple[Relation, tuple[
     return walk.table(name), tuple(part.lower() for part in name.parts)
 
 
-def _pivoted(
-    walk: Queries, node: exp.Table, found: Relation, ctes: Ctes, outer: Sight | None
+def pivoted(
+    walk: Queries,
+    node: Tree,
+    found: Relation,
+    qualifier: tuple[str, ...],
+    ctes: Ctes,
+    outer: Sight | None,
 ) -> Relation:
+    """The rows behind the PIVOT clauses of a FROM item, whose own name is `qualifier`."""
     for pivot in node.args.get("pivots") or ():
-        sight = Sight(items_of(walk, found, ()).scope.opened(), outer)
-        found = found.deciding(walk.flow(pivot, sight, ctes)).opaque
-    return walk.renamed(found, node)
+        scope = items_of(walk, found, qualifier).scope
+        flow = walk.flow(pivot, Sight(scope.opened(), outer), ctes)
+        made = None if found.planned is None else outputs(pivot, scope)
+        bind_outputs(pivot, made)
+        columns = (
+            None
+            if made is None
+            else (*(each.known for each in made.passed), *map(Column, made.made))
+        )
+        found = found.deciding(flow).perhaps(columns)
+        qualifier = (pivot.alias.lower(),) if pivot.alias else ()
+    return found
 
 
 def _lateral(walk: Queries, node: exp.Lateral, sight: Sight, ctes: Ctes) -> Relation:
@@ -141,6 +175,9 @@ def _lateral(walk: Queries, node: exp.Lateral, sight: Sight, ctes: Ctes) -> Rela
     else:
         found = Relation(None, Flow(walk.flow(node.this, sight, ctes).all))
         found = Relation(None, found.flow | found.flow.deciding)
+        if is_generator(node.this):
+            names = walk.generated(node.this, sight)
+            found = found.perhaps(None if names is None else tuple(map(Column, names)))
     return walk.renamed(found.deciding(decides), node)
 
 
@@ -149,18 +186,20 @@ def _join(walk: Queries, join: exp.Join, left: Rows, ctes: Ctes, outer: Sight | 
     keys = [each.name for each in join.args.get("using") or ()]
     opaque = bool(left.scope.opaque or right.scope.opaque)
     natural = (join.args.get("method") or "").upper() == "NATURAL"
-    if natural and not opaque:
+    if natural:
         keys = common_names(left.scope, right.scope)
     both = left + right
     flow = _condition(walk, join, Sight(both.scope, outer), ctes)
-    keys = _known_keys(walk, join, keys, left.scope, right.scope)
-    if (keys and opaque) or (natural and opaque):
-        both = both.opaque
+    known = _known_keys(walk, join, keys, left.scope, right.scope)
+    joined = _using(walk, join, keys, known, left.scope, right.scope)
+    if (keys or natural) and opaque:
+        fields = () if joined is None else joined.scope.fields
+        planned = Scope(tuple(replace(each, certain=False) for each in fields))
         flow |= together(_flows(both.scope)) if natural else NOTHING
-    elif keys:
-        found = using(left.scope, right.scope, keys, _side(join), walk.fresh)
-        both = replace(both, scope=found.scope)
-        columns = {name for pair in found.pairs for name in pair}
+        both = replace(both.opaque, scope=planned + both.opaque.scope)
+    elif known and joined is not None:
+        both = replace(both, scope=joined.scope)
+        columns = {name for pair in joined.pairs for name in pair}
         compared = (*left.scope.fields, *right.scope.fields)
         flow |= together(each.known.flow for each in compared if each.column in columns)
     if (join.args.get("kind") or "").upper() in ("SEMI", "ANTI"):
@@ -170,6 +209,23 @@ def _join(walk: Queries, join: exp.Join, left: Rows, ctes: Ctes, outer: Sight | 
 
 def _side(join: exp.Join) -> Side:
     return Side(join.side.upper()) if join.side.upper() in ("LEFT", "RIGHT", "FULL") else Side.NONE
+
+
+def _using(
+    walk: Queries, join: exp.Join, keys: list[str], known: list[str], left: Scope, right: Scope
+) -> Using | None:
+    """The columns of the join, as far as both sides have its keys."""
+    if not keys:
+        bind_using(join, None)
+        return None
+    try:
+        joined = using(left, right, keys, _side(join), walk.fresh)
+    except UserError as error:
+        bind_using(join, error)
+        usable = [] if left.opaque or right.opaque else known
+        return using(left, right, usable, _side(join), walk.fresh) if usable else None
+    bind_using(join, joined)
+    return joined
 
 
 def _known_keys(

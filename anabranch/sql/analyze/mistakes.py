@@ -8,7 +8,6 @@ from anabranch.sql.analyze.columns import Relation
 from anabranch.sql.analyze.walk import Tables
 from anabranch.sql.text.parse import Passage
 from anabranch.sql.text.tokens import place
-from anabranch.types import Type
 
 
 def mistake(query: str, tables: Tables) -> UserError | None:
@@ -34,13 +33,6 @@ def relation_of(query: str, tables: Tables) -> Relation:
         return analyze(query, tables).relation
     except AnabranchError:
         return Relation(None)
-
-
-def type_or_none(text: str) -> Type | None:
-    try:
-        return Type.parse(text)
-    except AnabranchError:
-        return None
 
 
 def is_list_of_values(query: str) -> bool:

@@ -52,6 +52,10 @@ class Reach:
     def named(self, table: exp.Table) -> TableName:
         return _named(table, self.names)
 
+    def find(self, name: TableName) -> TableName | None:
+        """A table or view under its own name."""
+        return self.names.get(_lower(name))
+
     def view(self, name: TableName) -> SourceText | None:
         return next((text for text in self.texts if text.view == name), None)
 

@@ -3,13 +3,12 @@
 The longest qualifier wins: `a.b.c` is column c of table a.b, else column b of table a and its field c,
 else column a and its field b.c.
 
-Plans and the analysis without Spark go by these rules alike.  Only the analysis meets tables whose
-columns are not known: see `Opaque`.
+Names are resolved here alone: a plan is made from what is bound to the names (see `bindings`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -24,15 +23,16 @@ class Field:
 
     qualifier: tuple[str, ...]  # lower-cased parts of the table's name, or its alias
     name: str  # as declared
-    column: str  # its name in the plan
+    column: str  # tells it from all other columns of the query
     qualified_only: bool = False  # the right-hand key of USING: needs its table's name
     named: bool = True  # False: Spark made the name up from the expression
     known: Column = UNKNOWN  # its type and where it comes from, as far as that is known
+    certain: bool = True  # False: only the plan may rely on its name
 
 
 @dataclass(frozen=True)
 class Opaque:
-    """A FROM item whose columns are not known: it may have one of any name."""
+    """A FROM item whose columns are not certain: it may have one of any name."""
 
     qualifier: tuple[str, ...]
     flow: Flow
@@ -51,11 +51,9 @@ class Answer:
     def columns(self) -> set[str]:
         return {field.column for field in self.fields}
 
-
-@dataclass(frozen=True)
-class Found:
-    column: str
-    fields: tuple[str, ...]  # what is taken out of the column, a struct
+    @property
+    def is_ambiguous(self) -> bool:
+        return len({field.column for field in self.fields if field.certain}) > 1
 
 
 @dataclass(frozen=True)
@@ -64,26 +62,25 @@ class Scope:
     opaque: tuple[Opaque, ...] = ()
 
     def look_up(self, parts: Sequence[str]) -> Answer | None:
+        return self._look_up(parts, guess=True)
+
+    def declared(self, parts: Sequence[str]) -> Answer | None:
+        """The columns of that name, not those that may have it."""
+        return self._look_up(parts, guess=False)
+
+    def _look_up(self, parts: Sequence[str], *, guess: bool) -> Answer | None:
         for length in range(min(3, len(parts) - 1), -1, -1):
             qualifier = tuple(part.lower() for part in parts[:length])
             rest = tuple(parts[length + 1 :])
-            if found := tuple(self._matching(qualifier, parts[length])):
-                return Answer(found, rest)
+            if matching := tuple(self._matching(qualifier, parts[length])):
+                return Answer(matching, rest)
+            if not guess:
+                continue
             hidden = [each for each in self.opaque if answers(each.qualifier, qualifier)]
             hidden += self._made_up(qualifier, parts[length])
             if hidden:
                 return Answer((), rest, together(each.flow for each in hidden))
         return None
-
-    def find(self, parts: Sequence[str]) -> Found | None:
-        answer = self.look_up(parts)
-        if answer is None or not answer.fields:
-            return None
-        if len(answer.columns) > 1:
-            raise UserError(
-                f"column {_text(parts)} is ambiguous", hint="put the table's name before it"
-            )
-        return Found(answer.fields[0].column, answer.rest)
 
     def _matching(self, qualifier: tuple[str, ...], name: str) -> Iterable[Field]:
         for field in self.fields:
@@ -98,7 +95,7 @@ class Scope:
         return [
             Opaque(field.qualifier, field.known.flow)
             for field in self.fields
-            if not field.named and field.name == ""
+            if not field.named
             if answers(field.qualifier, qualifier)
             if field.known.any_name or not name.isidentifier()
         ]
@@ -119,24 +116,6 @@ class Scope:
         """The same columns, and perhaps others."""
         flow = together(each.known.flow for each in self.fields)
         return Scope(self.fields, (*self.opaque, Opaque((), flow)))
-
-    def unknown(self, parts: Sequence[str]) -> UnknownName:
-        known = [field.name for field in self.fields if field.named]
-        return UnknownName(f"column {_text(parts)} does not exist", name=parts[-1], known=known)
-
-    def renamed(self, names: Mapping[str, str]) -> Scope:
-        """Only the columns that have a new name, under it."""
-        return Scope(
-            tuple(
-                replace(field, column=names[field.column])
-                for field in self.fields
-                if field.column in names
-            )
-        )
-
-    @property
-    def has_unnamed(self) -> bool:
-        return any(not field.named for field in self.fields)
 
     def __add__(self, other: Scope) -> Scope:
         return Scope(self.fields + other.fields, self.opaque + other.opaque)
@@ -169,11 +148,11 @@ class Side(Enum):
 @dataclass(frozen=True)
 class Using:
     """The scope of a join, the pairs of columns that must be equal, and for a full join the columns
-    (name, left, right) that hold the key of whichever side has one."""
+    (itself, its name, left, right) that hold the key of whichever side has one."""
 
     scope: Scope
     pairs: tuple[tuple[str, str], ...]
-    merged: tuple[tuple[str, str, str], ...] = ()
+    merged: tuple[tuple[str, str, str, str], ...] = ()
 
 
 def using(
@@ -183,13 +162,14 @@ def using(
     its rows; the keys of the other need their table's name."""
     keys: list[Field] = []
     pairs: list[tuple[str, str]] = []
-    full: list[tuple[str, str, str]] = []
+    full: list[tuple[str, str, str, str]] = []
     hidden: dict[str, Field] = {}
     for name in names:
         mine, theirs = _only(left, name), _only(right, name)
         pairs.append((mine.column, theirs.column))
         if side is Side.FULL:
-            full.append((fresh(mine.name.lower()), mine.column, theirs.column))
+            name = mine.name.lower()
+            full.append((fresh(name), name, mine.column, theirs.column))
             both = merged(mine.known, theirs.known)
             keys.append(Field((), mine.name, full[-1][0], known=both))
             covered: tuple[Field, ...] = (mine, theirs)
@@ -206,13 +186,15 @@ def using(
 
 
 def _only(scope: Scope, name: str) -> Field:
-    found = [field for field in scope.star() if field.name.lower() == name.lower()]
-    if len(found) > 1:
+    fields = [field for field in scope.star() if field.name.lower() == name.lower()]
+    if len(fields) > 1:
         raise UserError(f"column {shown(name)} of USING is ambiguous")
-    if not found:
-        raise scope.unknown([name])
-    return found[0]
+    if not fields:
+        raise unknown([name], scope.fields)
+    return fields[0]
 
 
-def _text(parts: Sequence[str]) -> str:
-    return ".".join(shown(part) for part in parts)
+def unknown(parts: Sequence[str], fields: Iterable[Field]) -> UnknownName:
+    known = [field.name for field in fields if field.named]
+    name = ".".join(shown(part) for part in parts)
+    return UnknownName(f"column {name} does not exist", name=parts[-1], known=known)

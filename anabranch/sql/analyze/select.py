@@ -11,12 +11,13 @@ from sqlglot import exp
 from anabranch.errors import UserError, did_you_mean
 from anabranch.names import shown
 from anabranch.plan.exprs import Tree
-from anabranch.sql.analyze import functions
 from anabranch.sql.analyze.aggregates import inside, is_grouped, misplaced, ungrouped
+from anabranch.sql.analyze.bindings import fields_of
 from anabranch.sql.analyze.checks import not_a_condition
 from anabranch.sql.analyze.columns import (
     NOTHING,
     Column,
+    Columns,
     Flow,
     Relation,
     together,
@@ -24,12 +25,14 @@ from anabranch.sql.analyze.columns import (
 from anabranch.sql.analyze.expressions import star_of, types_in
 from anabranch.sql.analyze.findings import Finding
 from anabranch.sql.analyze.from_items import Rows
+from anabranch.sql.analyze.generators import generator_in, is_generator
+from anabranch.sql.analyze.names import implied_name
 from anabranch.sql.analyze.scope import answers
 from anabranch.sql.analyze.sight import Sight, text_of
 from anabranch.sql.lower.grouping import Groups, groups
 from anabranch.sql.lower.grouping_sets import TooManySets
 from anabranch.sql.lower.obstacles import is_aggregate
-from anabranch.sql.lower.relation import Selected, Stop
+from anabranch.sql.lower.relation import FromColumns, Selected, Stop
 from anabranch.sql.lower.resolve import Resolver
 from anabranch.sql.lower.time_windows import time_windows
 from anabranch.sql.text.source_text import SourceText
@@ -52,6 +55,7 @@ class Queries(Protocol):
     ) -> None: ...
     def flow(self, root: Tree, sight: Sight, ctes: Ctes) -> Flow: ...
     def positions(self, order: Tree, found: Relation) -> Flow: ...
+    def generated(self, call: Tree, sight: Sight) -> tuple[str, ...] | None: ...
 
 
 @dataclass
@@ -64,6 +68,7 @@ class Block:
     rows: Rows
     outer: Sight | None
     found: list[Column] | None = field(default_factory=list)
+    planned: list[Column] | None = field(default_factory=list)  # also those that are not certain
     aliases: dict[str, Column] = field(default_factory=dict)
     flow: Flow = NOTHING
     hidden: Flow = NOTHING  # of the columns that nobody knows
@@ -95,6 +100,8 @@ class Block:
         found = Relation(
             columns, self.flow.deciding | (self.hidden if columns is None else NOTHING)
         )
+        if columns is None and self.planned is not None:
+            found = replace(found, probable=tuple(self.planned))
         return found.deciding(found.whole) if self.node.args.get("distinct") else found
 
     def outputs(self) -> dict[str, Column]:
@@ -119,7 +126,7 @@ class Block:
                 if isinstance(each, exp.Window) and each.args.get("alias")}  # fmt: skip
         for name in used & windows.keys():
             flow |= windows[name].deciding
-        columns = self.columns(item, seen, flow)
+        columns, planned = self.columns(item, seen, flow)
         if isinstance(item, exp.Alias) and columns:
             self.aliases[item.alias.lower()] = columns[0]
         elif isinstance(item, exp.Aliases):
@@ -128,26 +135,52 @@ class Block:
             self.flow |= flow.deciding
         self.hidden |= flow if columns is None else NOTHING
         self.found = None if self.found is None or columns is None else [*self.found, *columns]
+        self.planned = (
+            None if self.planned is None or planned is None else [*self.planned, *planned]
+        )
         self.hidden |= together(each.flow for each in columns or ())
 
-    def columns(self, item: Tree, seen: Sight, flow: Flow) -> tuple[Column, ...] | None:
-        """The columns that one item of a SELECT list gives."""
+    def columns(self, item: Tree, seen: Sight, flow: Flow) -> tuple[Columns, Columns]:
+        """The columns that one item of a SELECT list certainly gives, and those that a plan has."""
         if (starred := star_of(item)) is not None:
-            return self.star(item, starred, seen)
+            fields = fields_of(item)
+            planned = None if fields is None else tuple(each.known for each in fields)
+            return self.star(item, starred, seen), planned
+        call = generator_in(item)
+        if call is not None:
+            return self.generated(item, call, seen, flow)
+        columns = tuple(self.values(item, seen, flow))
+        return columns, columns
+
+    def values(self, item: Tree, seen: Sight, flow: Flow) -> Iterator[Column]:
         inner = item.this if isinstance(item, exp.Alias) else item
         if isinstance(item, exp.Aliases):
-            return tuple(Column(each.name, None, flow) for each in item.expressions)
-        if is_generator(inner):
-            return (Column(item.alias, None, flow),) if item is not inner else None
+            yield from (Column(each.name, None, flow) for each in item.expressions)
+            return
         type_ = types_in(seen)(inner)
+        name, certain = implied_name(item)
         if isinstance(item, exp.Alias):
-            return (Column(item.alias, type_, flow),)
-        if isinstance(item, exp.Column):
+            yield Column(item.alias, type_, flow)
+        elif isinstance(item, exp.Column):
             known = seen.find([part.name for part in item.parts])
-            return (Column(item.name, type_, flow, broken=known is None or known.broken),)
-        return (Column(_implied(item), type_, flow, any_name=_may_have_any_name(item)),)
+            yield Column(name, type_, flow, broken=known is None or known.broken)
+        elif certain:
+            yield Column(name, type_, flow)
+        else:
+            yield Column(None, type_, flow, any_name=_may_have_any_name(item), made_up=name)
 
-    def star(self, item: Tree, qualifier: list[str], seen: Sight) -> tuple[Column, ...] | None:
+    def generated(self, item: Tree, call: Tree, seen: Sight, flow: Flow) -> tuple[Columns, Columns]:
+        names = self.walk.generated(call, seen)
+        if isinstance(item, exp.Aliases):
+            columns: Columns = tuple(Column(each.name, None, flow) for each in item.expressions)
+            return columns, columns
+        if isinstance(item, exp.Alias):
+            columns = (Column(item.alias, None, flow),)
+            return columns, columns
+        return None, None if names is None else tuple(Column(name, None, flow) for name in names)
+
+    def star(self, item: Tree, qualifier: list[str], seen: Sight) -> Columns:
+        """The columns of `*`, if all are certain."""
         scope, wanted = self.rows.scope, tuple(part.lower() for part in qualifier)
         mine = [each for each in scope.fields if not wanted or answers(each.qualifier, wanted)]
         opaque = [each for each in scope.opaque if answers(each.qualifier, wanted)]
@@ -157,17 +190,12 @@ class Block:
                 hint = did_you_mean(name, seen.qualifiers())
                 self.walk.say(item, f"{name}.* names no table of FROM", hint, unknown=True)
             return None
-        if opaque:
+        star = item.this if isinstance(item, exp.Column) else item
+        if opaque or star.args.get("replace") or star.args.get("rename"):
             self.hidden |= together(each.flow for each in opaque)
             self.hidden |= together(each.known.flow for each in mine)
             return None
-        star = item.this if isinstance(item, exp.Column) else item
-        if star.args.get("replace") or star.args.get("rename"):
-            self.hidden |= together(each.known.flow for each in mine)
-            return None
-        listed = scope.star(wanted)
-        dropped = {each.name.lower() for each in star.args.get("except_") or ()}
-        return tuple(each.known for each in listed if each.name.lower() not in dropped)
+        return tuple(each.known for each in fields_of(item) or ())
 
     # -- the other clauses ---------------------------------------------------------------------
 
@@ -289,7 +317,9 @@ class Block:
 
     def groups(self) -> Groups | None:
         """The grouping expressions over the columns of FROM, by the rules of a plan."""
-        resolver = Resolver(self.walk.text, self.rows.scope, outer=None)
+        fields = self.rows.scope.fields
+        visible = FromColumns.of(fields, [each.column for each in fields])
+        resolver = Resolver(self.walk.text, visible)
         try:
             items: list[Selected] = list(
                 resolver.select([without_queries(each) for each in self.node.expressions])
@@ -297,10 +327,6 @@ class Block:
             return groups(without_group_queries(self.node), resolver, items)
         except (UserError, Stop, TooManySets):
             return None  # names of a query around, windows of time, or too many sets
-
-
-def is_generator(node: Tree) -> bool:
-    return isinstance(node, exp.Anonymous) and node.name.lower() in functions.GENERATORS
 
 
 def has_windows(node: exp.Select) -> bool:
@@ -340,16 +366,6 @@ def _places(group: exp.Group) -> Iterator[tuple[Tree, int]]:
             todo.append(key.this)
         elif isinstance(key, exp.Literal) and key.is_int and int(key.name) < 2**31:
             yield key, int(key.name)
-
-
-def _implied(item: Tree) -> str | None:
-    """The name of an item without AS; None where it is made up from the expression."""
-    match item:
-        case exp.Anonymous() if item.name.lower() in functions.TIME_WINDOWS:
-            return item.name.lower()
-        case exp.Cast(this=exp.Column()) if len(item.this.parts) == 1:
-            return str(item.this.name)
-    return None
 
 
 def _may_have_any_name(item: Tree) -> bool:

@@ -42,6 +42,16 @@ class Sight:
             return Column(parts[-1], type_, alias.flow, alias.broken)
         return self.outer.find(parts) if self.outer else None
 
+    def answer(self, parts: Sequence[str]) -> Answer | None:
+        """The columns of the nearest FROM clause that has some; None: an alias, or nothing."""
+        own = self.scope.declared(parts)
+        if own is not None or parts[0].lower() in self.aliases:
+            return own
+        around = self.outer
+        while around is not None and own is None:
+            own, around = around.scope.declared(parts), around.outer
+        return own
+
     def is_own(self, parts: Sequence[str]) -> bool:
         """Whether a name is surely a column of FROM."""
         answer = self.scope.look_up(parts)
@@ -52,7 +62,7 @@ class Sight:
         if self.through_plan or (len(parts) == 1 and parts[0].lower() in self.aliases):
             return False
         answer = self.scope.look_up(parts)
-        return answer is not None and len(answer.columns) > 1
+        return answer is not None and answer.is_ambiguous
 
     def lacks_field(self, parts: Sequence[str]) -> bool:
         """Whether the name takes a field out of a column that has no such field."""

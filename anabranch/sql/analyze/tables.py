@@ -6,7 +6,7 @@ the rest stays letter for letter, so Spark reads what the user wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -116,6 +116,24 @@ def rebind(
                 edits.append((at, at, f" AS {quote(scope.known_as(source))}"))
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
+    return text
+
+
+def qualified(text: str, namespace: Sequence[str], catalog: str | None = None) -> str:
+    """The same query where names without a schema lie in `default`, and no name tells a catalog.
+
+    >>> qualified("SELECT t.x FROM t JOIN lake.a.b", ["shop"], "lake")
+    'SELECT t.x FROM `shop`.`t` JOIN `a`.`b`'
+    """
+    for each in sorted(references(text), key=lambda each: each.start, reverse=True):
+        written, parts = text[each.start : each.end], each.name.parts
+        if written in (each.name.name, quote(each.name.name)):
+            parts = (*namespace, each.name.name)
+        elif len(parts) == 3 and catalog is not None and parts[0].lower() == catalog.lower():
+            parts = parts[1:]
+        else:
+            continue
+        text = text[: each.start] + ".".join(map(quote, parts)) + text[each.end :]
     return text
 
 

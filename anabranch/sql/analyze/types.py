@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sqlglot import exp
 
-from anabranch.errors import UserError
+from anabranch.errors import AnabranchError, UserError
 from anabranch.plan.exprs import Tree
 from anabranch.sql.analyze import functions
 from anabranch.sql.statements.column_types import column_type
@@ -90,6 +90,13 @@ def type_of(node: Tree | None, column: ColumnType) -> Type | None:
         case exp.Anonymous():
             return _call(node.name.lower(), [of(each) for each in node.expressions])
     return BOOLEAN if isinstance(node, _PREDICATES) else None
+
+
+def type_or_none(text: str) -> Type | None:
+    try:
+        return Type.parse(text)
+    except AnabranchError:
+        return None
 
 
 def branches(node: Tree) -> Iterator[Tree | None]:

@@ -14,6 +14,12 @@ from sqlglot import exp
 from anabranch.names import TableName
 from anabranch.plan.exprs import Tree
 from anabranch.sql.analyze import expressions
+from anabranch.sql.analyze.bindings import (
+    bind_column,
+    bind_fields,
+    bind_names,
+    number_generator,
+)
 from anabranch.sql.analyze.checks import apart
 from anabranch.sql.analyze.columns import (
     NOTHING,
@@ -25,9 +31,11 @@ from anabranch.sql.analyze.columns import (
     table,
     together,
 )
-from anabranch.sql.analyze.ctes import reads_itself
+from anabranch.sql.analyze.ctes import bare, mentions_cte, reads_itself
 from anabranch.sql.analyze.findings import Finding
-from anabranch.sql.analyze.from_items import Rows, from_clause, items_of
+from anabranch.sql.analyze.from_items import from_clause, items_of, pivoted
+from anabranch.sql.analyze.generators import columns_of
+from anabranch.sql.analyze.scope import Field, Scope, answers
 from anabranch.sql.analyze.select import Block
 from anabranch.sql.analyze.sight import Sight, cure, text_of
 from anabranch.sql.text.source_text import SourceText
@@ -44,6 +52,8 @@ class Walk:
     tables: Tables
     findings: list[Finding] = field(default_factory=list)
     made: int = 0  # names given out so far
+    generators: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # as Spark names them
+    numbered: int = 0  # generators so far
 
     def fresh(self, name: str) -> str:
         """A name that no other column has."""
@@ -70,7 +80,10 @@ class Walk:
 
     def quietly(self, tree: Tree, ctes: Ctes, outer: Sight | None) -> Relation:
         """What a query gives; what is wrong with it is told at another time."""
-        return Walk(self.text, self.tables, made=self.made).query(tree, ctes, outer)
+        return self._quiet().query(tree, ctes, outer)
+
+    def _quiet(self) -> Walk:
+        return Walk(self.text, self.tables, made=self.made, generators=self.generators)
 
     # -- queries -------------------------------------------------------------------------------
 
@@ -106,11 +119,11 @@ class Walk:
     def recursion(self, cte: exp.CTE, ctes: Ctes, outer: Sight | None) -> Relation:
         """Its columns are those of its first branch; where they come from is followed through the
         recursion until nothing is new.  Types are left to Spark."""
-        name, tree = cte.alias.lower(), cte.this
+        name, tree = cte.alias.lower(), bare(cte.this)
         if not isinstance(tree, exp.SetOperation):
             self.query(tree, {**ctes, name: Relation(None)}, outer)
             return self.renamed(Relation(None), cte)
-        known = untyped(self.quietly(tree.this, {**ctes, name: Relation(None)}, outer), cte)
+        known = untyped(self._quiet().seed(tree, cte, ctes, outer), cte)
         for _ in range(ROUNDS):
             found = untyped(self.quietly(tree, {**ctes, name: known}, outer), cte)
             if found == known:
@@ -118,6 +131,21 @@ class Walk:
             known = found
         self.renamed(self.query(tree, {**ctes, name: known}, outer), cte)
         return known
+
+    def seed(
+        self, tree: exp.SetOperation, cte: exp.CTE, ctes: Ctes, outer: Sight | None
+    ) -> Relation:
+        """What the first branch of a recursion gives."""
+        ctes = {**ctes, cte.alias.lower(): Relation(None)}
+        with_ = tree.args.get("with_")
+        if isinstance(with_, exp.With):
+            ctes = self.with_ctes(with_, ctes, outer)
+        first, second = bare(tree.this), bare(tree.expression)
+        if mentions_cte(first, cte) and not mentions_cte(second, cte):
+            first = second
+        if isinstance(first, exp.SetOperation):
+            return self.seed(first, cte, ctes, outer)
+        return self.query(first, ctes, outer)
 
     def renamed(self, found: Relation, node: Tree) -> Relation:
         """`AS t(a, b)` gives the columns other names."""
@@ -138,7 +166,8 @@ class Walk:
         right = self.query(node.expression, ctes, outer)
         flow = left.flow | right.flow
         if left.columns is None or right.columns is None or node.args.get("by_name"):
-            return Relation(None, flow | left.whole | right.whole)
+            both = Relation(None, flow | left.whole | right.whole)
+            return both.perhaps(left.planned)
         word = type(node).__name__.upper()
         if len(left.columns) != len(right.columns):
             self.say(
@@ -162,9 +191,8 @@ class Walk:
 
     def subquery(self, node: exp.Subquery, ctes: Ctes, outer: Sight | None) -> Relation:
         inside = self.query(node.this, ctes, outer)
-        for pivot in node.args.get("pivots") or ():
-            sight = Sight(items_of(self, inside, ()).scope, outer)
-            inside = inside.deciding(self.flow(pivot, sight, ctes)).opaque
+        alias = (node.alias.lower(),) if node.alias else ()
+        inside = pivoted(self, node, inside, alias, ctes, outer)
         return self.renamed(self.in_order(node, inside, ctes, outer), node)
 
     def in_order(self, node: Tree, found: Relation, ctes: Ctes, outer: Sight | None) -> Relation:
@@ -218,8 +246,10 @@ class Walk:
 
     def column(self, node: exp.Column, sight: Sight) -> Flow:
         if expressions.star_of(node) is not None:
+            self.star(node, sight)
             return NOTHING
         parts = [part.name for part in node.parts]
+        bind_column(node, sight.answer(parts))
         found = sight.find(parts)
         if found is not None and not sight.lacks_field(parts):
             if sight.is_ambiguous(parts):
@@ -231,12 +261,33 @@ class Walk:
             self.say_once(sight, node, message, cure(parts, sight), unknown=True)
         return found.flow if found is not None else NOTHING
 
+    def star(self, node: Tree, sight: Sight) -> None:
+        bind_fields(node, star_fields(node, sight.scope))
+
+    def generated(self, call: Tree, sight: Sight) -> tuple[str, ...] | None:
+        """The names of the columns that a generator makes."""
+        number = number_generator(call, self.numbered)
+        self.numbered = max(self.numbered, number) + 1
+        names = self.generators.get(number)
+        if names is None:
+            first = call.expressions[0] if call.expressions else None
+            names = columns_of(call, expressions.types_in(sight)(first))
+        bind_names(call, names)
+        return names
+
     def table(self, name: TableName) -> Relation:
         found = self.tables(name)
         return found if isinstance(found, Relation) else table(name, found)
 
-    def rows(self, found: Relation, qualifier: Sequence[str]) -> Rows:
-        return items_of(self, found, tuple(qualifier))
+
+def star_fields(node: Tree, scope: Scope) -> tuple[Field, ...] | None:
+    """What `*` or `t.* EXCEPT (a)` stands for; None: no table of FROM is called `t`."""
+    qualifier = tuple(part.lower() for part in expressions.star_of(node) or ())
+    if qualifier and not any(answers(each.qualifier, qualifier) for each in scope.fields):
+        return None
+    star = node.this if isinstance(node, exp.Column) else node
+    dropped = {each.name.lower() for each in star.args.get("except_") or ()}
+    return tuple(each for each in scope.star(qualifier) if each.name.lower() not in dropped)
 
 
 def untyped(found: Relation, cte: exp.CTE) -> Relation:

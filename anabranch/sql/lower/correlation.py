@@ -30,9 +30,17 @@ from anabranch.plan.nodes import (
     Project,
     same_columns,
 )
-from anabranch.sql.analyze.scope import Scope
+from anabranch.sql.analyze.bindings import answering_fields
 from anabranch.sql.lower.predicates import conditions
-from anabranch.sql.lower.relation import Domain, Names, Place, Relation, Stop
+from anabranch.sql.lower.relation import (
+    Domain,
+    FromColumns,
+    FromItem,
+    Names,
+    Place,
+    Relation,
+    Stop,
+)
 from anabranch.sql.lower.support import Obstacle
 
 
@@ -45,10 +53,9 @@ class Lowering(Protocol):
     def stand_in(self, name: str, seed: Node) -> None: ...
     def query(self, tree: Tree, place: Place) -> Relation: ...
     def unified(self, parts: Sequence[Node]) -> list[Node]: ...
-    def probe(self, tree: Tree, place: Place) -> None: ...
     def fresh(self, name: str) -> str: ...
     def note_inexact(self, found: Mapping[Expr, Obstacle]) -> None: ...
-    def from_clause(self, tree: exp.Select, place: Place, names: Names) -> tuple[Node, Scope]: ...
+    def from_clause(self, tree: exp.Select, place: Place, names: Names) -> FromItem: ...
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ class OuterRows:
     """The rows that a subquery is evaluated for, and the scopes of their columns."""
 
     node: Node
-    scopes: tuple[Scope, ...]
+    scopes: tuple[FromColumns, ...]
     place: Place
 
 
@@ -79,7 +86,7 @@ class LoweredSubquery:
 
 def lower_subquery(lowering: Lowering, tree: Tree, outer: OuterRows) -> LoweredSubquery:
     """Find the outer columns that the query uses, then lower it with just these as its domain."""
-    used = correlated_columns(lowering, tree, outer)
+    used = correlated_columns(tree, outer)
     domain = None
     if used:
         names = {name: lowering.fresh("_ab_o") for name in used}
@@ -92,25 +99,19 @@ def lower_subquery(lowering: Lowering, tree: Tree, outer: OuterRows) -> LoweredS
     return LoweredSubquery(renamed, _correlation(domain), values)
 
 
-def correlated_columns(lowering: Lowering, tree: Tree, outer: OuterRows) -> list[str]:
+def correlated_columns(tree: Tree, outer: OuterRows) -> list[str]:
     """The outer columns that a query uses."""
-    mentioned = {
-        identifier.name.lower() for node in tree.find_all(exp.Column) for identifier in node.parts
-    }
-    candidates = dict.fromkeys(
-        field.column
+    used = set(answering_fields(tree))
+    columns = dict.fromkeys(
+        scope.names[field.column]
         for scope in outer.scopes
         for field in scope.fields
-        if field.name.lower() in mentioned and field.column in outer.node.columns
+        if field.column in used
     )
-    if not candidates:
-        return []
-    names = {name: lowering.fresh("_ab_o") for name in candidates}
-    trial = Domain(outer.node, outer.scopes, names)
-    lowering.probe(tree, replace(outer.place, domain=trial))
+    captured = [name for name in columns if name in outer.node.columns]
     if outer.place.domain is not None:
-        outer.place.domain.capture(trial.captured)
-    return [name for name in candidates if name in trial.captured]
+        outer.place.domain.capture(captured)
+    return captured
 
 
 def _correlation(domain: Domain | None) -> Expr | None:
@@ -122,13 +123,9 @@ def _correlation(domain: Domain | None) -> Expr | None:
     )
 
 
-def is_correlated(lowering: Lowering, tree: Tree, place: Place) -> bool:
-    """Whether a query in FROM uses columns of the query that it is in."""
-    if place.domain is None:
-        return False
-    trial = replace(place.domain, captured=set())
-    lowering.probe(tree, replace(place, domain=trial))
-    return bool(trial.captured)
+def is_correlated(tree: Tree, place: Place) -> bool:
+    """Whether a part of a query uses columns of the query around it."""
+    return place.domain is not None and place.domain.answers(answering_fields(tree))
 
 
 def for_each_value(lowering: Lowering, relation: Relation, domain: Domain) -> Relation:
@@ -155,12 +152,11 @@ def with_correlation_in_where(tree: exp.Select, place: Place) -> exp.Select:
     joins = tree.args.get("joins") or ()
     if place.domain is None or not any(join.args.get("on") for join in joins):
         return tree
-    own = _names_of(tree)
     tree = tree.copy()
     for join in tree.args["joins"]:
         on = join.args.get("on")
         predicates = list(conditions(on.copy())) if on is not None else []
-        outer = [predicate for predicate in predicates if _uses_outer(predicate, own)]
+        outer = [predicate for predicate in predicates if is_correlated(predicate, place)]
         if not outer:
             continue
         if join.side or join.kind.upper() in ("SEMI", "ANTI"):
@@ -169,21 +165,6 @@ def with_correlation_in_where(tree: exp.Select, place: Place) -> exp.Select:
         join.set("on", exp.and_(*inner) if inner else None)
         tree.where(*outer, copy=False)
     return tree
-
-
-def _names_of(tree: exp.Select) -> set[str]:
-    """The aliases of the FROM items."""
-    items = [tree.args.get("from_"), *(tree.args.get("joins") or ())]
-    nodes = (node for item in items if item is not None for node in item.walk())
-    kinds = (exp.Table, exp.Subquery, exp.Lateral)
-    return {node.alias_or_name.lower() for node in nodes if isinstance(node, kinds)}
-
-
-def _uses_outer(predicate: Tree, own: set[str]) -> bool:
-    columns = predicate.find_all(exp.Column)
-    return any(
-        len(column.parts) > 1 and column.parts[0].name.lower() not in own for column in columns
-    )
 
 
 def marked_present(node: Node, fresh: Callable[[str], str]) -> tuple[Node, str]:

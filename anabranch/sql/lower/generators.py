@@ -3,48 +3,55 @@ after LATERAL."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
-from anabranch.plan.exprs import VERBATIM, Expr, Tree
+from anabranch.plan.exprs import Expr, Tree
 from anabranch.plan.nodes import Generate, Node
-from anabranch.sql.analyze import functions
-from anabranch.sql.analyze.scope import Field, Scope
+from anabranch.sql.analyze.bindings import fields_of, generated_names, generator_number
+from anabranch.sql.analyze.generators import columns_of, is_generator
 from anabranch.sql.lower.correlation import Lowering
 from anabranch.sql.lower.obstacles import is_aggregate
-from anabranch.sql.lower.relation import Names, Place, Stop
+from anabranch.sql.lower.relation import FromColumns, FromItem, Names, Place, Stop
 from anabranch.sql.lower.resolve import Resolver, resolved
+from anabranch.types import Type
 
 
-def is_generator(tree: Tree) -> bool:
-    return isinstance(tree, exp.Anonymous) and tree.name.lower() in functions.GENERATORS
+class UnknownNames(Exception):
+    """The names of a generator's columns, which the analysis could not tell without Spark."""
+
+    def __init__(self, place: Place, number: int, names: Sequence[str]) -> None:
+        super().__init__(names)
+        self.view, self.number, self.names = place.source.view, number, tuple(names)
 
 
 def generated(
-    node: Node,
-    scope: Scope,
+    left: FromItem,
     lateral: exp.Lateral,
-    resolver: Resolver,
     lowering: Lowering,
     names: Names,
     place: Place,
     *,
     outer: bool = False,
-) -> tuple[Node, Scope]:
+) -> FromItem:
     """FROM … LATERAL VIEW explode(a) t AS x, and CROSS JOIN LATERAL explode(a) AS t(x)."""
-    call = lateral.this
+    (node, scope), call = left, lateral.this
     if not is_generator(call):
         raise Stop(place.source.obstacle("TABLE_FUNCTION", lateral, "LATERAL"))
-    call = resolver.resolve(call)
-    alias = lateral.args.get("alias")
-    aliases = [identifier.name for identifier in alias.columns] if alias is not None else []
-    column_aliases = aliases or column_names(call, node, lowering, place)
-    qualifier = (alias.name.lower(),) if alias is not None and alias.name else ()
-    columns = [names.fresh(".".join((*qualifier, name)).lower()) for name in column_aliases]
-    fields = tuple(
-        Field(qualifier, name, column) for name, column in zip(column_aliases, columns, strict=True)
-    )
+    call = Resolver(place.source, scope).resolve(call)
+    fields = fields_of(lateral)
+    if fields is None:
+        raise unknown_names(call, node, lowering, place)
+    columns = [names.fresh(".".join((*field.qualifier, field.name)).lower()) for field in fields]
     outer = outer or bool(lateral.args.get("outer"))
-    return Generate(node, Expr.of(call), tuple(columns), outer), scope + Scope(fields)
+    generate = Generate(node, Expr.of(call), tuple(columns), outer)
+    return generate, scope + FromColumns.of(fields, columns)
+
+
+def unknown_names(call: Tree, node: Node, lowering: Lowering, place: Place) -> UnknownNames:
+    number = generator_number(call)
+    return UnknownNames(place, number, column_names(call, node, lowering, place))
 
 
 def without_generators(
@@ -60,7 +67,9 @@ def without_generators(
         if tree.args.get("group") or any(map(_has_aggregate, tree.expressions)):
             raise Stop(place.source.obstacle("GENERATOR", call, what=call.name))
         call = resolver.resolve(call)
-        names = _aliases(item) or column_names(call, node, lowering, place)
+        names = _aliases(item) or generated_names(call)
+        if names is None:
+            raise unknown_names(call, node, lowering, place)
         columns = tuple(lowering.fresh("_ab_x") for _ in names)
         node = Generate(node, Expr.of(call), columns)
         items += [
@@ -82,25 +91,11 @@ def _aliases(item: Tree) -> list[str]:
     return [item.alias] if isinstance(item, exp.Alias) else []
 
 
-def column_names(call: Tree, node: Node, lowering: Lowering, place: Place) -> list[str]:
+def column_names(call: Tree, node: Node, lowering: Lowering, place: Place) -> tuple[str, ...]:
     """The column names that Spark gives the result."""
-    name, args = call.name.lower().removesuffix("_outer"), call.expressions
-    if name in ("explode", "posexplode"):
-        (type_,) = lowering.types(node, [Expr.of(args[0])])
-        columns = ["key", "value"] if type_.lower().startswith("map") else ["col"]
-        return ["pos", *columns] if name == "posexplode" else columns
-    if name == "inline":
-        (type_,) = lowering.types(node, [Expr.of(args[0])])
-        return _field_names(type_)
-    if name == "stack":
-        rows = int(args[0].name)
-        return [f"col{i}" for i in range(-(-(len(args) - 1) // rows))]
-    if name == "json_tuple":
-        return [f"c{i}" for i in range(len(args) - 1)]
-    raise Stop(place.source.obstacle("GENERATOR", call, what=call.name))
-
-
-def _field_names(type_: str) -> list[str]:
-    """The names of the fields of array<struct<a:int,`b c`:array<int>>>"""
-    array = exp.DataType.build(type_, dialect=VERBATIM)
-    return [field.name for field in array.expressions[0].expressions]
+    first = [Expr.of(argument) for argument in call.expressions[:1]]
+    types = [Type.parse(type_) for type_ in lowering.types(node, first)]
+    names = columns_of(call, types[0] if types else None)
+    if names is None:
+        raise Stop(place.source.obstacle("GENERATOR", call, what=call.name))
+    return names

@@ -17,14 +17,12 @@ from anabranch.plan.nodes import (
     UnionAll,
     same_columns,
 )
-from anabranch.sql.analyze.scope import Scope, Side, common_names, using
+from anabranch.sql.analyze.bindings import using_of
 from anabranch.sql.lower.correlation import Lowering, OuterRows, correlated_columns
 from anabranch.sql.lower.predicates import extract_subqueries, is_subquery, push_down_not
-from anabranch.sql.lower.relation import Names, Place, Stop
+from anabranch.sql.lower.relation import FromColumns, FromItem, Names, Place, Stop
 from anabranch.sql.lower.resolve import Resolver
 from anabranch.sql.lower.subqueries import apply_subquery
-
-FromItem = tuple[Node, Scope]
 
 
 def joined(
@@ -36,16 +34,26 @@ def joined(
     names: Names,
 ) -> FromItem:
     side, kind = join.side.upper(), join.kind.upper()
-    keys = [identifier.name for identifier in join.args.get("using") or ()]
-    if join.method.upper() == "NATURAL":
-        keys = common_names(left[1], right[1])
-    result = using(left[1], right[1], keys, Side(side), names.fresh)
+    using, both = using_of(join), left[1] + right[1]
+    pairs = using.pairs if using is not None else ()
     conditions = [
-        Expr.of(exp.EQ(this=column_tree(left_column), expression=column_tree(right_column)))
-        for left_column, right_column in result.pairs
+        Expr.of(
+            exp.EQ(
+                this=column_tree(both.names[left_column]),
+                expression=column_tree(both.names[right_column]),
+            )
+        )
+        for left_column, right_column in pairs
     ]
+    merged = {}
+    if using is not None:
+        merged = {name: names.fresh(made) for name, made, _, _ in using.merged}
+        all_names = {**both.names, **merged}
+        visible = using.scope.fields
+        scope = FromColumns.of(visible, [all_names[field.column] for field in visible])
+    else:
+        scope = both
     if on := join.args.get("on"):
-        scope = result.scope if keys else left[1] + right[1]
         on, sides = _without_subqueries(lowering, on, (left[0], right[0]), scope, place)
         left, right = (sides[0], left[1]), (sides[1], right[1])
         conditions.append(Expr.of(Resolver(place.source, scope).resolve(on)))
@@ -54,20 +62,20 @@ def joined(
         existence_join = SemiJoin if kind == "SEMI" else AntiJoin
         return existence_join(left[0], right[0], condition), left[1]
     node = _node(lowering, left[0], right[0], condition, side)
-    if result.merged:
-        merged = tuple(
-            Item(name, call("COALESCE", column(left_column), column(right_column)))
-            for name, left_column, right_column in result.merged
+    if using is not None and using.merged:
+        items = tuple(
+            Item(merged[name], call("COALESCE", *(column(both.names[key]) for key in keys)))
+            for name, _, *keys in using.merged
         )
-        node = Project(node, (*same_columns(node), *merged))
-    return node, result.scope
+        node = Project(node, (*same_columns(node), *items))
+    return node, scope
 
 
 Sides = tuple[Node, Node]
 
 
 def _without_subqueries(
-    lowering: Lowering, on: Tree, sides: Sides, scope: Scope, place: Place
+    lowering: Lowering, on: Tree, sides: Sides, scope: FromColumns, place: Place
 ) -> tuple[Tree, Sides]:
     """The condition with its subqueries replaced by columns, each added to the side that the subquery
     uses.
@@ -83,9 +91,8 @@ def _without_subqueries(
             raise Stop(place.source.obstacle("SUBQUERY_IN_JOIN", subquery.tree, what="NOT IN"))
         subquery.operands = [resolver.resolve(operand) for operand in subquery.operands]
         used = {name for operand in subquery.operands for name in Expr.of(operand).columns}
-        used |= set(
-            correlated_columns(lowering, subquery.query, OuterRows(Join(sides), (scope,), place))
-        )
+        rows = OuterRows(Join(sides), (scope,), place)
+        used |= set(correlated_columns(subquery.query, rows))
         index = next((index for index in (0, 1) if used <= set(sides[index].columns)), None)
         if index is None:
             raise Stop(place.source.obstacle("SUBQUERY_IN_JOIN", on, "ON"))

@@ -14,8 +14,14 @@ from sqlglot import exp
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Expr, Tree, column, meaning
 from anabranch.plan.nodes import Item, Node, Order, TopK
-from anabranch.sql.analyze.scope import Scope
-from anabranch.sql.lower.relation import Place, Relation, Selected, Stop, TypesOf
+from anabranch.sql.lower.relation import (
+    FromColumns,
+    Place,
+    Relation,
+    Selected,
+    Stop,
+    TypesOf,
+)
 from anabranch.sql.lower.resolve import Resolver, is_resolved, resolved
 from anabranch.sql.lower.windows import check_orderable
 
@@ -134,7 +140,7 @@ def ordered(relation: Relation, tree: Tree, place: Place, types: TypesOf) -> Rel
     ]
     order = [
         SortKey(key.tree, key.descending, key.nulls_first, Expr.of(key.tree).column or "")
-        for key in sorted_by(tree, items, Resolver(place.source, Scope()))
+        for key in sorted_by(tree, items, Resolver(place.source, FromColumns()))
     ]
     if any(not key.column for key in order):
         raise Stop(place.source.obstacle("UNSUPPORTED_SYNTAX", tree, "ORDER"))

@@ -35,8 +35,11 @@ from anabranch.plan.optimize import QUERY_RULES, optimize
 from anabranch.plan.sameness import Sameness, sameness
 from anabranch.plan.walk import transform, walk
 from anabranch.sql.analyze import functions
+from anabranch.sql.analyze.analysis import bind_texts
+from anabranch.sql.analyze.bindings import fields_of
+from anabranch.sql.analyze.from_items import is_wrapper
 from anabranch.sql.analyze.reach import Reach
-from anabranch.sql.analyze.scope import Field, Scope
+from anabranch.sql.analyze.scope import Field
 from anabranch.sql.lower.correlation import (
     OuterRows,
     for_each_value,
@@ -44,7 +47,7 @@ from anabranch.sql.lower.correlation import (
     join_lateral,
     lower_subquery,
 )
-from anabranch.sql.lower.generators import generated
+from anabranch.sql.lower.generators import UnknownNames, generated
 from anabranch.sql.lower.joins import joined
 from anabranch.sql.lower.key_types import key_candidates, may_have_other_types
 from anabranch.sql.lower.known_types import known_type
@@ -53,6 +56,8 @@ from anabranch.sql.lower.ordering import ordered
 from anabranch.sql.lower.pivot import pivoted
 from anabranch.sql.lower.recursion import recursion
 from anabranch.sql.lower.relation import (
+    FromColumns,
+    FromItem,
     Names,
     Output,
     Place,
@@ -95,9 +100,8 @@ def lower(
     obstacles = [obstacle for source in reach.texts for obstacle in find_obstacles(source)]
     if obstacles:
         return Lowered(None, names, reach.sources, tuple(obstacles))
-    lowering = _Lowering(reach, types)
     try:
-        relation = lowering.query(reach.texts[0].tree, Place(reach.texts[0]))
+        lowering, relation = _lowered(reach, types)
     except Stop as stop:
         return Lowered(None, names, reach.sources, (stop.obstacle,))
     except UserError as error:
@@ -117,6 +121,18 @@ def lower(
         return Lowered(None, names, reach.sources, (stop.obstacle,))
     inexact = tuple(lowering.inexact_below_root(plan))
     return Lowered(None if inexact else plan, names, reach.sources, inexact, written)
+
+
+def _lowered(reach: Reach, types: TypesOf) -> tuple[_Lowering, Relation]:
+    """Again with their names when it comes to a generator whose columns only Spark could name."""
+    generators: dict[tuple[TableName | None, int], tuple[str, ...]] = {}
+    while True:
+        bind_texts(reach, generators)
+        lowering = _Lowering(reach, types)
+        try:
+            return lowering, lowering.query(reach.texts[0].tree, Place(reach.texts[0]))
+        except UnknownNames as unknown:
+            generators[unknown.view, unknown.number] = unknown.names
 
 
 def _root(relation: Relation, names: Sequence[str]) -> Node:
@@ -196,10 +212,6 @@ class _Lowering:
     def note_inexact(self, calls: Mapping[Expr, Obstacle]) -> None:
         self.inexact.update(calls)
 
-    def probe(self, tree: Tree, place: Place) -> None:
-        """Lower a query only to learn which outer columns it uses."""
-        _Lowering(self.reach, self.ask, self.stand_ins, counter=self.counter).query(tree, place)
-
     def query(self, tree: Tree, place: Place) -> Relation:
         place = with_ctes(tree, place)
         match tree:
@@ -256,7 +268,7 @@ class _Lowering:
         return renamed
 
     def values(self, tree: exp.Values, place: Place) -> Relation:
-        resolver = Resolver(place.source, Scope())
+        resolver = Resolver(place.source, FromColumns())
         rows: list[Node] = []
         for row in tree.expressions:
             cells = row.expressions if isinstance(row, exp.Tuple) else [row]
@@ -271,25 +283,30 @@ class _Lowering:
     def all_columns(self, tree: exp.Table, place: Place) -> Relation:
         """A FROM item in parentheses: all its columns."""
         node, scope = self.table_and_joins(tree, place, Names())
-        fields = scope.star()
-        items = tuple(Item(field_.column, column(field_.column)) for field_ in fields)
+        fields = [field_ for field_ in scope.fields if not field_.qualified_only]
+        columns = [scope.names[field_.column] for field_ in fields]
+        items = tuple(Item(name, column(name)) for name in columns)
         return Relation(
             Project(node, items), tuple(Output(field_.name, field_.named) for field_ in fields)
         )
 
-    def from_clause(self, tree: exp.Select, place: Place, names: Names) -> tuple[Node, Scope]:
+    def listed(self, tree: Tree, place: Place) -> tuple[Field, ...]:
+        fields = fields_of(tree)
+        if fields is None:
+            raise Stop(place.source.obstacle("UNSUPPORTED_SYNTAX", tree))
+        return fields
+
+    def from_clause(self, tree: exp.Select, place: Place, names: Names) -> FromItem:
         clause = tree.args.get("from_")
         joins, views = tree.args.get("joins") or (), tree.args.get("laterals") or ()
-        from_: tuple[Node, Scope] = (OneRow(), Scope())
+        from_: FromItem = (OneRow(), FromColumns())
         if clause is not None:
             first = self.from_item(
                 clause.this, self.correlated_place(clause.this, joins, place), names
             )
             from_ = self.joined(first, joins, place.alone, names)
         for view in views:
-            node, scope = from_
-            resolver = Resolver(place.source, scope)
-            from_ = generated(node, scope, view, resolver, self, names, place)
+            from_ = generated(from_, view, self, names, place)
         return from_
 
     def correlated_place(self, first: Tree, joins: Sequence[exp.Join], place: Place) -> Place:
@@ -300,50 +317,37 @@ class _Lowering:
         if place.domain is None:
             return place
         for item in (join.this for join in joins):
-            if isinstance(item, exp.Subquery) and is_correlated(self, item.this, place):
+            if isinstance(item, exp.Subquery) and is_correlated(item.this, place):
                 raise Stop(place.source.obstacle("CORRELATION", item))
         if not isinstance(first, exp.Subquery) or not isinstance(first.this, exp.Query):
             return place.alone
-        if first.args.get("pivots") or not is_correlated(self, first.this, place):
+        if first.args.get("pivots") or not is_correlated(first.this, place):
             return place.alone
         if any(join.side.upper() in ("RIGHT", "FULL") for join in joins):
             raise Stop(place.source.obstacle("CORRELATION", first))
         return place
 
     def joined(
-        self, left: tuple[Node, Scope], joins: Sequence[exp.Join], place: Place, names: Names
-    ) -> tuple[Node, Scope]:
+        self, left: FromItem, joins: Sequence[exp.Join], place: Place, names: Names
+    ) -> FromItem:
         for join in joins:
             left = self.join(left, join, place, names)
         return left
 
-    def join(
-        self, left: tuple[Node, Scope], join: exp.Join, place: Place, names: Names
-    ) -> tuple[Node, Scope]:
+    def join(self, left: FromItem, join: exp.Join, place: Place, names: Names) -> FromItem:
         if isinstance(join.this, exp.Lateral):
             return self.lateral(left, join, place, names)
         right = self.from_item(join.this, place, names)
         return joined(self, left, right, join, place, names)
 
-    def lateral(
-        self, left: tuple[Node, Scope], join: exp.Join, place: Place, names: Names
-    ) -> tuple[Node, Scope]:
+    def lateral(self, left: FromItem, join: exp.Join, place: Place, names: Names) -> FromItem:
         (node, scope), tree = left, join.this
         outer = join.side.upper() == "LEFT"
         if not isinstance(tree.this, exp.Subquery):
-            resolver = Resolver(place.source, scope)
-            return generated(node, scope, tree, resolver, self, names, place, outer=outer)
+            return generated(left, tree, self, names, place, outer=outer)
         outer_rows = OuterRows(node, (scope,), place)
         subquery = lower_subquery(self, tree.this.this, outer_rows)
-        alias = tree.args.get("alias")
-        aliases = [identifier.name for identifier in alias.columns] if alias is not None else []
-        qualifier = (alias.name.lower(),) if alias is not None and alias.name else ()
-        outputs = [Output(name) for name in aliases] or list(subquery.relation.outputs)
-        fields = tuple(
-            Field(qualifier, output.name, value, named=output.named)
-            for output, value in zip(outputs, subquery.values, strict=True)
-        )
-        combined = scope + Scope(fields)
+        combined = scope + FromColumns.of(self.listed(tree, place), subquery.values)
         on = join.args.get("on")
         condition = (
             Expr.of(Resolver(place.source, combined).resolve(on)) if on is not None else None
@@ -351,67 +355,53 @@ class _Lowering:
         node_ = join_lateral(self, tree, subquery, outer_rows, condition, left=outer)
         return node_, combined
 
-    def from_item(self, tree: Tree, place: Place, names: Names) -> tuple[Node, Scope]:
+    def from_item(self, tree: Tree, place: Place, names: Names) -> FromItem:
         match tree:
             case exp.Table():
                 return self.table_and_joins(tree, place, names)
-            case exp.Subquery(this=exp.Table() | exp.Subquery() as inner) if not tree.alias:
+            case exp.Subquery(this=exp.Table() | exp.Subquery() as inner) if is_wrapper(tree):
                 first = self.from_item(inner, place, names)  # (a JOIN b) keeps the names a and b
                 return self.joined(first, tree.args.get("joins") or (), place, names)
             case exp.Subquery() | exp.Values():
                 relation = self.query(tree, place)
                 if place.domain is not None:
                     relation = for_each_value(self, relation, place.domain)
-                qualifier = (tree.alias.lower(),) if tree.alias else ()
-                first = self.named(relation, qualifier, tree, place, names)
+                first = self.named(relation, tree, place, names)
                 return self.joined(first, tree.args.get("joins") or (), place, names)
             case exp.Lateral():
-                return self.lateral((OneRow(), Scope()), exp.Join(this=tree), place, names)
+                return self.lateral((OneRow(), FromColumns()), exp.Join(this=tree), place, names)
         raise Stop(place.source.obstacle("UNSUPPORTED_SYNTAX", tree))
 
-    def table_and_joins(self, tree: exp.Table, place: Place, names: Names) -> tuple[Node, Scope]:
-        relation, qualifier = self.table(tree, place)
-        if tree.alias:
-            qualifier = (tree.alias.lower(),)
-        first = self.named(relation, qualifier, tree, place, names)
+    def table_and_joins(self, tree: exp.Table, place: Place, names: Names) -> FromItem:
+        first = self.named(self.table(tree, place), tree, place, names)
         return self.joined(first, tree.args.get("joins") or (), place, names)
 
-    def named(
-        self,
-        relation: Relation,
-        qualifier: tuple[str, ...],
-        tree: Tree,
-        place: Place,
-        names: Names,
-    ) -> tuple[Node, Scope]:
+    def named(self, relation: Relation, tree: Tree, place: Place, names: Names) -> FromItem:
         """A FROM item under its alias; PIVOT turns it into another relation."""
         pivots = tree.args.get("pivots") or ()
-        if not pivots:
-            return exposed(relation, qualifier, column_aliases(tree, relation), names)
         for pivot in pivots:
-            node, scope = exposed(relation, qualifier, (), Names())
-            relation = pivoted(node, scope, pivot, self, place)
-            qualifier = (pivot.alias.lower(),) if pivot.alias else ()
-        return exposed(relation, qualifier, (), names)
+            relation = pivoted(relation, pivot, self, place)
+        if not pivots:
+            column_aliases(tree, relation)
+        return exposed(relation, self.listed(tree, place), names)
 
-    def table(self, tree: exp.Table, place: Place) -> tuple[Relation, tuple[str, ...]]:
+    def table(self, tree: exp.Table, place: Place) -> Relation:
         cte = None if tree.args.get("db") else place.ctes.get(tree.name.lower())
         if isinstance(cte, Relation):
-            return cte, (tree.name.lower(),)
+            return cte
         if cte is not None and cte.recursive:
-            return recursion(self, cte), (tree.name.lower(),)
+            return recursion(self, cte)
         if cte is not None:
             relation = self.query(cte.tree.this, cte.place)
             aliases = column_aliases(cte.tree, relation)
             outputs = tuple(map(Output, aliases)) or relation.outputs
-            return Relation(relation.node, outputs), (tree.name.lower(),)
+            return Relation(relation.node, outputs)
         name = self.reach.named(tree)
-        qualifier = tuple(part.lower() for part in name.parts)
         view = self.reach.view(name)
         if view is not None:
-            return self.query(view.tree, Place(view)), qualifier
+            return self.query(view.tree, Place(view))
         columns = tuple(column_.name for column_ in self.reach.tables[name])
-        return Relation(Scan(name, columns), tuple(map(Output, columns))), qualifier
+        return Relation(Scan(name, columns), tuple(map(Output, columns)))
 
     def inexact_below_root(self, plan: Node) -> list[Obstacle]:
         """Aggregates that cannot be retracted exactly may stand at the root only, where a group's old

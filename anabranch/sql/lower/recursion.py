@@ -14,7 +14,7 @@ from anabranch.plan.exprs import Tree, cast, column
 from anabranch.plan.grammar import RECURSION_LEVEL
 from anabranch.plan.nodes import Item, Node, Project, Recursive, RecursiveRef, UnionAll
 from anabranch.plan.walk import open_recursions
-from anabranch.sql.analyze.ctes import mentions_cte, reads_itself
+from anabranch.sql.analyze.ctes import bare, mentions_cte, reads_itself
 from anabranch.sql.lower.correlation import Lowering
 from anabranch.sql.lower.predicates import has_quantified
 from anabranch.sql.lower.relation import Cte, Output, Relation, Stop, column_aliases, with_ctes
@@ -34,7 +34,7 @@ def recursion(lowering: Lowering, cte: Cte) -> Relation:
 
 
 def _recursion(lowering: Lowering, cte: Cte) -> Relation:
-    source, tree, body = cte.place.source, cte.tree, _bare(cte.tree.this)
+    source, tree, body = cte.place.source, cte.tree, bare(cte.tree.this)
     place, distinct = with_ctes(body, cte.place), _is_distinct(tree)
     if level_of(tree) is not None:
         raise Stop(source.obstacle("RECURSION_LEVEL", tree))
@@ -104,14 +104,14 @@ def level_of(cte: exp.CTE) -> str | None:
 
 def _is_distinct(cte: exp.CTE) -> bool:
     """The outermost UNION decides: it removes duplicates, whatever is below it."""
-    tree = _bare(cte.this)
+    tree = bare(cte.this)
     return isinstance(tree, exp.Union) and bool(tree.args.get("distinct", True))
 
 
 def _branches(tree: Tree, cte: Cte, *, distinct: bool) -> Iterator[Tree]:
     """The branches of the recursion; a query that does not refer to it is a single branch."""
     is_union = isinstance(tree, exp.Union) and (
-        tree is _bare(cte.tree.this) or not tree.args.get("with_")
+        tree is bare(cte.tree.this) or not tree.args.get("with_")
     )
     if not is_union or not mentions_cte(tree, cte.tree):
         yield tree
@@ -122,15 +122,8 @@ def _branches(tree: Tree, cte: Cte, *, distinct: bool) -> Iterator[Tree]:
             )
         )
     else:
-        yield from _branches(_bare(tree.this), cte, distinct=distinct)
-        yield from _branches(_bare(tree.expression), cte, distinct=distinct)
-
-
-def _bare(tree: Tree) -> Tree:
-    clauses = ("alias", "with_", "limit", "order", "offset")
-    while isinstance(tree, exp.Subquery) and not any(tree.args.get(clause) for clause in clauses):
-        tree = tree.this
-    return tree
+        yield from _branches(bare(tree.this), cte, distinct=distinct)
+        yield from _branches(bare(tree.expression), cte, distinct=distinct)
 
 
 def _united(branches: list[Node]) -> Node:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from anabranch.errors import UserError
+from anabranch.names import shown
 from anabranch.plan.exprs import Expr, Tree, column
 from anabranch.plan.nodes import Aggregate, Item, Node, Project
 from anabranch.sql.analyze.ctes import reads_itself
-from anabranch.sql.analyze.scope import Field, Found, Scope
+from anabranch.sql.analyze.scope import Answer, Field
 from anabranch.sql.lower.support import Obstacle
 from anabranch.sql.text.source_text import SourceText
 
@@ -53,6 +54,39 @@ class Relation:
         return self.node.columns[: len(self.outputs)]
 
 
+@dataclass(frozen=True)
+class FromColumns:
+    """The columns of a FROM clause, in their order, and the columns of the plan that they are."""
+
+    fields: tuple[Field, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)  # `Field.column` → column of the plan
+
+    @classmethod
+    def of(cls, fields: Sequence[Field], names: Iterable[str]) -> FromColumns:
+        pairs = zip(fields, names, strict=True)
+        return cls(tuple(fields), {field_.column: name for field_, name in pairs})
+
+    def find(self, answer: Answer, name: exp.Column) -> str | None:
+        """The column of the plan that a name means."""
+        columns = [self.names[column] for column in answer.columns if column in self.names]
+        if len(columns) > 1:
+            text = ".".join(shown(part.name) for part in name.parts)
+            raise UserError(f"column {text} is ambiguous", hint="put the table's name before it")
+        return columns[0] if columns else None
+
+    def renamed(self, names: Mapping[str, str]) -> FromColumns:
+        """Only the columns that have a new name, under it."""
+        kept = [field_ for field_ in self.fields if self.names[field_.column] in names]
+        return FromColumns.of(kept, [names[self.names[field_.column]] for field_ in kept])
+
+    @property
+    def has_unnamed(self) -> bool:
+        return any(not field_.named for field_ in self.fields)
+
+    def __add__(self, other: FromColumns) -> FromColumns:
+        return FromColumns(self.fields + other.fields, {**self.names, **other.names})
+
+
 @dataclass
 class Domain:
     """The outer values that a correlated query uses: columns of `node`, by name.
@@ -62,20 +96,35 @@ class Domain:
     """
 
     node: Node
-    scopes: tuple[Scope, ...]  # nearest first
+    scopes: tuple[FromColumns, ...]  # nearest first
     names: Mapping[str, str]  # column of `node` → its name inside the query
     captured: set[str] = field(default_factory=set)
     joined: bool = False
 
-    def find(self, parts: Sequence[str]) -> Found | None:
+    def find(self, answer: Answer, name: exp.Column) -> str | None:
+        outer = self.outer(answer, name)
+        if outer is None:
+            return None
+        self.captured.add(outer)
+        return self.names[outer]
+
+    def outer(self, answer: Answer, name: exp.Column) -> str | None:
+        """The column of `node` that a name means."""
         for scope in self.scopes:
-            reference = scope.find(parts)
-            if reference is not None:
-                if reference.column not in self.names:
-                    return None
-                self.captured.add(reference.column)
-                return replace(reference, column=self.names[reference.column])
+            column = scope.find(answer, name)
+            if column is not None:
+                return column if column in self.names else None
         return None
+
+    def answers(self, fields: Iterable[str]) -> bool:
+        """Whether some of the columns are outer ones."""
+        outer = {
+            field_
+            for scope in self.scopes
+            for field_, column_ in scope.names.items()
+            if column_ in self.names
+        }
+        return not outer.isdisjoint(fields)
 
     def capture(self, names: Collection[str]) -> None:
         """A nested query uses outer columns, by the names that they have in this one."""
@@ -86,7 +135,7 @@ class Domain:
         return tuple(self.names.values())
 
     @property
-    def inner_scopes(self) -> tuple[Scope, ...]:
+    def inner_scopes(self) -> tuple[FromColumns, ...]:
         """The outer scopes with the column names used inside the query."""
         return tuple(scope.renamed(self.names) for scope in self.scopes)
 
@@ -148,19 +197,18 @@ class Names:
         return name
 
 
-def exposed(
-    relation: Relation, qualifier: tuple[str, ...], columns: Sequence[str], names: Names
-) -> tuple[Node, Scope]:
+FromItem = tuple[Node, FromColumns]
+
+
+def exposed(relation: Relation, fields: Sequence[Field], names: Names) -> FromItem:
     """A FROM item: every column becomes `alias.column`; domain columns keep their names."""
-    fields: list[Field] = []
-    items: list[Item] = []
-    for position, inner in enumerate(relation.columns):
-        output = Output(columns[position]) if columns else relation.outputs[position]
-        unique = names.fresh(".".join((*qualifier[-1:], output.name)).lower())
-        fields.append(Field(qualifier, output.name, unique, named=output.named))
-        items.append(Item(unique, column(inner)))
+    unique = [
+        names.fresh(".".join((*field_.qualifier[-1:], field_.name)).lower()) for field_ in fields
+    ]
+    pairs = zip(unique, relation.columns, strict=True)
+    items = [Item(name, column(inner)) for name, inner in pairs]
     items += [Item(name, column(name)) for name in relation.domain]
-    return Project(relation.node, tuple(items)), Scope(tuple(fields))
+    return Project(relation.node, tuple(items)), FromColumns.of(fields, unique)
 
 
 def column_aliases(tree: Tree, relation: Relation) -> list[str]:

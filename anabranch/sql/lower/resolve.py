@@ -1,4 +1,4 @@
-"""Name resolution in expressions: every column of the user becomes one column of the plan."""
+"""Expressions: every column of the user becomes the column of the plan that it is bound to."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from functools import reduce
 
 from sqlglot import exp
 
-from anabranch.errors import UserError
-from anabranch.plan.exprs import Tree, column_tree, meaning, operand
+from anabranch.errors import UnknownName, UserError
+from anabranch.plan.exprs import Expr, Tree, column_tree, meaning, operand
 from anabranch.sql.analyze import functions
-from anabranch.sql.analyze.scope import Field, Found, Scope
+from anabranch.sql.analyze.bindings import answer_of, fields_of
+from anabranch.sql.analyze.names import implied_name
+from anabranch.sql.analyze.scope import Answer, Field, unknown
 from anabranch.sql.lower.fields import field_name, struct, zipped
 from anabranch.sql.lower.obstacles import is_aggregate
-from anabranch.sql.lower.relation import Domain, Output, Selected, Stop
+from anabranch.sql.lower.relation import Domain, FromColumns, Output, Selected, Stop
 from anabranch.sql.text.source_text import SourceText
 
 _RESOLVED = "resolved"  # marks a column of the plan
@@ -23,11 +25,11 @@ _WITHOUT_PARENTHESES = functions.TIME_DEPENDENT | functions.NONDETERMINISTIC
 
 @dataclass
 class Resolver:
-    """Resolves names over one FROM clause; `aliases` are the items of the SELECT list so far, `outer`
-    is what a correlated query uses of the outer query."""
+    """Expressions over one FROM clause; `aliases` are the items of the SELECT list so far, `outer` is
+    what a correlated query uses of the outer query."""
 
     source: SourceText
-    scope: Scope
+    scope: FromColumns
     aliases: dict[str, list[Tree]] = field(default_factory=dict)
     outer: Domain | None = None
 
@@ -37,12 +39,14 @@ class Resolver:
     def select(self, items: list[Tree]) -> Iterator[Selected]:
         """The SELECT list without stars; an item may use the aliases before it."""
         for item in items:
-            if star := _star(item):
-                for field_ in self._star_fields(*star):
-                    yield Selected(Output(field_.name, field_.named), resolved(field_.column))
+            if is_star(item):
+                for field_ in self._star_fields(item):
+                    yield Selected(Output(field_.name, field_.named), self._resolved(field_))
                 continue
             tree = self.resolve(item.this if isinstance(item, exp.Alias) else item)
-            output = Output(item.alias) if isinstance(item, exp.Alias) else _implied(item)
+            output = (
+                Output(item.alias) if isinstance(item, exp.Alias) else Output(*implied_name(item))
+            )
             if isinstance(item, exp.Alias):
                 self.aliases.setdefault(item.alias.lower(), []).append(tree)
             yield Selected(output, tree)
@@ -63,12 +67,20 @@ class Resolver:
         return node
 
     def column(self, node: exp.Column) -> Tree:
-        parts = [part.name for part in node.parts]
-        reference = self.scope.find(parts)
-        return self._alias(node, parts) if reference is None else _column(node, reference)
+        answer = answer_of(node)
+        own = self.of_from(node)
+        if own is not None and answer is not None:
+            return _column(node, own, answer)
+        return self._alias(node, answer)
 
-    def _alias(self, node: exp.Column, parts: list[str]) -> Tree:
+    def of_from(self, node: exp.Column) -> str | None:
+        """The column of FROM that a name means."""
+        answer = answer_of(node)
+        return None if answer is None else self.scope.find(answer, node)
+
+    def _alias(self, node: exp.Column, answer: Answer | None) -> Tree:
         """A lateral alias; columns of FROM come first."""
+        parts = [part.name for part in node.parts]
         trees = self.aliases.get(parts[0].lower(), [])
         if len({meaning(tree) for tree in trees}) > 1:
             raise UserError(f"alias {parts[0]} is ambiguous", hint="give the items different names")
@@ -76,8 +88,8 @@ class Resolver:
             start = operand(trees[0].copy())
             names = node.parts[1:]
             return reduce(lambda a, name: exp.Dot(this=a, expression=name.copy()), names, start)
-        if self.outer and (reference := self.outer.find(parts)):
-            return _column(node, reference)
+        if self.outer and answer is not None and (outer := self.outer.find(answer, node)):
+            return _column(node, outer, answer)
         name = parts[-1].lower()
         if len(parts) == 1 and name in _WITHOUT_PARENTHESES:
             time_dependent = name in functions.TIME_DEPENDENT
@@ -85,7 +97,7 @@ class Resolver:
             raise Stop(self.source.obstacle(code, node, what=parts[0]))
         if self.scope.has_unnamed:
             raise Stop(self.source.obstacle("NO_COLUMN_NAME", node, what=parts[-1]))
-        raise self.scope.unknown(parts)
+        raise unknown(parts, self.scope.fields)
 
     def _call(self, node: exp.Anonymous) -> Tree:
         """Stars among the arguments become columns, except in COUNT(*); units are no columns."""
@@ -96,15 +108,15 @@ class Resolver:
             node.set("expressions", [exp.Var(this=args[0].name), *args[1:]])
         elif len(args) == 1 and isinstance(args[0], exp.Distinct):
             args[0].set("expressions", list(self._all_expanded(args[0].expressions)))
-        elif not (name == "count" and [_star(arg) for arg in args] == [((), ())]):
+        elif not (name == "count" and [type(arg) for arg in args] == [exp.Star]):
             node.set("expressions", list(self._all_expanded(args)))
         return node
 
     def _fields(self, args: Iterable[Tree]) -> Iterator[tuple[str | None, Tree]]:
         for arg in args:
-            if star := _star(arg):
-                for field_ in self._star_fields(*star):
-                    yield field_.name, resolved(field_.column)
+            if is_star(arg):
+                for field_ in self._star_fields(arg):
+                    yield field_.name, self._resolved(field_)
                 continue
             is_plan_column = isinstance(arg, exp.Column) and is_resolved(arg)
             value = arg.this if isinstance(arg, exp.Alias) else arg
@@ -114,24 +126,28 @@ class Resolver:
         return (expanded for arg in args for expanded in self._expanded(arg))
 
     def _expanded(self, arg: Tree) -> Iterator[Tree]:
-        star = _star(arg)
-        if star is None:
-            yield arg
+        if is_star(arg):
+            yield from map(self._resolved, self._star_fields(arg))
         else:
-            for field_ in self._star_fields(*star):
-                yield resolved(field_.column)
+            yield arg
 
-    def _star_fields(self, qualifier: tuple[str, ...], without: tuple[str, ...]) -> list[Field]:
-        dropped = {name.lower() for name in without}
-        return [
-            field_ for field_ in self.scope.star(qualifier) if field_.name.lower() not in dropped
-        ]
+    def _star_fields(self, star: Tree) -> tuple[Field, ...]:
+        fields = fields_of(star)
+        if fields is None:
+            parts = star.parts if isinstance(star, exp.Column) else ()
+            name = ".".join(part.name for part in parts[:-1])
+            known = {".".join(field_.qualifier) for field_ in self.scope.fields}
+            raise UnknownName(f"{name}.* names no table of FROM", name=name, known=known)
+        return fields
+
+    def _resolved(self, field_: Field) -> exp.Column:
+        return resolved(self.scope.names[field_.column])
 
 
-def _column(node: exp.Column, reference: Found) -> Tree:
+def _column(node: exp.Column, name: str, answer: Answer) -> Tree:
     """The column, or a field of it."""
-    start: Tree = resolved(reference.column)
-    names = node.parts[len(node.parts) - len(reference.fields) :]
+    start: Tree = resolved(name)
+    names = node.parts[len(node.parts) - len(answer.rest) :]
     return reduce(lambda left, name: exp.Dot(this=left, expression=name.copy()), names, start)
 
 
@@ -142,26 +158,20 @@ def resolved(name: str) -> exp.Column:
     return tree
 
 
+def resolved_expression(expr: Expr) -> Tree:
+    """An expression over columns of the plan."""
+    tree = expr.tree.copy()
+    for node in tree.find_all(exp.Column):
+        node.meta[_RESOLVED] = True
+    return tree
+
+
 def is_resolved(node: exp.Column) -> bool:
     return _RESOLVED in node.meta
 
 
-def _star(tree: Tree) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """`t.* EXCEPT (a)` as (("t",), ("a",)); None if the tree is no star."""
-    star = tree.this if isinstance(tree, exp.Column) else tree
-    if not isinstance(star, exp.Star):
-        return None
-    qualifier = tuple(part.name for part in tree.parts[:-1]) if isinstance(tree, exp.Column) else ()
-    return qualifier, tuple(identifier.name for identifier in star.args.get("except_") or ())
-
-
-def _implied(item: Tree) -> Output:
-    """The name of an item without AS."""
-    if isinstance(item, exp.Column):
-        return Output(item.name)
-    if isinstance(item, exp.Dot) and isinstance(item.expression, exp.Identifier):
-        return Output(item.expression.name)
-    return Output(item.sql("spark").lower(), named=False)
+def is_star(tree: Tree) -> bool:
+    return isinstance(tree.this if isinstance(tree, exp.Column) else tree, exp.Star)
 
 
 def _is_word(tree: Tree) -> bool:
@@ -178,7 +188,7 @@ def resolve_having(resolver: Resolver, tree: Tree, keys: Mapping[str, object]) -
             return node
         parts = [part.name for part in node.parts]
         outputs = resolver.aliases.get(parts[0].lower(), []) if len(parts) == 1 else []
-        if resolver.scope.find(parts) is not None:
+        if resolver.of_from(node) is not None:
             source_column = resolver.column(node)
             if not outputs or meaning(source_column) in keys:
                 return source_column

@@ -33,7 +33,7 @@ from anabranch.plan.nodes import Filter, Generate, Item, Node, Project, Window, 
 from anabranch.sql.analyze import functions
 from anabranch.sql.lower.correlation import Lowering
 from anabranch.sql.lower.relation import Place, Stop
-from anabranch.sql.lower.resolve import Resolver, resolved
+from anabranch.sql.lower.resolve import Resolver, resolved, resolved_expression
 
 _CLAUSES = ("expressions", "where", "group", "having", "qualify", "order")
 _WINDOW_TIME = frozenset({"window_time"})
@@ -159,15 +159,14 @@ class TimeWindows:
     def _of_input(self, tree: Tree, node: Node) -> Tree:
         """window_time(w) if w is a column of FROM; otherwise w may be the window of this SELECT."""
         (window,) = tree.expressions
-        is_input = isinstance(window, exp.Column) and self.resolver.scope.find(
-            [identifier.name for identifier in window.parts]
-        )
+        is_input = isinstance(window, exp.Column) and self.resolver.of_from(window)
         return self._last_moment(tree, node) if is_input else tree
 
     def _last_moment(self, tree: Tree, node: Node) -> Tree:
         """window_time(w): the last moment in w."""
         (window,) = tree.expressions
-        return self._moment(self.resolver.resolve(window.copy()), node)[0].tree.copy()
+        moment, _ = self._moment(self.resolver.resolve(window.copy()), node)
+        return resolved_expression(moment)
 
     def _moment(self, tree: Tree, node: Node) -> tuple[Expr, Moments]:
         """The time of an expression; that of a window is its last moment."""

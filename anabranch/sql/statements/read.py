@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from anabranch.errors import Unsupported, UserError, did_you_mean
+from anabranch.sql.statements.call import call
 from anabranch.sql.statements.catalog_ddl import attach, detach
 from anabranch.sql.statements.cluster_ddl import (
     create_cluster,
@@ -26,6 +27,7 @@ from anabranch.sql.statements.records import (
     AlterStreamTable,
     AlterTable,
     Assignments,
+    Call,
     ColumnDef,
     Comment,
     CreateCluster,
@@ -88,6 +90,7 @@ __all__ = [
     "AlterStreamTable",
     "AlterTable",
     "Assignments",
+    "Call",
     "ColumnDef",
     "Comment",
     "CreateCluster",
@@ -134,6 +137,7 @@ POSSIBLE = (
     "SELECT, INSERT, UPDATE, DELETE, MERGE, CREATE/ALTER/DROP TABLE, CREATE/DROP VIEW, "
     "CREATE/ALTER/DROP/REFRESH/EXPLAIN STREAM TABLE, CREATE/ALTER/DROP REFRESH GROUP, "
     "CREATE/DROP CLUSTER, CREATE/DROP INDEX, ATTACH/DETACH CATALOG, SHOW TABLES, DESCRIBE, "
+    "CALL system.…, "
     "SET anabranch.…"
 )
 HINTS = {  # statements people try, and what to do instead
@@ -145,7 +149,7 @@ HINTS = {  # statements people try, and what to do instead
     "RESET": "write SET anabranch.x = …",
     "TABLE": "write SELECT * FROM …",
     "CACHE": None, "UNCACHE": None, "ANALYZE": None, "OPTIMIZE": None, "VACUUM": None,
-    "GRANT": None, "REVOKE": None, "CALL": None, "LOAD": None, "MSCK": None, "DECLARE": None,
+    "GRANT": None, "REVOKE": None, "LOAD": None, "MSCK": None, "DECLARE": None,
     "EXECUTE": None, "REPLACE": "write CREATE OR REPLACE …",
 }  # fmt: skip
 SCHEMA_HINT = "schemas are made on first use: write CREATE TABLE schema.table …"
@@ -314,6 +318,7 @@ READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "TRUNCATE": _truncate,
     "COMMENT": comment,
     "REFRESH": refresh,
+    "CALL": call,
     "EXPLAIN": explain,
     "ATTACH": attach,
     "DETACH": detach,

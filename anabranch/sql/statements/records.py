@@ -376,6 +376,18 @@ class CreateTest(Statement):
     at: Place = field(default=START, compare=False)
 
 
+Value = str | int | float | bool | None  # an argument of a procedure
+
+
+@dataclass(frozen=True)
+class Call(Statement):
+    """A procedure of the schema `system`; `named` are the arguments with a name."""
+
+    procedure: str
+    given: tuple[Value, ...] = ()
+    named: tuple[tuple[str, Value], ...] = ()
+
+
 @dataclass(frozen=True)
 class Query(Statement):
     text: str

@@ -11,7 +11,7 @@ from anabranch.model import Action, RefreshMode
 from anabranch.names import TableName
 from anabranch.refresh.cost import PRIOR
 from anabranch.refresh.cost_history import LONG, CostHistory, event_of, past
-from anabranch.refresh.decide import FIRST, Decision, DecisionInputs
+from anabranch.refresh.decide import Code, Decision, DecisionInputs, Reason
 
 T = TableName.of("shop", "t")
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -19,13 +19,13 @@ DIFFERENTIAL, FULL, REINITIALIZE = Action.DIFFERENTIAL, Action.FULL, Action.REIN
 
 
 def line(
-    action: Action, at: int, *, ms: int = 500, reason: str = "", chosen: bool = True
+    action: Action, at: int, *, ms: int = 500, code: Code | None = None, chosen: bool = True
 ) -> Refresh:
     return Refresh(
         T,
         action,
         COMPLETED,
-        reason=reason,
+        reason_code=code,
         duration_ms=ms,
         delta_rows=10,
         scanned_rows=100,
@@ -48,7 +48,7 @@ def test_costs_of_another_query_do_not_count() -> None:
     old = [line(DIFFERENTIAL, at, ms=9_000) for at in range(9)]
     assert recalled(*old).costs.differential.fixed > 8_000
     assert recalled(*old, line(REINITIALIZE, 20)).costs.differential == PRIOR
-    assert recalled(*old, line(FULL, 20, reason=FIRST)).costs.differential == PRIOR
+    assert recalled(*old, line(FULL, 20, code=Code.FIRST)).costs.differential == PRIOR
 
 
 def test_lines_of_older_versions_have_no_measure() -> None:
@@ -57,7 +57,7 @@ def test_lines_of_older_versions_have_no_measure() -> None:
 
 
 def test_the_usual_way_is_the_last_that_was_chosen() -> None:
-    assert recalled(line(FULL, 1, reason=FIRST)).usual is DIFFERENTIAL
+    assert recalled(line(FULL, 1, code=Code.FIRST)).usual is DIFFERENTIAL
     assert recalled(line(DIFFERENTIAL, 1), line(FULL, 2)).usual is FULL
     assert recalled(line(FULL, 1), line(DIFFERENTIAL, 2)).usual is DIFFERENTIAL
     assert recalled(line(DIFFERENTIAL, 1), line(FULL, 2, chosen=False)).usual is DIFFERENTIAL
@@ -70,39 +70,43 @@ def test_many_refreshes_in_full_make_the_other_way_overdue() -> None:
     assert not recalled(*many, line(DIFFERENTIAL, LONG)).overdue
 
 
-NOW = DecisionInputs("shop.t", RefreshMode.AUTO, True)
-OBSTRUCTED = DecisionInputs("shop.t", RefreshMode.AUTO, True, obstacles=("WINDOW",))
+NOW = DecisionInputs((T,), {T: RefreshMode.AUTO})
+OBSTRUCTED = DecisionInputs((T,), {T: RefreshMode.AUTO}, obstacles=("WINDOW",))
+
+
+def decision(action: Action, text: str, code: Code = Code.CHEAPER) -> Decision:
+    return Decision(action, Reason(code, text))
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "decision", "kind"),
+    ("before", "now", "decided", "kind"),
     [
-        ((), NOW, Decision(DIFFERENTIAL, "3 rows"), None),
-        ((), NOW, Decision(FULL, "in full"), "MODE_CHANGED"),
-        ((), OBSTRUCTED, Decision(FULL, "not incremental: WINDOW"), None),
-        ((line(DIFFERENTIAL, 1),), NOW, Decision(DIFFERENTIAL, "3 rows"), None),
-        ((line(DIFFERENTIAL, 1),), NOW, Decision(FULL, "in full"), "MODE_CHANGED"),
-        ((line(DIFFERENTIAL, 1),), NOW, Decision(Action.NO_DATA, "no change"), None),
-        ((line(FULL, 1),), NOW, Decision(DIFFERENTIAL, "3 rows"), "MODE_CHANGED"),
-        ((line(FULL, 1),), NOW, Decision(FULL, "in full"), None),
-        ((line(FULL, 1, reason=FIRST),), NOW, Decision(DIFFERENTIAL, "3 rows"), None),
-        ((line(REINITIALIZE, 1),), NOW, Decision(DIFFERENTIAL, "3 rows"), None),
-        ((line(FULL, 1, reason="not incremental: WINDOW"),), NOW, Decision(FULL, "in full"),
+        ((), NOW, decision(DIFFERENTIAL, "3 rows"), None),
+        ((), NOW, decision(FULL, "in full"), "MODE_CHANGED"),
+        ((), OBSTRUCTED, decision(FULL, "not incremental: WINDOW", Code.NOT_INCREMENTAL), None),
+        ((line(DIFFERENTIAL, 1),), NOW, decision(DIFFERENTIAL, "3 rows"), None),
+        ((line(DIFFERENTIAL, 1),), NOW, decision(FULL, "in full"), "MODE_CHANGED"),
+        ((line(DIFFERENTIAL, 1),), NOW, decision(Action.NO_DATA, "no change"), None),
+        ((line(FULL, 1),), NOW, decision(DIFFERENTIAL, "3 rows"), "MODE_CHANGED"),
+        ((line(FULL, 1),), NOW, decision(FULL, "in full"), None),
+        ((line(FULL, 1, code=Code.FIRST),), NOW, decision(DIFFERENTIAL, "3 rows"), None),
+        ((line(REINITIALIZE, 1),), NOW, decision(DIFFERENTIAL, "3 rows"), None),
+        ((line(FULL, 1, code=Code.NOT_INCREMENTAL),), NOW, decision(FULL, "in full"),
          "MODE_CHANGED"),
-        ((line(DIFFERENTIAL, 1),), NOW, Decision(REINITIALIZE, "replaced"), "REINITIALIZED"),
+        ((line(DIFFERENTIAL, 1),), NOW, decision(REINITIALIZE, "replaced"), "REINITIALIZED"),
     ],
 )  # fmt: skip
 def test_events(
-    before: tuple[Refresh, ...], now: DecisionInputs, decision: Decision, kind: str | None
+    before: tuple[Refresh, ...], now: DecisionInputs, decided: Decision, kind: str | None
 ) -> None:
-    found = event_of(T, recalled(*before), now, decision)
+    found = event_of(T, recalled(*before), now, decided)
     assert (found.kind if found else None) == kind
-    assert found is None or (found.table == T and decision.reason in found.message)
+    assert found is None or (found.table == T and decided.reason.text in found.message)
 
 
 def test_what_events_say() -> None:
-    changed = event_of(T, recalled(line(DIFFERENTIAL, 1)), NOW, Decision(FULL, "in full: 1 s"))
-    rebuilt = event_of(T, CostHistory(), OBSTRUCTED, Decision(REINITIALIZE, "the query changed"))
+    changed = event_of(T, recalled(line(DIFFERENTIAL, 1)), NOW, decision(FULL, "in full: 1 s"))
+    rebuilt = event_of(T, CostHistory(), OBSTRUCTED, decision(REINITIALIZE, "the query changed"))
     assert changed and changed.message == "FULL after DIFFERENTIAL: in full: 1 s"
     assert rebuilt
     assert rebuilt.message == "built anew: the query changed; not incremental: WINDOW"

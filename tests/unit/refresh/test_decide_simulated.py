@@ -14,7 +14,7 @@ from anabranch.model import Action, RefreshMode
 from anabranch.names import TableName
 from anabranch.refresh.cost import REMEMBERED, Work
 from anabranch.refresh.cost_history import LONG, past
-from anabranch.refresh.decide import FIRST, Decision, DecisionInputs, decide
+from anabranch.refresh.decide import Code, Decision, DecisionInputs, decide
 
 T = TableName.of("shop", "t")
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -47,9 +47,9 @@ class World:
     def decision_inputs(self, delta: int) -> DecisionInputs:
         known = past(self.of(Action.DIFFERENTIAL)[:REMEMBERED], self.of(Action.FULL)[:LONG])
         return DecisionInputs(
-            str(T),
-            RefreshMode.AUTO,
-            populated=bool(self.lines),
+            (T,),
+            {T: RefreshMode.AUTO},
+            unfilled=() if self.lines else (T,),
             source_rows=self.source_rows,
             from_changes=Work(delta, 0),
             in_full=Work(0, self.source_rows),
@@ -70,7 +70,8 @@ class World:
                 T,
                 decision.action,
                 COMPLETED,
-                reason=decision.reason,
+                reason=decision.reason.text,
+                reason_code=decision.reason.code,
                 delta_rows=delta,
                 duration_ms=round(self.measured(decision.action, delta)),
                 scanned_rows=work.scanned_rows,
@@ -78,10 +79,10 @@ class World:
                 started_at=START + timedelta(seconds=len(self.lines)),
             )
         )
-        if decision.reason != FIRST:
+        if decision.reason.code is not Code.FIRST:
             ways = (Action.DIFFERENTIAL, Action.FULL)
             self.spent += self.true_ms(decision.action, delta)
-            self.least += min(self.true_ms(strategy, delta) for strategy in ways)
+            self.least += min(self.true_ms(way, delta) for way in ways)
         return decision
 
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.errors.exceptions.base import IllegalArgumentException
 
-from anabranch.errors import DataError, SystemFault, UserError
+from anabranch.errors import DataError, SystemFault, Unsupported, UserError
 from anabranch.spark.errors import Blame, blame, said, translate
 
 CALL = "An error occurred while calling z:org.apache.spark.sql.classic.Dataset.ofRows.\n: "
@@ -53,6 +53,13 @@ def test_every_data_exception_of_spark_may_be_the_data_s() -> None:
         )
         assert blame(Java(wrapped)) is Blame.OPEN, name
         assert isinstance(translate(AnalysisException(message=text), {}), UserError), name
+
+
+def test_a_query_that_is_nested_too_deeply_is_the_user_s() -> None:
+    name = "spark.sql.analyzer.maxIterations"
+    text = f"Max iterations (1000) reached for batch Resolution, please set '{name}' to a larger value."
+    found = translate(Java(f"{CALL}java.lang.RuntimeException: {text}"), {})
+    assert isinstance(found, Unsupported) and f"spark.conf.{name}" in (found.hint or "")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,17 @@ final class Server {
     properties.put("token", System.getenv("ANABRANCH_SERVED_TOKEN"));
     properties.put(CatalogProperties.WAREHOUSE_LOCATION, warehouse);
     properties.put(CatalogProperties.FILE_IO_IMPL, HadoopFileIO.class.getName());
+    // what the tests expect of a catalog that was configured so
+    properties.put("table-default.default-key1", "catalog-default-key1");
+    properties.put("table-default.default-key2", "catalog-default-key2");
+    properties.put("table-default.override-key3", "catalog-default-key3");
+    properties.put("table-override.override-key3", "catalog-override-key3");
+    properties.put("table-override.override-key4", "catalog-override-key4");
+    properties.put("view-default.key1", "catalog-default-key1");
+    properties.put("view-default.key2", "catalog-default-key2");
+    properties.put("view-default.key3", "catalog-default-key3");
+    properties.put("view-override.key3", "catalog-override-key3");
+    properties.put("view-override.key4", "catalog-override-key4");
     properties.putAll(more);
     RESTCatalog catalog = new RESTCatalog();
     catalog.setConf(new org.apache.hadoop.conf.Configuration());

@@ -1,4 +1,4 @@
-"""Which rows a way of refreshing reads."""
+"""What the decision is about: which rows a way of refreshing reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anabranch.model import Column, Delta, Reading
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Node
-from anabranch.refresh import work
+from anabranch.refresh import inputs
 from anabranch.refresh.cost import Work
 from anabranch.refresh.sources import Sources
 from anabranch.sql.lower.query import lower
@@ -45,7 +45,7 @@ def sources(**deltas: Delta) -> Sources:
     return Sources(versions, {}, {TableName.of(name): each for name, each in deltas.items()})
 
 
-SCAN = work.ROWS_PER_SCAN
+SCAN = inputs.ROWS_PER_SCAN
 JOIN = "SELECT a.id, b.k FROM a JOIN b ON a.id = b.id"
 
 
@@ -69,10 +69,10 @@ JOIN = "SELECT a.id, b.k FROM a JOIN b ON a.id = b.id"
 )  # fmt: skip
 def test_rows_read(query: str, changes: Sources, from_changes: Work, in_full: int) -> None:
     found = definition(query)
-    assert work.from_changes(found, changes, 50) == from_changes
-    assert work.in_full(found, changes) == Work(0, in_full)
+    assert inputs.from_changes(found, changes, 50) == from_changes
+    assert inputs.in_full(found, changes) == Work(0, in_full)
 
 
 def test_a_query_that_is_not_understood_reads_each_source_once() -> None:
     query: Any = SimpleNamespace(kept=None)
-    assert work.in_full(query, sources()) == Work(0, 1_100)
+    assert inputs.in_full(query, sources()) == Work(0, 1_100)
