@@ -435,6 +435,13 @@ class Anabranch:
         )
         return found.rows()
 
+    def lock(self, project: str = ".", *, profile: str | None = None) -> dict[str, Any]:
+        """Write the columns of the foreign tables that a project reads to `external.lock.json`.
+
+        `compile` checks queries against that file, `plan` and `stage` compare it with the tables.
+        """
+        return verbs.projects.lock(self._session, project, profile=profile)
+
     @overload
     def plan(
         self,

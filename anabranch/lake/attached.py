@@ -389,6 +389,13 @@ def silent_error(catalog: str, problem: str) -> Unreachable:
     )
 
 
+def unreadable_error(name: TableName, problem: str) -> Unreachable:
+    return Unreachable(
+        f"table {name} cannot be read: {problem}",
+        hint=f"mend it in catalog {shown(name.namespace[0])}; here it stays as it was observed last",
+    )
+
+
 def check_type(kind: str) -> str:
     if kind not in TYPES:
         raise InvalidValue(

@@ -26,12 +26,19 @@ from anabranch.catalog.events import Event
 from anabranch.catalog.foreign import Catalog, ForeignTable
 from anabranch.errors import (
     AnabranchError,
-    InvalidValue,
     MissingRight,
     UnknownName,
 )
 from anabranch.lake import recorded
-from anabranch.lake.attached import Attached, Pointer, SideBySide, ask, said, silent_error
+from anabranch.lake.attached import (
+    Attached,
+    Pointer,
+    SideBySide,
+    ask,
+    said,
+    silent_error,
+    unreadable_error,
+)
 from anabranch.lake.lake import Lake
 from anabranch.lake.observe import OBSERVED, forget_expired, last_steps, record
 from anabranch.lake.recorded import Facts, facts
@@ -61,10 +68,7 @@ class Observation:
         if catalog in self.silent:
             return silent_error(catalog, self.silent[catalog])
         if name in self.problems:
-            return InvalidValue(
-                f"table {name} cannot be read: {self.problems[name]}",
-                hint=f"mend it in catalog {shown(catalog)}; it stays as it was observed last",
-            )
+            return unreadable_error(name, self.problems[name])
         return None
 
 

@@ -152,6 +152,7 @@ ACTS = [
     Rule("reader", "read", lambda ab: ab.table("s.d").collect(), "table"),
     Rule("reader", "hold a cut", held, "at"),
     Rule("reader", "query a view", lambda ab: ab.sql("SELECT * FROM s.w").collect(), "sql Query"),
+    Rule("reader", "lock", lambda ab: ab.lock(place(ab)), "lock"),
     Rule("reader", "verify", lambda ab: ab.verify("s.d"), "verify"),
     Rule("reader", "check", lambda ab: ab.check(deep=True), "check"),
     Rule("reader", "call", lambda ab: ab.sql("CALL system.verify('s.d')"), "Call"),
