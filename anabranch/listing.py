@@ -481,6 +481,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "action": _TEXT,
         "status": _TEXT,
         "reason": _TEXT,
+        "reason_code": _TEXT,
         "rows_inserted": _INT,
         "rows_deleted": _INT,
         "delta_rows": _INT,

@@ -6,7 +6,8 @@ a transaction or refresh, the staged versions in front of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TypeVar
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from anabranch.boundary import public_class
 from anabranch.errors import (
     AnabranchError,
+    DataError,
     Refused,
     SqlSyntaxError,
     UnknownName,
@@ -35,6 +37,7 @@ from anabranch.sql.analyze.external import refuse_external_code
 from anabranch.sql.analyze.mistakes import mistake, relation_of
 from anabranch.sql.analyze.tables import rebind, tables_of
 from anabranch.sql.analyze.types import type_or_none
+from anabranch.sql.analyze.writes import Write, mistake_of_write
 from anabranch.sql.lower.lookups import filtered, looked_up, lookup_bounds
 from anabranch.sql.lower.moments import Moment
 from anabranch.sql.lower.recursion import has_distinct_recursion
@@ -216,6 +219,22 @@ class World:
                 if wrong is None:
                     raise
                 raise wrong from error
+
+    @contextmanager
+    def judged(self, statement: Write, name: TableName) -> Iterator[None]:
+        """Run a statement that writes to a table.
+
+        Without Spark a mistake is told at once; if Spark has started, it has the last word.
+        """
+        wrong = mistake_of_write(statement, name, self.relation)
+        if wrong is not None and not self.spark.started:
+            raise wrong
+        try:
+            yield
+        except UserError as error:
+            if wrong is None or isinstance(error, DataError):
+                raise
+            raise wrong from error
 
     def relation(self, name: TableName) -> Relation:
         """What a query can know of a table or view here without Spark."""

@@ -13,8 +13,10 @@ from sqlalchemy import (
     CompoundSelect,
     Connection,
     Table,
+    Text,
     and_,
     case,
+    cast,
     delete,
     false,
     func,
@@ -59,6 +61,7 @@ class Version:
 class Shown:
     """The newest recorded cut, and the commits of others that are part of no cut yet."""
 
+    cut_id: int
     pointers: Mapping[TableName, str]
     committed: Mapping[TableName, datetime | None]  # None: not noted by an older Anabranch
     moved: Sequence[Version]
@@ -198,9 +201,12 @@ def shown(c: Connection, catalog: str) -> Shown:
     """The same, with all that the newest recorded cut shows, in one SELECT."""
     pointers: dict[TableName, str] = {}
     committed: dict[TableName, datetime | None] = {}
-    moved = []
+    moved, cut_id = [], 0
     others = set()
     for space, name, recorded, pointer, at, is_foreign in c.execute(_shown(catalog)):
+        if space is None:
+            cut_id = int(pointer)
+            continue
         named = table_name(space, name)
         if named is None:
             continue
@@ -210,7 +216,7 @@ def shown(c: Connection, catalog: str) -> Shown:
             others.add(named)
         elif recorded != pointer:
             moved.append(Version(named, pointer))
-    return Shown(pointers, committed, moved, frozenset(others))
+    return Shown(cut_id, pointers, committed, moved, frozenset(others))
 
 
 @lru_cache(maxsize=8)
@@ -239,7 +245,9 @@ def _shown(catalog: str) -> CompoundSelect[Any]:
         .select_from(table.outerjoin(known, same))
         .where(_is_table(catalog), known.c.name.is_(None))
     )
-    return union_all(recorded, others)
+    # A row without a name tells the number of the cut: asking for it takes no statement of its own.
+    number = select(null(), null(), null(), cast(tables.meta.c.cut, Text), null(), false())
+    return union_all(recorded, others, number)
 
 
 @once(tables.versions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,7 @@ from anabranch.cli.session import CliSession
 from anabranch.errors import Unsupported
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from types import FrameType, ModuleType
 
 TOKEN_COLUMNS = ("id", "name", "grants", "status", "created_by", "created_at", "expires_at")
 ROLES = click.Choice(["reader", "writer", "admin"], case_sensitive=False)
@@ -44,6 +45,7 @@ def serve(
     for warning in listening.warnings(runtime):
         out.note(warning)
     out.note(f"serving {listening.address}/iceberg; Ctrl-C stops")
+    signal.signal(signal.SIGTERM, _interrupt)  # a service manager's word, like Ctrl-C
     try:
         app = found.application(runtime, open_to_all=no_auth)
         found.server(app, listening).run()
@@ -106,6 +108,10 @@ def revoke_token(session: CliSession, out: Output, id: str) -> None:
     with session.ab._store.writing() as c:
         tokens.revoke(c, id)
     out.answer(f"token {id} is revoked", {"id": id, "status": "revoked"})
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _server() -> ModuleType:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
@@ -37,7 +38,7 @@ from anabranch.errors import (
 from anabranch.lake.comments import Comments, commented
 from anabranch.lake.commit import committed
 from anabranch.lake.lake import Lake, no_such_table
-from anabranch.lake.places import table_root
+from anabranch.lake.places import local_path, table_root
 from anabranch.lake.schemas import (
     NAME_MAPPING,
     SchemaChange,
@@ -124,6 +125,7 @@ class Stage:
         self._lock = threading.RLock()
         self._roots: set[str] = set()
         self._fresh_roots: set[str] = set()
+        self._given: set[str] = set()  # files that others have written for this stage
         lake.store.heartbeat.keep(self.id, BEAT_SECONDS, self._beat)
 
     def __enter__(self) -> Stage:
@@ -333,9 +335,16 @@ class Stage:
                 root if root in self._fresh_roots else f"{root}/data/{self.id}"
             )
 
+    def take(self, paths: Iterable[str]) -> None:
+        """Files of this warehouse that a client has written: the publish makes them durable too."""
+        warehouse = self.lake.warehouse
+        self._given |= {path for path in paths if warehouse.holds(path)}
+
     def make_durable(self) -> None:
         """All files of this stage are on the disk: what a publish names survives a power cut."""
-        self.lake.warehouse.make_durable(path for found in self._files().values() for path in found)
+        own = {path for found in self._files().values() for path in found}
+        given = {path for path in self._given if Path(local_path(path) or "").is_file()}
+        self.lake.warehouse.make_durable(own | given)
 
     def _files(self) -> dict[str, list[str]]:
         """What this stage wrote, by the folders of its tables: every file of it carries its id."""

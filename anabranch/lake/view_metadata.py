@@ -165,8 +165,11 @@ def _add_version(versions: list[Mapping[str, Any]], version: dict[str, Any]) -> 
         if _said(each) == _said(version):
             return int(each["version-id"])
     dialects = [each["dialect"].lower() for each in version["representations"]]
-    if len({*dialects}) < len(dialects):
-        raise ValueError("a version has one text for each dialect")
+    for each in dialects:
+        if dialects.count(each) > 1:
+            raise ValueError(
+                f"Invalid view version: Cannot add multiple queries for dialect {each}"
+            )
     known = [int(each["version-id"]) for each in versions]
     made = max([version["version-id"], *(each + 1 for each in known)])
     versions.append({**version, "version-id": made})

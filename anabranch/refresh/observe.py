@@ -319,7 +319,7 @@ def observe(
         inputs=graph.inputs,
         frontiers=graph.frontiers,
         declared=refresh_groups.all_groups(c),
-        cut_id=cuts.current(c),
+        cut_id=cuts.current(c) if shown is None else shown.cut_id,
         committed={} if shown is None else shown.committed,
         moment=tables.now(c),
         ahead=tables.ahead(c),

@@ -9,15 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import RemoveSnapshotsUpdate, SetLocationUpdate
-from sqlalchemy import Connection
 
 from anabranch.catalog import cuts, snapshots, streams
 from anabranch.catalog.read_set import readers_of
+from anabranch.catalog.store import Connection
 from anabranch.errors import FileMissing, Refused
 from anabranch.lake.manifests import entries, manifests
 from anabranch.lake.places import local_path, location_of, table_root
@@ -177,7 +176,7 @@ def _stage(runtime: Runtime, tx: Transaction, name: TableName, change: Commit) -
     known = {each.snapshot_id for each in base.snapshots} if base is not None else set[int]()
     for snapshot in metadata.snapshots:
         if snapshot.snapshot_id not in known:
-            _keep_files(runtime, version, snapshot)
+            tx.stage.take(_files(version, snapshot))
 
 
 def new_root(
@@ -226,29 +225,23 @@ def refuse_rename(world: World, name: TableName, new: TableName) -> None:
 # -- files of clients --------------------------------------------------------------------------
 
 
-def _keep_files(runtime: Runtime, version: TableVersion, snapshot: Snapshot) -> None:
-    """What a client has written survives a power cut from here on.
+def _files(version: TableVersion, snapshot: Snapshot) -> list[str]:
+    """What a client has written for a snapshot.
 
     A list of manifests that cannot be read is no snapshot: client and server see other warehouses.
     """
-    warehouse = runtime.lake.warehouse
+    paths = [snapshot.manifest_list]
+    local = local_path(snapshot.manifest_list) is not None  # object stores keep what they have
     try:
-        found = manifests(version.io, snapshot)
-        paths = [snapshot.manifest_list]
-        for manifest in found:
-            if manifest.added_snapshot_id == snapshot.snapshot_id:
+        for manifest in manifests(version.io, snapshot):
+            if local and manifest.added_snapshot_id == snapshot.snapshot_id:
                 paths.append(manifest.manifest_path)
-                if local_path(warehouse.location) is not None and warehouse.fsync:
-                    paths += [each.data_file.file_path for each in entries(version.io, manifest)]
+                paths += [each.data_file.file_path for each in entries(version.io, manifest)]
     except FileMissing as error:
         raise bad_request(
             f"{error.message}: the server must reach the files that a client writes"
         ) from None
-    warehouse.make_durable(
-        path
-        for path in paths
-        if warehouse.holds(path) and (place := local_path(path)) and Path(place).is_file()
-    )
+    return paths
 
 
 def _expire(

@@ -261,7 +261,9 @@ def _readable(name: TableName, metadata: Metadata) -> str:
 def _updated(metadata: Metadata, updates: list[dict[str, Any]]) -> Metadata:
     try:
         return view_metadata.updated(metadata, updates)
-    except (KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
+        raise Problem(400, "IllegalArgumentException", str(error)) from None
+    except (KeyError, TypeError) as error:
         raise bad_request(f"the view cannot be updated so: {error}") from None
 
 

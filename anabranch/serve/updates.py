@@ -16,7 +16,12 @@ from pyiceberg.exceptions import ValidationError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest, TableIdentifier
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, new_table_metadata
+from pyiceberg.table.metadata import (
+    TableMetadata,
+    TableMetadataV1,
+    TableMetadataV3,
+    new_table_metadata,
+)
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
@@ -40,6 +45,7 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
+    UpgradeFormatVersionUpdate,
     update_table_metadata,
 )
 from pyiceberg.typedef import IcebergBaseModel
@@ -98,7 +104,7 @@ def created(request: NewTable, location: str) -> TableMetadata:
             dict(request.properties),
             uuid4(),
         )
-        return _with_row_ids(made, None)
+        return _with_row_ids(_with_defaults(made, request.table_schema), None)
     except (ValueError, ValidationError) as error:
         raise bad_request(str(error)) from None
 
@@ -118,11 +124,8 @@ def applied(
     if base is not None:
         for each in requirements:
             _check(each, base)
-    start = (
-        base
-        if base is not None
-        else TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
-    )
+    nothing = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
+    start, updates = _upgraded(base if base is not None else nothing, updates)
     try:
         made = update_table_metadata(
             start, tuple(_settled(start, updates)), enforce_validation=base is None
@@ -132,6 +135,40 @@ def applied(
         raise
     except (ValueError, KeyError, ValidationError, NotImplementedError) as error:
         raise bad_request(f"{name} cannot be updated so: {error}") from None
+
+
+def _upgraded(
+    base: TableMetadata, updates: Sequence[TableUpdate]
+) -> tuple[TableMetadata, Sequence[TableUpdate]]:
+    """An upgrade to version 3, which PyIceberg does not do by an update."""
+    wanted = max(
+        (each.format_version for each in updates if isinstance(each, UpgradeFormatVersionUpdate)),
+        default=0,
+    )
+    if wanted != 3 or base.format_version == 3:
+        return base, updates
+    left = [each for each in updates if not isinstance(each, UpgradeFormatVersionUpdate)]
+    facts = {**dict(base), "format_version": 3}
+    return TableMetadataV3.model_construct(**facts), left
+
+
+def _with_defaults(made: TableMetadata, wanted: Schema) -> TableMetadata:
+    """Default values of columns, which PyIceberg leaves behind when it gives new ids."""
+    (schema,) = made.schemas
+    fields = [
+        new.model_copy(
+            update={"initial_default": old.initial_default, "write_default": old.write_default}
+        )
+        for new, old in zip(schema.fields, wanted.fields, strict=True)
+    ]
+    if tuple(fields) == tuple(schema.fields):
+        return made
+    given = Schema(
+        *fields,
+        schema_id=schema.schema_id,
+        identifier_field_ids=schema.identifier_field_ids,
+    )
+    return made.model_copy(update={"schemas": [given]})
 
 
 def _with_row_ids(made: TableMetadata, base: TableMetadata | None) -> TableMetadata:

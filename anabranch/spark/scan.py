@@ -146,6 +146,8 @@ def part(
     keys = key_columns(deletes.keys, columns)
     asked = (*columns, *(each for each in keys.values() if each not in columns))
     reader = whole.reader(session) if counting else session.read
+    if reader is None:
+        return part(session, paths, columns, source, positions, among, counting=False)
     data = read(reader, paths.files, asked, source.names)
     if not deletes and not positions and not source.constants:
         return data if among is None else among(data)

@@ -74,7 +74,10 @@ def test_settings_in_the_pages_are_read(
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_options_of_commands_exist(page: Path) -> None:
     for words in commands_in(page.read_text("utf-8")):
-        command = cli.commands[next(word for word in words if not word.startswith("-"))]
+        said = [word for word in words if not word.startswith("-")]
+        command = cli.commands[said[0]]
+        if isinstance(command, click.Group) and {*said[1:2]} & {*command.commands}:
+            command = command.commands[said[1]]
         known = {name for each in (*command.params, *cli.params) for name in each.opts}
         known |= set(command.get_help_option_names(click.Context(command)))
         given = {word.split("=")[0] for word in words if word.startswith("--")}

@@ -50,6 +50,17 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole, "ROWS_PER_TASK", 1)
 
 
+def test_a_spark_that_cannot_read_files_whole(
+    spark: Spark, reading: Reading, counting: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark numbers the rows itself, and finds the same places."""
+    wanted = bag(placed(spark, reading))
+    for name in ("reader_beside", "tasks_of"):
+        with monkeypatch.context() as without:
+            without.setattr(whole, name, lambda *given: None)
+            assert bag(placed(spark, reading)) == wanted
+
+
 def everything(rows: DataFrame) -> DataFrame:
     return rows
 

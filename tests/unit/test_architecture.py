@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Layers from the bottom up: a layer may import itself and those below.
 LAYERS = (
     (
-        *("errors", "failpoints", "lazy", "retry", "cache", "edition"),
+        *("errors", "failpoints", "lazy", "missing", "retry", "cache", "edition"),
         *("names", "types", "model", "durations", "redaction"),
     ),
     ("values", "places", "schedules", "trust", "settings", "graph", "plan", "datalog"),
@@ -92,6 +92,65 @@ def test_libraries_stay_in_their_rooms(path: Path) -> None:
         if layer(module(path)) not in ONLY.get(name.split(".")[0], {layer(module(path))})
     }
     assert not strangers
+
+
+# The private parts of a library are used in one file, or in none.
+PRIVATE = {"spark/private.py": "pyspark", "plan/grammar.py": "sqlglot"}
+
+
+def names_of_ours() -> set[str]:
+    """Names with an underscore that this package gives to something."""
+    given: set[str] = set()
+    for path in FILES:
+        if path.relative_to(PACKAGE).as_posix() in PRIVATE:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                    given.add(node.name)
+                case ast.Assign() | ast.AnnAssign() | ast.For() | ast.NamedExpr():
+                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                    for name in (part for target in targets for part in ast.walk(target)):
+                        if isinstance(name, ast.Name):
+                            given.add(name.id)
+                        elif isinstance(name, ast.Attribute) and is_self(name.value):
+                            given.add(name.attr)
+                case ast.ImportFrom():
+                    given |= {alias.asname or alias.name for alias in node.names}
+    return {name for name in given if name.startswith("_")}
+
+
+def is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+def underscored(tree: ast.Module) -> set[str]:
+    """Names with an underscore that are taken from something else."""
+    used: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=name):
+                used.add(name)
+            case ast.Call(
+                func=ast.Name(id="getattr" | "setattr" | "hasattr"),
+                args=[_, ast.Constant(value=str(name)), *_],
+            ):
+                used.add(name)
+            case ast.ImportFrom(module=str(module)) if module.split(".")[0] in ONLY:
+                used |= {alias.name for alias in node.names} | set(module.split("."))
+    return {name for name in used if name.startswith("_") and not name.startswith("__")}
+
+
+def test_private_parts_of_libraries_are_used_in_one_file_each() -> None:
+    ours = names_of_ours()
+    for path in FILES:
+        if path.relative_to(PACKAGE).as_posix() not in PRIVATE:
+            assert underscored(ast.parse(path.read_text())) <= ours, path
+
+
+def test_a_private_part_is_found_wherever_it_is_used() -> None:
+    text = "from pyspark.sql.session import _a\nx._b\ngetattr(x, '_c')\nself._d\nx.__dict__"
+    assert underscored(ast.parse(text)) == {"_a", "_b", "_c", "_d"}
 
 
 def test_no_import_circle() -> None:

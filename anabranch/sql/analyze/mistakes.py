@@ -37,5 +37,8 @@ def relation_of(query: str, tables: Tables) -> Relation:
 
 def is_list_of_values(query: str) -> bool:
     """VALUES (…), (…): there is nothing to be looked up in it, and it may be long."""
+    upper = query.upper()
+    if "VALUES" not in upper or "SELECT" not in upper:
+        return upper.lstrip().startswith("VALUES")
     tokens = Passage.of(query).tokens()
     return tokens[0].says("VALUES") and not any(token.says("SELECT") for token in tokens)

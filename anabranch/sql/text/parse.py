@@ -53,6 +53,23 @@ class Passage:
         return syntax_error(self.whole, offset, message, hint)
 
 
+class Fragment(str):
+    """An expression or a name of a statement, which remembers where it stands in the whole text."""
+
+    whole: str
+    start: int
+
+    @classmethod
+    def of(cls, text: str, whole: str, start: int) -> Fragment:
+        made = cls(text)
+        made.whole, made.start = whole, start
+        return made
+
+    @property
+    def at(self) -> Place:
+        return place(self.whole, self.start)
+
+
 def split(text: str) -> list[Passage]:
     """The statements of a script, cut at `;`; pieces that hold only comments are left out."""
     pieces: list[Passage] = []
