@@ -86,7 +86,7 @@ def observe(lake: Lake) -> int | None:
 def _refuse_if_emptied(c: Connection, lake: Lake, moved: Sequence[Version]) -> None:
     """Nobody drops every table at once: the rows of Iceberg are lost, and no cut may say otherwise."""
     gone = [each for each in moved if each.metadata_location is None]
-    if len(gone) > 1 and len(gone) == len(cuts.newest(c)) == len(moved):
+    if len(gone) > 1 and len(gone) == len(moved) and not cuts.pointers(c, lake.catalog_name):
         raise CatalogDamaged(
             f"catalog {lake.store.shown} is damaged: its table iceberg_tables is empty, though "
             f"{len(gone)} tables were there",
@@ -123,16 +123,16 @@ def _with_facts(
         return moved, None
     try:
         version = lake.version(moved.name, moved.metadata_location)
-        found = facts(version.metadata, _last_steps(version))
+        found = facts(version.metadata, last_steps(version))
     except (AnabranchError, ValueError):
         return moved, None
     if before is not None:
         with suppress(AnabranchError, ValueError):
-            _forget_expired(c, lake, lake.version(moved.name, before), version)
+            forget_expired(c, lake, lake.version(moved.name, before), version)
     return found.version(version), found
 
 
-def _last_steps(version: TableVersion) -> list[Snapshot]:
+def last_steps(version: TableVersion) -> list[Snapshot]:
     """The way to the current snapshot, as far as a stream table may want to follow it."""
     way: list[Snapshot] = []
     at = version.metadata.current_snapshot()
@@ -143,7 +143,7 @@ def _last_steps(version: TableVersion) -> list[Snapshot]:
     return way
 
 
-def _forget_expired(c: Connection, lake: Lake, before: TableVersion, now: TableVersion) -> None:
+def forget_expired(c: Connection, lake: Lake, before: TableVersion, now: TableVersion) -> None:
     """Snapshots that another program took off the list have no files any more."""
     table_uuid = str(now.metadata.table_uuid)
     if str(before.metadata.table_uuid) == table_uuid:

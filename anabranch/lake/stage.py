@@ -182,6 +182,7 @@ class Stage:
         return self._put(name, _with_mapping(metadata, ()))
 
     def drop(self, name: TableName) -> None:
+        self.lake.attached.refuse_write(name)
         if not self.exists(name):
             raise no_such_table(name, self.base)
         with self._lock:
@@ -192,6 +193,7 @@ class Stage:
 
     def directory(self, name: TableName) -> str:
         """Where the rows of a table shall be written."""
+        self.lake.attached.refuse_write(name)
         root = self.version(name).root
         self._roots.add(root)
         return f"{root}/data/{self.id}"
@@ -360,6 +362,7 @@ class Stage:
         }
 
     def _put(self, name: TableName, metadata: TableMetadata) -> TableVersion:
+        self.lake.attached.refuse_write(name)
         with self._lock:
             before = self.changes.get(name)
             base = before.base if before else self.base.get(name)

@@ -336,6 +336,18 @@ def observe_now(runtime: Runtime) -> CatalogState:
         return observe(c, runtime.lake, found)
 
 
+def observe_everything(runtime: Runtime, *, asked_for: bool = False) -> CatalogState:
+    """The same, once what moved in attached catalogs is part of a cut as well."""
+    from anabranch.lake.foreign import observe_all
+    from anabranch.lake.observe import shown
+
+    with shown(runtime.lake) as (c, found):
+        if not found.foreign:
+            return observe(c, runtime.lake, found)
+    observe_all(runtime.lake, asked_for=asked_for)
+    return observe_now(runtime)
+
+
 def _by_hand(stream: StreamTable) -> bool:
     return stream.schedule is None
 

@@ -12,7 +12,7 @@ from anabranch.catalog.groups import Group
 from anabranch.errors import Refused, SparkLost
 from anabranch.graph.order import reads_among
 from anabranch.graph.policies import SchedulePolicy
-from anabranch.refresh.observe import CatalogState, observe_now
+from anabranch.refresh.observe import CatalogState, observe_everything
 from anabranch.refresh.parallel import side_by_side
 from anabranch.refresh.publish_sets import PublishSet, RefreshRun, Result, Verdict
 from anabranch.refresh.record import SCHEDULER, Trigger
@@ -42,7 +42,7 @@ class Scheduler:
         if runtime.transaction is not None:
             raise Refused("a tick cannot run inside a transaction", hint="tick after it")
         runtime.lake.fence.refuse_copies()
-        state = observe_now(runtime)
+        state = observe_everything(runtime)
         settings = runtime.settings
         pinned = settings.tick_watermark_enabled
         run = RefreshRun(
@@ -98,7 +98,7 @@ class Scheduler:
 
     def _at_own_cut(self, run: RefreshRun, publish_set: PublishSet) -> Result:
         """Without a watermark a group looks for itself, and brings what it reads to its own cut."""
-        state = observe_now(self.runtime)
+        state = observe_everything(self.runtime)
         own = replace(run, state=state, ahead=frozenset(), stuck={}, _lock=threading.Lock())
         agenda = self._agenda(state)
         group = agenda.home.get(publish_set.members[0])

@@ -309,6 +309,23 @@ class DropCluster(Statement):
 
 
 @dataclass(frozen=True)
+class AttachCatalog(Statement):
+    """A catalog of others, whose tables are read as `name.namespace.table`."""
+
+    name: str
+    type: str
+    properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DetachCatalog(Statement):
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
 class CreateIndex(Statement):
     """A copy of the table, sorted by some columns."""
 
