@@ -68,7 +68,7 @@ def refresh(
     for publish_set in publish_sets:
         if stale.intersection(publish_set.members):
             for found in tried(work, publish_set):
-                results += found.lines or record(runtime, waiting_rows(trigger, found))
+                results += found.records or record(runtime, waiting_rows(trigger, found))
                 failures += [found.failure] if found.failure else []
     if failures:
         error = failures[0].error
@@ -80,7 +80,7 @@ def refresh(
 
 
 def together(state: CatalogState, without: Collection[TableName] = ()) -> list[PublishSet]:
-    """All groups but those of some tables; groups that read each other are one unit."""
+    """All groups but those of some tables; groups that read each other are one set."""
     left_out = set(without)
     groups = [group for group in state.groups if not left_out.intersection(group.members)]
     parts = connected(groups, reads_among(groups, state.reads))
@@ -88,7 +88,7 @@ def together(state: CatalogState, without: Collection[TableName] = ()) -> list[P
 
 
 def tried(work: RefreshRun, publish_set: PublishSet) -> list[Result]:
-    """The unit as a whole, or if that fails every group of it."""
+    """The set as a whole, or if that fails every group of it."""
     found = work.refresh(publish_set)
     if found.failure is None or not publish_set.trial:
         return [found]
@@ -168,11 +168,11 @@ def blocked(state: CatalogState) -> dict[TableName, TableName]:
     }
 
 
-def record(runtime: Runtime, lines: list[Refresh]) -> list[Refresh]:
-    if lines:
+def record(runtime: Runtime, records: list[Refresh]) -> list[Refresh]:
+    if records:
         with runtime.store.writing() as c:
-            history.add(c, lines)
-    return lines
+            history.add(c, records)
+    return records
 
 
 def shown(line: Refresh) -> dict[str, Any]:
