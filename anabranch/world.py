@@ -6,7 +6,8 @@ a transaction or refresh, the staged versions in front of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from anabranch.boundary import public_class
 from anabranch.errors import (
     AnabranchError,
+    DataError,
     Refused,
     SqlSyntaxError,
     UnknownName,
@@ -24,7 +26,6 @@ from anabranch.indexes.read import cheapest
 from anabranch.lake.lake import Lake
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import TableVersion
-from anabranch.listing import COLUMNS
 from anabranch.model import Columns, Reading
 from anabranch.names import TableName
 from anabranch.spark.handed import handed_out
@@ -35,10 +36,12 @@ from anabranch.sql.analyze.external import refuse_external_code
 from anabranch.sql.analyze.mistakes import mistake, relation_of
 from anabranch.sql.analyze.tables import rebind, tables_of
 from anabranch.sql.analyze.types import type_or_none
+from anabranch.sql.analyze.writes import Write, mistake_of_write
 from anabranch.sql.lower.lookups import filtered, looked_up, lookup_bounds
 from anabranch.sql.lower.moments import Moment
 from anabranch.sql.lower.recursion import has_distinct_recursion
 from anabranch.sql.text.parse import Passage, check_query, parse_expression
+from anabranch.system_views import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,6 +181,22 @@ class World:
                 if wrong is None:
                     raise
                 raise wrong from error
+
+    @contextmanager
+    def judged(self, statement: Write, name: TableName) -> Iterator[None]:
+        """Run a statement that writes to a table.
+
+        Without Spark a mistake is told at once; if Spark has started, it has the last word.
+        """
+        wrong = mistake_of_write(statement, name, self.relation)
+        if wrong is not None and not self.spark.started:
+            raise wrong
+        try:
+            yield
+        except UserError as error:
+            if wrong is None or isinstance(error, DataError):
+                raise
+            raise wrong from error
 
     def relation(self, name: TableName) -> Relation:
         """What a query can know of a table or view here without Spark."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -13,8 +12,10 @@ from sqlalchemy import (
     CompoundSelect,
     Connection,
     Table,
+    Text,
     and_,
     case,
+    cast,
     delete,
     func,
     insert,
@@ -32,11 +33,11 @@ from sqlalchemy import (
 from anabranch.cache import cached
 from anabranch.catalog import tables, views
 from anabranch.catalog.remembered import once
+from anabranch.catalog.tables import CHUNK
 from anabranch.errors import InvalidValue, UnknownName
 from anabranch.names import TableName
 
 MANY_NAMES = 5_000
-CHUNK = 500
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Version:
 class Shown:
     """The newest recorded cut, and the commits of others that are part of no cut yet."""
 
+    cut_id: int
     pointers: Mapping[TableName, str]
     committed: Mapping[TableName, datetime | None]  # None: not noted by an older Anabranch
     moved: Sequence[Version]
@@ -161,7 +163,7 @@ def moved_by_others(c: Connection, catalog: str) -> list[Version]:
     return [Version(name, location) for name, location in found if name is not None]
 
 
-@lru_cache(maxsize=8)
+@cached(8)
 def _moved(catalog: str) -> CompoundSelect[Any]:
     """Always the same for a catalog, and longer in the making than in the asking."""
     table, known = tables.iceberg_tables, tables.versions
@@ -189,8 +191,11 @@ def shown(c: Connection, catalog: str) -> Shown:
     """The same, with all that the newest recorded cut shows, in one SELECT."""
     pointers: dict[TableName, str] = {}
     committed: dict[TableName, datetime | None] = {}
-    moved = []
+    moved, cut_id = [], 0
     for space, name, recorded, pointer, at in c.execute(_shown(catalog)):
+        if space is None:
+            cut_id = int(pointer)
+            continue
         named = table_name(space, name)
         if named is None:
             continue
@@ -198,10 +203,10 @@ def shown(c: Connection, catalog: str) -> Shown:
             pointers[named], committed[named] = recorded, at
         if recorded != pointer:
             moved.append(Version(named, pointer))
-    return Shown(pointers, committed, moved)
+    return Shown(cut_id, pointers, committed, moved)
 
 
-@lru_cache(maxsize=8)
+@cached(8)
 def _shown(catalog: str) -> CompoundSelect[Any]:
     table, known = tables.iceberg_tables, tables.versions
     same = and_(
@@ -222,7 +227,9 @@ def _shown(catalog: str) -> CompoundSelect[Any]:
         .select_from(table.outerjoin(known, same))
         .where(_is_table(catalog), known.c.name.is_(None))
     )
-    return union_all(recorded, others)
+    # A row without a name tells the number of the cut: asking for it takes no statement of its own.
+    number = select(null(), null(), null(), cast(tables.meta.c.cut, Text), null())
+    return union_all(recorded, others, number)
 
 
 @once(tables.versions)

@@ -41,7 +41,9 @@ def add(c: Connection, row: StageRow) -> bool:
         return True
     values = [literal(value, tables.stages.c[name].type) for name, value in facts.items()]
     recorded = select(*values).where(tables.cuts.c.cut_id == row.cut_id)
-    return c.execute(insert(tables.stages).from_select(list(facts), recorded)).rowcount == 1
+    added = insert(tables.stages).from_select(list(facts), recorded)
+    # without RETURNING not every driver tells how many rows an INSERT added
+    return c.execute(added.returning(tables.stages.c.id)).first() is not None
 
 
 def beat(c: Connection, stage_id: str, touched: Iterable[str]) -> bool:

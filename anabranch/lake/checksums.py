@@ -136,7 +136,11 @@ class Buffered(OutputFile):
 
     def __init__(self, stem: str) -> None:
         super().__init__(stem)
-        self.data = b""
+        self.path, self.data = stem, b""
+
+    @property
+    def location(self) -> str:
+        return self.path
 
     def __len__(self) -> int:
         return len(self.data)
@@ -152,7 +156,7 @@ class Buffered(OutputFile):
 
     def write(self, files: FileIO) -> str:
         """The path, with the checksum in its name."""
-        self._location = f"{self.location}-{checksum(self.data)}.avro"
+        self.path = f"{self.path}-{checksum(self.data)}.avro"
         with files.new_output(self.location).create(overwrite=True) as stream:
             stream.write(self.data)
         return self.location

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     DataFile,
@@ -88,9 +89,10 @@ class DeleteManifestWriter(ManifestWriterV2):
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES
 
-    @property
-    def _meta(self) -> dict[str, str]:
-        return {**super()._meta, "content": "deletes"}
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        writer = super().new_writer()
+        writer.metadata = {**writer.metadata, "content": "deletes"}
+        return writer
 
 
 class ManifestFolder:

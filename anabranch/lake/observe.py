@@ -35,7 +35,8 @@ def observed(lake: Lake) -> Iterator[Connection]:
     Programs that commit faster than their commits can be recorded do not hold it up: the newest
     recorded cut is whole as well, and what came later is part of the next.
     """
-    with _observed(lake, lambda c: cuts.moved_by_others(c, lake.catalog_name), list) as (c, _):
+    ask = partial(cuts.moved_by_others, catalog=lake.catalog_name)
+    with _observed(lake, ask, list, numbered=True) as (c, _):
         yield c
 
 
@@ -43,16 +44,20 @@ def observed(lake: Lake) -> Iterator[Connection]:
 def shown(lake: Lake) -> Iterator[tuple[Connection, cuts.Shown]]:
     """The same, with what that cut shows."""
     ask = partial(cuts.shown, catalog=lake.catalog_name)
-    with _observed(lake, ask, lambda found: found.moved) as asked:
+    with _observed(lake, ask, lambda found: found.moved, numbered=False) as asked:
         yield asked
 
 
 @contextmanager
 def _observed(
-    lake: Lake, ask: Callable[[Connection], T], moved: Callable[[T], Sequence[Version]]
+    lake: Lake,
+    ask: Callable[[Connection], T],
+    moved: Callable[[T], Sequence[Version]],
+    *,
+    numbered: bool,
 ) -> Iterator[tuple[Connection, T]]:
     for _ in range(ATTEMPTS):
-        with lake.store.reading() as c:
+        with lake.store.reading(numbered=numbered) as c:
             found = ask(c)
             if not moved(found):
                 yield c, found
@@ -61,7 +66,7 @@ def _observed(
             observe(lake)
         except MissingRight:  # a reader sees the newest cut that others have recorded
             break
-    with lake.store.reading() as c:
+    with lake.store.reading(numbered=numbered) as c:
         yield c, ask(c)
 
 

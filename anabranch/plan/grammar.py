@@ -1,15 +1,44 @@
 """Operator precedence as Spark has it: sqlglot parses some operators, and intervals, differently.
 
 Where the two differ the tree gets parentheses, so that its text means the same to both.
+
+This is the one file that uses private parts of sqlglot, its parser's.  There is no way beside them: a
+sqlglot that lacks one would read queries wrongly, and is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from importlib.metadata import version
 from typing import Any, ClassVar
 
 from sqlglot import TokenType, exp
 from sqlglot.parsers.spark import SparkParser
+
+# What the parser must have: parts that are called, and those that are replaced.
+CALLED = (
+    *("_advance", "_build_predicate", "_curr", "_index", "_match", "_match_set", "_match_text_seq"),
+    *("_normalize_collate", "_parse_column_ops", "_parse_escape", "_parse_factor"),
+    *("_parse_interval_span", "_parse_number", "_parse_primary", "_parse_range", "_parse_unary"),
+    *("_prev", "_prev_comments", "_retreat", "_tokens"),
+)
+REPLACED = (
+    *("_parse_between", "_parse_bitwise", "_parse_comparison", "_parse_equality"),
+    *("_parse_factor_operand", "_parse_interval", "_parse_table_alias", "_parse_term"),
+)
+
+
+def check_parser(parser: object) -> None:
+    """Refuse a sqlglot whose parser is another one than that which is extended here."""
+    lacking = [name for name in (*CALLED, *REPLACED) if not hasattr(parser, name)]
+    if lacking:
+        raise ImportError(
+            f"anabranch extends the parser of sqlglot, which has no {', '.join(lacking)} in version "
+            f"{version('sqlglot')}: install one that `pip check` accepts"
+        )
+
+
+check_parser(SparkParser())
 
 _SUMS = {TokenType.PLUS: exp.Add, TokenType.DASH: exp.Sub, TokenType.DPIPE: exp.DPipe}
 _SHIFTS: tuple[tuple[tuple[TokenType, ...], str], ...] = (

@@ -321,8 +321,12 @@ AFRESH = (
 def check_mode(name: TableName, mode: RefreshMode, definition: Definition) -> None:
     """DIFFERENTIAL is strict: what is not incremental is refused, with every reason."""
     if mode is RefreshMode.DIFFERENTIAL and definition.obstacles:
-        reasons = "\n".join(f"  {obstacle}" for obstacle in definition.obstacles)
-        raise NotIncremental(
-            f"{name} cannot be refreshed incrementally:\n{reasons}",
-            hint="change the query, or use REFRESH MODE AUTO to recompute it in full",
-        )
+        raise not_incremental(name, definition.obstacles)
+
+
+def not_incremental(name: TableName, obstacles: Sequence[Obstacle]) -> NotIncremental:
+    reasons = "\n".join(f"  {obstacle}" for obstacle in obstacles)
+    return NotIncremental(
+        f"{name} cannot be refreshed incrementally:\n{reasons}",
+        hint="change the query, or use REFRESH MODE AUTO to recompute it in full",
+    )

@@ -19,13 +19,17 @@ from anabranch.catalog.streams import Input, StreamTable
 from anabranch.graph.components import Component
 from anabranch.graph.order import closure
 from anabranch.graph.policies import Isolation, group_isolation
+from anabranch.lazy import lazy
 from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh.editions import to_be_looked_at
 
 if TYPE_CHECKING:
+    from anabranch.lake import observe as commits
     from anabranch.lake.lake import Lake
     from anabranch.runtime import Runtime
+else:
+    commits = lazy("anabranch.lake.observe")
 
 Frontier = Mapping[TableName, int | None]
 
@@ -319,7 +323,7 @@ def observe(
         inputs=graph.inputs,
         frontiers=graph.frontiers,
         declared=refresh_groups.all_groups(c),
-        cut_id=cuts.current(c),
+        cut_id=cuts.current(c) if shown is None else shown.cut_id,
         committed={} if shown is None else shown.committed,
         moment=tables.now(c),
         ahead=tables.ahead(c),
@@ -328,9 +332,7 @@ def observe(
 
 def observe_now(runtime: Runtime) -> CatalogState:
     """The same, once the commits of other programs are part of a cut."""
-    from anabranch.lake.observe import shown  # listings look without any library of the lake
-
-    with shown(runtime.lake) as (c, found):
+    with commits.shown(runtime.lake) as (c, found):
         return observe(c, runtime.lake, found)
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkContext
 
 from anabranch.errors import Unreachable
+from anabranch.spark.private import end_java
 
 MAKING = "-XX:ArchiveClassesAtExit="
 _USING = "-XX:SharedArchiveFile="
@@ -60,19 +60,7 @@ def make(path: Path, use_spark: Callable[[str], None]) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         written = Path(folder, "new.jsa")
         use_spark(_quoted(f"{MAKING}{written}"))
-        _end_java()
+        end_java(_PATIENCE)
         if not written.is_file():
             raise Unreachable("Java wrote none")
         written.replace(path)
-
-
-def _end_java() -> None:
-    """Java ends, and writes, when its input does."""
-    gateway = SparkContext._gateway
-    process = getattr(gateway, "proc", None)
-    if gateway is None or process is None:
-        return
-    gateway.shutdown()
-    process.stdin.close()
-    process.wait(_PATIENCE)
-    SparkContext._gateway = SparkContext._jvm = None

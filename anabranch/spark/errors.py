@@ -26,6 +26,7 @@ from anabranch.errors import (
     Unsupported,
     UserError,
 )
+from anabranch.spark.private import causes, stack_trace
 
 DATA = "anabranch data: "  # marks of messages that our own plans raise inside a job
 INTERNAL = "anabranch internal: "
@@ -152,8 +153,8 @@ class Failure:
 
 
 def failure_of(error: BaseException, condition: str, text: str) -> Failure:
-    known = {type(each).__name__ for each in _chain(error) if isinstance(each, PySparkException)}
-    evidence = "\n".join([text, *(getattr(each, "_stackTrace", "") for each in _chain(error))])
+    known = {type(each).__name__ for each in causes(error) if isinstance(each, PySparkException)}
+    evidence = "\n".join([text, *map(stack_trace, causes(error))])
     in_task = _IN_TASK.search(evidence) is not None
     return Failure(
         state=_state(error, condition, text),
@@ -288,7 +289,7 @@ def blame(error: BaseException) -> Blame:
 
 def spark_error(error: BaseException | None) -> BaseException | None:
     """What Spark raised, below our own words for it."""
-    found = (each for each in _chain(error) if isinstance(each, PySparkException) or _foreign(each))
+    found = (each for each in causes(error) if isinstance(each, PySparkException) or _foreign(each))
     return next(found, None)
 
 
@@ -359,17 +360,7 @@ def _foreign(error: BaseException) -> bool:
 
 def whole_text(error: BaseException) -> str:
     """The message and those of its causes: a failed write hides its reason in the cause."""
-    return "\n".join(str(each) for each in _chain(error))
-
-
-def _chain(error: BaseException | None) -> list[BaseException]:
-    """An error and its causes."""
-    found: list[BaseException] = []
-    current = error
-    while current is not None and len(found) < 10:
-        found.append(current)
-        current = getattr(current, "_cause", None) or current.__cause__
-    return found
+    return "\n".join(str(each) for each in causes(error))
 
 
 def condition_of(error: BaseException, text: str) -> str:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch.model import Columns
 from anabranch.names import quote
 from anabranch.spark.errors import translated
+from anabranch.spark.private import is_deterministic
 from anabranch.spark.scan import empty
 from anabranch.spark.types import type_text
 
@@ -72,9 +73,8 @@ def run_sql(session: SparkSession, sql: str, labels: Mapping[str, str] | None = 
 
 def settled(df: DataFrame) -> DataFrame:
     """The frame itself, or its rows computed once if a second look could find others."""
-    plan = getattr(df, "_jdf", None)
     with translated():
-        if plan is not None and plan.queryExecution().analyzed().deterministic():
+        if is_deterministic(df):
             return df
         return checkpoint(df, eager=True)
 

@@ -94,7 +94,10 @@ def part(
     among: Among | None,
     counting: bool,
 ) -> DataFrame:
-    data = read(whole.reader(session) if counting else session.read, paths.files, columns)
+    reader = whole.reader(session) if counting else session.read
+    if reader is None:
+        return part(session, paths, columns, marks, positions, among, counting=False)
+    data = read(reader, paths.files, columns)
     if not marks and not positions:
         return data if among is None else among(data)
     if counting and not whole.is_whole(data, len(paths.files)):

@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import IO, Any
 from weakref import WeakSet
 
-from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import AnalysisException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
-from pyspark.sql.session import _monkey_patch_RDD
 
 from anabranch.errors import Refused, Unreachable
 from anabranch.spark import write
 from anabranch.spark.archive import java_option
+from anabranch.spark.private import find_once, give_rdds_to, is_running, lighten
 from anabranch.values import host_of
 
 # What every session must have; may be set while it runs.
@@ -300,7 +299,7 @@ def beside(session: SparkSession) -> SparkSession:
         if not name.startswith(LEGACY):
             with suppress(AnalysisException):  # what holds for all of Spark is the same there
                 own.conf.set(name, value)
-    _monkey_patch_RDD(session)  # the newest session would take what becomes of the user's RDDs
+    give_rdds_to(session)  # the newest session would take what becomes of the user's RDDs
     _ours.add(own)
     return own
 
@@ -378,7 +377,7 @@ def connect(remote: str, settings: Mapping[str, Any]) -> SparkSession:
 def launch(settings: Mapping[str, Any]) -> SparkSession:
     """Spark in this process' own JVM, whose output is kept from the terminal."""
     conf = start_conf(settings)
-    if SparkContext._active_spark_context is None:
+    if not is_running():
         require_java()
         quiet = not is_verbose(settings)
         for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -405,35 +404,6 @@ def launch_context(conf: SparkConf, log: IO[bytes] | None) -> SparkContext:
             log.seek(0)
             said = log.read().decode(errors="replace")
         raise Unreachable(f"Spark did not start: {_start_failure(str(error), said)}") from error
-
-
-# Classes of Java that PySpark looks up by name whenever it builds a frame.
-LOOKED_UP = ("PythonUtils", "functions", "org.apache.spark.sql.functions")
-
-
-def find_once(context: Any) -> None:
-    """A class that is named without its package is searched for in several, each in all archives."""
-    for name in LOOKED_UP:
-        vars(context._jvm)[name] = getattr(context._jvm, name)
-
-
-def lighten(context: Any) -> None:
-    """Spare a Spark of one process what takes time with every file it writes or reads.
-
-    A checksum has a file of its own, with a process that sets its permissions, and is calculated again
-    by every reader; Parquet has checksums of its own.  All of Hadoop's settings go along with every
-    scan, and half of them are YARN's defaults.
-    """
-    hadoop = context._jsc.hadoopConfiguration()
-    with suppress(Py4JJavaError):  # `fs.file.impl` may name a file system that has none
-        files = context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(hadoop)
-        files.setWriteChecksum(False)
-        files.setVerifyChecksum(False)
-    if hadoop.getResource("yarn-site.xml") is None:
-        given = {name.removeprefix("spark.hadoop.") for name, _ in context.getConf().getAll()}
-        for name in list(hadoop.getValByRegex(r"^yarn\.")):
-            if name not in given:
-                hadoop.unset(name)
 
 
 def start_conf(settings: Mapping[str, Any]) -> SparkConf:

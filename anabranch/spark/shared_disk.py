@@ -14,11 +14,11 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from anabranch.cache import Cache
 from anabranch.errors import Refused
+from anabranch.spark import private
 from anabranch.spark.errors import is_lost, said
 
 MARKER = "anabranch.json"  # lies at the root of every warehouse
@@ -108,11 +108,7 @@ def executors(session: Any) -> frozenset[str]:
     """The driver and the executors that there are now."""
     if "connect" in type(session).__module__:
         return frozenset({SERVER})
-    try:
-        status = session.sparkContext._jsc.sc().getExecutorMemoryStatus()
-        return frozenset(status.keys().mkString(" ").split(" "))
-    except Py4JError:
-        return frozenset()
+    return private.executors(session)
 
 
 def scatter(session: SparkSession, folder: Path) -> int:

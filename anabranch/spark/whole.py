@@ -9,13 +9,13 @@ whether it does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from anabranch.model import Reading
+from anabranch.spark.private import reader_beside, tasks_of
 from anabranch.spark.session import is_remote
 from anabranch.spark.types import POSITION
 
@@ -38,22 +38,9 @@ def worth_counting(session: SparkSession, reading: Reading) -> bool:
     return 0 < 2 * reading.longest * session.sparkContext.defaultParallelism <= reading.rows
 
 
-def reader(session: SparkSession) -> DataFrameReader:
-    """Reads every file by one task."""
-    found = session.read
-    found._jreader = _alone(session).read()
-    return found
-
-
-def _alone(session: SparkSession) -> Any:
-    """A session beside the given one, with its settings of the moment and those above.
-
-    Of Java's alone: Python's would change what RDDs belong to.
-    """
-    other = session._jsparkSession.cloneSession()
-    for name, value in _ALONE.items():
-        other.conf().set(name, value)
-    return other
+def reader(session: SparkSession) -> DataFrameReader | None:
+    """Reads every file by one task; None where a Spark cannot."""
+    return reader_beside(session, _ALONE)
 
 
 def is_whole(data: DataFrame, files: int) -> bool:
@@ -62,7 +49,7 @@ def is_whole(data: DataFrame, files: int) -> bool:
     What splits files and what packs them is one limit, which each file fills: were it lower there
     would be more tasks than files, were it higher there would be fewer.
     """
-    return bool(data._jdf.queryExecution().toRdd().getNumPartitions() == files)
+    return tasks_of(data) == files
 
 
 def counted(data: DataFrame, chosen: Sequence[SparkColumn]) -> DataFrame:

@@ -40,9 +40,10 @@ class Changed:
 def insert(runtime: Runtime, statement: Insert) -> Changed:
     def act(tx: Transaction) -> Changed:
         name = writable(runtime, tx, statement.table)
-        rows = tx.world.sql(statement.query)
         named = list(statement.columns) if statement.columns is not None else None
-        return append_frame(runtime, tx, name, rows, columns=named, by_name=statement.by_name)
+        with tx.world.judged(statement, name):
+            rows = tx.world.sql(statement.query)
+            return append_frame(runtime, tx, name, rows, columns=named, by_name=statement.by_name)
 
     return runtime.write("insert", act)
 
@@ -81,7 +82,7 @@ def delete(runtime: Runtime, statement: Delete) -> Changed:
         if statement.where is None:
             return clear(tx, name, version)
         alias = statement.alias or name.name
-        with Inputs(runtime.spark.session) as inputs:
+        with tx.world.judged(statement, name), Inputs(runtime.spark.session) as inputs:
             condition = _bound(tx, inputs, statement.where, name, alias)
             rewrite = is_small(runtime, version)
             prune = bounds(statement.where, version.columns, alias)
@@ -97,7 +98,7 @@ def update(runtime: Runtime, statement: Update) -> Changed:
         name = writable(runtime, tx, statement.table)
         version = read_version(tx, name)
         alias = statement.alias or name.name
-        with Inputs(runtime.spark.session) as inputs:
+        with tx.world.judged(statement, name), Inputs(runtime.spark.session) as inputs:
             where = statement.where
             condition = _bound(tx, inputs, where, name, alias) if where else None
             assignments = [
@@ -129,7 +130,7 @@ def merge(runtime: Runtime, statement: Merge) -> Changed:
         named = statement.source_table
         source_alias = statement.source_alias or (named.name if named else "source")
         outer = {name: alias, **({named: source_alias} if named else {})}
-        with Inputs(runtime.spark.session) as inputs:
+        with tx.world.judged(statement, name), Inputs(runtime.spark.session) as inputs:
 
             def bound(text: str) -> str:
                 return tx.world.bind(inputs, text, expression=True, outer=outer)

@@ -50,6 +50,7 @@ from anabranch.sql.analyze.tables import tables_of
 from anabranch.tables.column_migration import fit_columns, fit_readers
 from anabranch.tables.dependants import Readers
 from anabranch.tables.refresh_groups import leave_groups, notices
+from anabranch.tables.refusals import Declared, refuse_early
 from anabranch.tables.writing import Backfill, Names, write_tables
 
 CREATE = "create"
@@ -144,8 +145,12 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
         reads: dict[TableName, tuple[TableName, ...]] = {}
         said: list[Event] = []
         lineage: dict[TableName, Any] = {}
-        for part in in_order(declared):
-            found = define_part(runtime, tx, part)
+        parts = in_order(declared)
+        for part in parts:
+            check_part(runtime, tx, part)
+        refuse_early(tx.world, [Declared(e.name, e.query, e.refresh_mode) for e in declared])
+        for part in parts:
+            found = define_part(tx, part)
             for each in part.members:
                 made[each.name] = _stream(each, found[each.name])
                 reads[each.name] = found[each.name].reads
@@ -189,15 +194,20 @@ def in_order(declared: Sequence[Declaration]) -> list[Part]:
     ]
 
 
-def define_part(runtime: Runtime, tx: Transaction, part: Part) -> dict[TableName, Definition]:
+def check_part(runtime: Runtime, tx: Transaction, part: Part) -> None:
+    names = [each.name for each in part.members]
+    for name in names:
+        check_new_name(tx, name)
+    if part.cyclic:
+        check_allowed(runtime.settings, part.reads, [frozenset(names)])
+
+
+def define_part(tx: Transaction, part: Part) -> dict[TableName, Definition]:
     """Make the tables of a batch that read each other, or a single one."""
     queries = {each.name: each.query for each in part.members}
-    for name in queries:
-        check_new_name(tx, name)
     if not part.cyclic:
         found = {name: define(tx.world, query) for name, query in queries.items()}
     else:
-        check_allowed(runtime.settings, part.reads, [frozenset(queries)])
         found = define_component(tx, queries)
     for each in part.members:
         check_mode(each.name, each.refresh_mode, found[each.name])
@@ -336,6 +346,7 @@ def alter(
             tx.later(partial(_bound_circle, written, bounds))
         if not changes.keys() & {"query", "refresh_mode"}:
             return written
+        refuse_early(tx.world, [Declared(name, stream.query, stream.refresh_mode)])
         found = define_with_component(runtime, tx, seen, stream)
         check_mode(name, stream.refresh_mode, found[name])
         said = check_component(tx.world, seen, stream, found)

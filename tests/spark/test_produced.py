@@ -9,10 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JError
 
+from anabranch import missing
 from anabranch.cache import Cache
 from anabranch.errors import DataError, Refused
 from anabranch.model import Column
-from anabranch.spark import produced, shared_disk
+from anabranch.spark import private, produced, shared_disk
 from anabranch.spark.session import Spark
 from anabranch.spark.shared_disk import see_from_everywhere
 from anabranch.spark.write import write
@@ -58,7 +59,7 @@ def test_a_spark_that_does_not_tell(
 ) -> None:
     """The public way is taken from then on."""
     monkeypatch.setattr(produced, "_counts_itself", True)
-    monkeypatch.setattr(produced, "_command", lambda *_: None)
+    monkeypatch.setattr(private, "write_of", lambda *_: None)
     done = write(spark.session.sql("SELECT id FROM range(7)"), str(tmp_path / "t"), ID)
     assert done.rows == 7 and produced._counts_itself is False
     assert len(list((tmp_path / "t").iterdir())) == 1
@@ -69,13 +70,14 @@ def test_a_count_that_cannot_be_read_once(
 ) -> None:
     """That write is done the public way, leaves nothing else, and the log says why."""
     monkeypatch.setattr(produced, "_counts_itself", True)
-    real = produced._counted
+    real = private.rows_written
 
     class Done:
         def queryExecution(self) -> None:
             raise Py4JError("no metrics today")
 
-    monkeypatch.setattr(produced, "_counted", lambda _: real(Done()))
+    monkeypatch.setattr(private, "rows_written", lambda _: real(Done()))
+    missing.forget()
     with caplog.at_level("WARNING", logger="anabranch"):
         done = write(spark.session.sql("SELECT id FROM range(7)"), str(tmp_path / "t"), ID)
     assert done.rows == 7 and produced._counts_itself is True

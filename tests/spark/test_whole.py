@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from anabranch.model import Column, Reading
-from anabranch.spark import whole
+from anabranch.spark import private, whole
 from anabranch.spark.scan import Among, frame
 from anabranch.spark.session import Spark
 from anabranch.spark.write import OP, write
@@ -48,6 +48,17 @@ def reading(spark: Spark, small_splits: None, tmp_path_factory: pytest.TempPathF
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole, "ROWS_PER_TASK", 1)
+
+
+def test_a_spark_that_cannot_read_files_whole(
+    spark: Spark, reading: Reading, counting: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark numbers the rows itself, and finds the same places."""
+    wanted = bag(placed(spark, reading))
+    for name in ("reader_beside", "tasks_of"):
+        with monkeypatch.context() as without:
+            without.setattr(whole, name, lambda *given: None)
+            assert bag(placed(spark, reading)) == wanted
 
 
 def everything(rows: DataFrame) -> DataFrame:
@@ -113,7 +124,7 @@ def test_a_file_without_a_task_of_its_own_is_noticed(
 def test_the_reader_has_the_settings_of_the_moment(spark: Spark) -> None:
     for secret in ("old", "new"):
         spark.session.conf.set("fs.test.secret", secret)
-        assert whole._alone(spark.session).conf().get("fs.test.secret") == secret
+        assert private.session_beside(spark.session, {}).conf().get("fs.test.secret") == secret
     spark.session.conf.unset("fs.test.secret")
 
 

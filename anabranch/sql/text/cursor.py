@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from anabranch.errors import SqlSyntaxError
 from anabranch.names import TableName
-from anabranch.sql.text.parse import Passage, check_query, parse_expression
+from anabranch.sql.text.parse import Fragment, Passage, check_query, parse_expression
 from anabranch.sql.text.tokens import Sort, Token
 
 T = TypeVar("T")
@@ -68,12 +68,12 @@ class Cursor:
     def identifier(self, what: str = "a name") -> str:
         if self.token.sort not in (Sort.WORD, Sort.QUOTED):
             raise self.error(what)
-        name = self.next().value
+        token = self.next()
         if self.at("-") and self.peek().sort in (Sort.WORD, Sort.NUMBER):
             raise self.passage.error(
                 self.token.start, 'unexpected "-"', "put names with other characters in `backticks`"
             )
-        return name
+        return Fragment.of(token.value, self.passage.whole, token.start)
 
     def parts(self, what: str = "a name") -> tuple[str, ...]:
         parts = [self.identifier(what)]
@@ -137,7 +137,7 @@ class Cursor:
         if passage.start == passage.end:
             raise self.error("an expression")
         parse_expression(passage)
-        return passage.text
+        return Fragment.of(passage.text, passage.whole, passage.start)
 
     def query(self) -> Passage:
         """The rest of the statement as a query; checked, not rewritten."""

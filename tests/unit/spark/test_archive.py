@@ -56,7 +56,7 @@ def test_the_users_own_archive_is_used_instead(cache: Path) -> None:
 
 
 def test_java_that_writes_none(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "_end_java", lambda: None)
+    monkeypatch.setattr(archive, "end_java", lambda patience: None)
     path = place()
     assert path is not None
     with pytest.raises(Unreachable, match="Java wrote none"):
@@ -87,7 +87,7 @@ def test_a_folder_with_a_space(cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_it_appears_whole_or_not_at_all(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "_end_java", lambda: None)  # other tests' Spark runs on
+    monkeypatch.setattr(archive, "end_java", lambda patience: None)  # other tests' Spark runs on
     path = place()
     assert path is not None
 
