@@ -38,7 +38,7 @@ from anabranch.errors import (
 from anabranch.lake.comments import Comments, commented
 from anabranch.lake.commit import committed
 from anabranch.lake.lake import Lake, no_such_table
-from anabranch.lake.places import local_path, table_root
+from anabranch.lake.places import local_path, same_form, table_root
 from anabranch.lake.schemas import (
     NAME_MAPPING,
     SchemaChange,
@@ -338,7 +338,8 @@ class Stage:
     def take(self, paths: Iterable[str]) -> None:
         """Files of this warehouse that a client has written: the publish makes them durable too."""
         warehouse = self.lake.warehouse
-        self._given |= {path for path in paths if warehouse.holds(path)}
+        placed = (same_form(path, warehouse.location) for path in paths)
+        self._given |= {path for path in placed if warehouse.holds(path)}
 
     def make_durable(self) -> None:
         """All files of this stage are on the disk: what a publish names survives a power cut."""

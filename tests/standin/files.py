@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -98,7 +99,7 @@ def _stored(path: str, modified: int) -> pa.Table:
 
 def _read(path: str) -> pa.Table:
     """The rows of a file, which never change; one that is gone is not found."""
-    local = Path(str(local_path(path)))
+    local = Path(str(local_path(re.sub("^file:/(?!/)", "file:///", path))))  # as Hadoop writes it
     try:
         return _stored(str(local), local.stat().st_mtime_ns)
     except FileNotFoundError as error:
@@ -206,7 +207,9 @@ def write_frame(df: Frame, directory: str, columns: Columns, files: int | None =
             ids = {"PARQUET:field_id": str(column.field_id)}
             fields.append(pa.field(PHYSICAL.get(column.name, column.name), type_, metadata=ids))
         path = f"{directory}/{OP}={op.value}/part-{uuid.uuid4().hex[:8]}.parquet"
-        local = Path(str(local_path(path)))
+        local = Path(
+            str(local_path(re.sub("^file:/(?!/)", "file:///", path)))
+        )  # as Hadoop writes it
         local.parent.mkdir(parents=True, exist_ok=True)
         table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
         pq.write_table(table, local, write_page_checksum=True)
