@@ -435,6 +435,13 @@ class Anabranch:
         )
         return found.rows()
 
+    def lock(self, project: str = ".", *, profile: str | None = None) -> dict[str, Any]:
+        """Write the columns of the foreign tables that a project reads to `external.lock.json`.
+
+        `compile` checks queries against that file, `plan` and `stage` compare it with the tables.
+        """
+        return verbs.projects.lock(self._session, project, profile=profile)
+
     @overload
     def plan(
         self,
@@ -614,6 +621,39 @@ class Anabranch:
     def events(self, name: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
         """What nobody would expect, newest first: a rebuilt table, a fallback, a suspension."""
         return verbs.listings.events(self._session, name, limit)
+
+    def attach(
+        self,
+        name: str,
+        type: str,
+        *,
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+        **properties: Value,
+    ) -> None:
+        """Attach a catalog of others, whose tables are read as `name.namespace.table`.
+
+        `type` and `properties` are those of PyIceberg's `load_catalog`: `rest`, `sql`, `hive`, `glue`
+        and so on, with `uri`, `warehouse` and what else the type needs.  A secret is a reference,
+        `ENV('NAME')` or `FILE('path')`, that is followed when the catalog is asked; it is neither
+        stored nor shown.
+        """
+        verbs.catalogs.attach(
+            self._session,
+            name,
+            type,
+            properties,
+            or_replace=or_replace,
+            if_not_exists=if_not_exists,
+        )
+
+    def detach(self, name: str, *, if_exists: bool = False) -> None:
+        """Forget an attached catalog; refused while a stream table or view reads one of its tables."""
+        verbs.catalogs.detach(self._session, name, if_exists=if_exists)
+
+    def catalogs(self) -> list[dict[str, Any]]:
+        """The attached catalogs, their tables that are read, and what keeps one from being observed."""
+        return verbs.listings.catalogs(self._session)
 
     def clusters(self) -> list[dict[str, Any]]:
         """The named Spark resources, and which stream tables and indexes use them."""

@@ -9,6 +9,7 @@ from typing import Any
 from anabranch.catalog import clusters as cluster_rows
 from anabranch.catalog import cuts as cut_rows
 from anabranch.catalog import events as event_rows
+from anabranch.catalog import foreign as foreign_rows
 from anabranch.catalog import history as history_rows
 from anabranch.catalog import indexes as index_rows
 from anabranch.catalog import lineage as lineage_rows
@@ -241,6 +242,35 @@ def lineage(store: Store) -> Rows:
     ]
 
 
+def catalogs(store: Store) -> Rows:
+    """Attached catalogs; secrets are references, and shown as such."""
+    with store.reading() as c:
+        found, tables = foreign_rows.all_catalogs(c), foreign_rows.all_tables(c)
+    return [
+        {
+            "catalog": each.name,
+            "type": each.type,
+            "properties": {
+                key: redacted_value(key, value) for key, value in sorted(each.properties.items())
+            },
+            "tables": [
+                str(name)
+                for name, table in sorted(tables.items())
+                if foreign_rows.catalog_of(name) == each.name and table.metadata_location
+            ],
+            "problem": each.problem,
+            "problem_at": each.problem_at,
+            "table_problems": {
+                str(name): table.problem
+                for name, table in sorted(tables.items())
+                if foreign_rows.catalog_of(name) == each.name and table.problem
+            },
+            "attached_at": each.created_at,
+        }
+        for each in found.values()
+    ]
+
+
 def history(store: Store, name: TableName | None, limit: int | None = None) -> Rows:
     """Refreshes, newest first."""
     with store.reading() as c:
@@ -363,6 +393,7 @@ SYSTEM_VIEWS: dict[str, Callable[[Store, Settings], Rows]] = {
     "refresh_groups": lambda store, _: refresh_groups(store),
     "cuts": lambda store, _: cuts(store),
     "events": lambda store, _: events(store),
+    "catalogs": lambda store, _: catalogs(store),
     "clusters": lambda store, _: clusters(store),
     "indexes": lambda store, _: indexes(store),
     "lineage": lambda store, _: lineage(store),

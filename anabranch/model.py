@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 Frontier = Mapping[str, int]  # base source (as shown) -> snapshot id
 
@@ -58,20 +59,64 @@ Columns = tuple[Column, ...]
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Rows of some Parquet files: those in no `skip` file and, when `only` is given, in an `only` file.
+class Vector:
+    """A deletion vector: positions of one data file, in a part of a Puffin file."""
 
-    `skip` and `only` are position delete files.  `rows` is an upper bound known from metadata, and
+    path: str
+    offset: int
+    file: str
+    positions: Callable[[], Any] = field(hash=False, compare=False, repr=False)  # an array
+
+
+@dataclass(frozen=True)
+class KeyDeletes:
+    """An equality delete file: rows of older files with the values that it lists are deleted.
+
+    Older: with a smaller sequence number.  A `scope` is a partition; "" means the whole table.
+    """
+
+    path: str
+    columns: Columns
+    sequence: int
+    scope: str = ""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Rows of some Parquet files: those that no `skip` deletes and, when an `only` is given, one of
+    these does.
+
+    `skip` and `only` are position delete files, `vectors` are deletion vectors, `keys` are equality
+    deletes: what these delete depends on the `ages` of the files, their sequence numbers and scopes.
+    There is no `only_keys` beside another `only`.  Files that others imported may lack field ids:
+    `names` says what their columns are called, by field id; and they may leave a partition's value to
+    the metadata: `constants`, as text, by field id.  `rows` is an upper bound known from metadata, and
     `longest` what the largest file has; 0 if that is not known.  `tails` are checksums by path.
     """
 
     files: tuple[str, ...]
     skip: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    skip_vectors: tuple[Vector, ...] = ()
+    only_vectors: tuple[Vector, ...] = ()
+    skip_keys: tuple[KeyDeletes, ...] = ()
+    only_keys: tuple[KeyDeletes, ...] = ()
+    ages: Mapping[str, tuple[int, str]] = field(default_factory=dict, hash=False, compare=False)
+    names: Mapping[str, Mapping[int, str]] = field(default_factory=dict, hash=False, compare=False)
+    constants: Mapping[str, Mapping[int, str | None]] = field(
+        default_factory=dict, hash=False, compare=False
+    )
     rows: int = 0
     bytes: int = 0
     longest: int = 0
     tails: Mapping[str, int] = field(default_factory=dict, hash=False, compare=False)
+
+    @property
+    def bare(self) -> bool:
+        """Whether every row of the files belongs to it."""
+        by_place = self.skip or self.only or self.skip_vectors or self.only_vectors
+        by_key = self.skip_keys or self.only_keys
+        return not (by_place or by_key or self.names or self.constants)
 
 
 @dataclass(frozen=True)

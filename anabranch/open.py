@@ -16,6 +16,7 @@ from anabranch.lake.lake import Lake
 from anabranch.runtime import Runtime
 from anabranch.settings import Settings
 from anabranch.spark.rows import rows_frame
+from anabranch.tables.catalogs import keep_attached
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,9 +33,12 @@ def open_runtime(
     progress: Callable[[str, Mapping[str, Any]], None],
 ) -> Runtime:
     lake = Lake(store, settings.warehouse)
+    lake.attached.seconds = settings.catalog_timeout
     _tell(lake)
     declared.keep(lake)
     runtime = Runtime(settings, store, lake, spark, progress)
+    if settings.catalogs:
+        keep_attached(runtime)
 
     def system(name: str) -> DataFrame:
         view, columns = name.lower(), listing.COLUMNS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
@@ -19,8 +19,14 @@ from anabranch.catalog.indexes import Index, all_indexes, set_indexes
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.read_set import Present, ReadSet
 from anabranch.catalog.store import Connection, Store
-from anabranch.errors import AlreadyExists, InvalidValue, PublishConflict, Refused
+from anabranch.errors import (
+    AlreadyExists,
+    InvalidValue,
+    PublishConflict,
+    Refused,
+)
 from anabranch.indexes.keep import keep
+from anabranch.lake import foreign
 from anabranch.lake.checksums import SEAL
 from anabranch.lake.lake import Lake
 from anabranch.lake.observe import observed
@@ -32,7 +38,7 @@ from anabranch.model import Action, Written
 from anabranch.names import TableName
 from anabranch.retry import attempts
 from anabranch.settings import Settings
-from anabranch.world import World
+from anabranch.world import NotObserved, World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -80,7 +86,7 @@ class Transaction:
 
     def __init__(self, world: World, c: Connection | None = None) -> None:
         self.stage = Stage(world.lake, world.pointers, world.cut_id, c)
-        self.world = replace(world, stage=self.stage)
+        self.world = replace(world, stage=self.stage, again=None)
         self.used = ReadSet()  # what the publish has to compare, besides pointers
         self.appends: dict[TableName, tuple[Written, ...]] = {}
         self._rows: list[Rows] = []
@@ -135,7 +141,7 @@ class Transaction:
     def restart(self, world: World) -> None:
         """Begin again upon another cut; files that were written stay and may be used."""
         self.stage.restart(world.pointers, world.cut_id)
-        self.world = replace(world, stage=self.stage)
+        self.world = replace(world, stage=self.stage, again=None)
         self.used, self._rows, self.indexes, self.appends = ReadSet(), [], {}, {}
 
     def reading(self, pointers: Mapping[TableName, str], cut_id: int) -> Transaction:
@@ -279,8 +285,12 @@ class Runtime:
             self._workers.close()
         self.spark.stop()
 
-    def world(self, cut: int | None = None) -> World:
-        """The current cut, or an old one by number; read in one transaction."""
+    def world(self, cut: int | None = None, fresh: Collection[TableName] = ()) -> World:
+        """The current cut, or an old one by number; read in one transaction.
+
+        `fresh`: foreign tables that were just observed; the current cut tells no others, since they
+        may have moved.
+        """
         with self.store.reading() if cut is not None else observed(self.lake) as c:
             pointers = cuts.newest(c) if cut is None else self.lake.pointers_at(cut, c)
             newest = cuts.current(c)
@@ -289,13 +299,22 @@ class Runtime:
             views = view_rows.views_at(c, shown) if past else view_rows.all_views(c)
             indexes = all_indexes(c)
         world = World(self.lake, self.spark, pointers, views, None, shown, self.system)
-        return replace(world, indexes=indexes)
+        if cut is not None:
+            return replace(world, indexes=indexes)
+        return replace(world, indexes=indexes, fresh=frozenset(fresh), again=self._observed)
+
+    def _observed(self, names: Collection[TableName]) -> World:
+        """The current cut, once it shows these foreign tables as they are now."""
+        foreign.require(self.lake, names)
+        return self.world(fresh=names)
 
     @contextmanager
     def held(self, cut: int | None = None) -> Iterator[World]:
         """The same, under a read lease: upkeep leaves the cut readable until the end."""
+        if cut is None:
+            foreign.observe_all(self.lake)
         while True:
-            world = self.world(cut)
+            world = replace(self.world(cut), fresh=None, again=None)
             with self.leases.hold_cut(world.cut_id or 0, self.settings.lease_time) as lease:
                 if lease is None:
                     continue  # upkeep was faster: a numbered cut is now said to have expired
@@ -314,7 +333,8 @@ class Runtime:
     ) -> Iterator[Transaction]:
         if self.transaction is not None:
             raise Refused("a transaction is open already", hint="transactions do not nest")
-        transaction = self._begin()
+        foreign.observe_all(self.lake)
+        transaction = self._begin(None)
         self._local.transaction = transaction
         try:
             yield transaction
@@ -329,11 +349,15 @@ class Runtime:
             cut_id = self._publish_patiently(transaction)
         self.progress("published", {"cut_id": cut_id})
 
-    def _begin(self) -> Transaction:
-        """A transaction upon the newest cut; upkeep may forget it before it is held."""
+    def _begin(self, fresh: Collection[TableName] | None) -> Transaction:
+        """A transaction upon the newest cut; upkeep may forget it before it is held.
+
+        Without `fresh` it reads foreign tables as the cut shows them.
+        """
         for attempt in attempts():
             with attempt:
-                return Transaction(self.world())
+                world = self.world(fresh=fresh or ())
+                return Transaction(world if fresh is not None else replace(world, fresh=None))
         raise AssertionError("unreachable")
 
     def _publish_patiently(self, transaction: Transaction) -> int | None:
@@ -362,13 +386,22 @@ class Runtime:
         """
         if self.transaction is not None:
             return self.transaction.attempt(act)
+        fresh: frozenset[TableName] = frozenset()
+        while True:
+            try:
+                return self._write(kind, act, fresh)
+            except NotObserved as error:
+                fresh |= error.names
+                foreign.require(self.lake, fresh)
+
+    def _write(self, kind: str, act: Callable[[Transaction], T], fresh: Collection[TableName]) -> T:
         for attempt in attempts():
             with attempt:
-                transaction = self._begin()
+                transaction = self._begin(fresh)
                 result = transaction.first(act)
                 with self._leased(transaction) as lease:
                     if lease is not None and transaction.moved():  # while it was waited for
-                        transaction.restart(self.world())
+                        transaction.restart(self.world(fresh=fresh))
                         result = transaction.first(act)
                         transaction.used.hold(lease)
                     cut_id = transaction.publish(kind)
@@ -409,6 +442,7 @@ def check_new_name(tx: Transaction, name: TableName) -> None:
     """A name for something new: free, also when it is published, and not one of ours."""
     if name.is_system:
         raise Refused(f"{name}: the schema system is reserved", hint="choose another schema")
+    tx.world.lake.attached.refuse_write(name)
     tx.used.names.add(name)
     found = tx.world.find(name)
     if found is not None:

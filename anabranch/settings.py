@@ -26,6 +26,7 @@ PREFIX = "ANABRANCH_"
 FILE = "anabranch.toml"
 NOT_SETTINGS = ("profiles", "variables")  # tables of the file that are the project's
 PROJECT_NAME = "name"  # of the project, at the top of the file
+TABLES = {"spark_conf": "spark.conf", "catalogs": "catalogs"}  # settings that hold settings
 _OF_FILE = ("profile", "file")  # the layers of a settings file, the nearest first
 
 
@@ -138,6 +139,22 @@ class Settings(Mapping[str, Any]):
         "Properties for the Spark session: `spark.conf.<property>`, a table in the file, or "
         "`name=value;name=value` in the environment.",
         start=dict,
+        fixed=True,
+    )
+    catalogs: Mapping[str, str] = row(
+        "catalogs",
+        values.PAIRS,
+        "none",
+        "Catalogs of others to attach: a table `[catalogs.<name>]` in the file with `type` and the "
+        "properties of ATTACH CATALOG. Secrets in it are references, such as `ENV('PROD_TOKEN')`.",
+        start=dict,
+        fixed=True,
+    )
+    catalog_timeout: float = row(
+        "catalog_timeout",
+        values.INTERVAL,
+        "5s",
+        "How long an attached catalog may take to answer; then its tables stay as they were observed.",
         fixed=True,
     )
     tick_interval: float = row(
@@ -373,7 +390,7 @@ class Settings(Mapping[str, Any]):
         origins = dict[str, str]()
         for origin, layer in reversed(layers):
             for key, value in layer.items():
-                if key == "spark_conf":
+                if key in TABLES:
                     value = {**chosen.get(key, {}), **value}
                 chosen[key], origins[key] = value, origin
         if not chosen.get("allow_external_code"):
@@ -419,16 +436,20 @@ class Settings(Mapping[str, Any]):
         ]
 
     def __getitem__(self, name: str) -> Any:
-        key, prefix, rest = name.replace(".", "_"), "spark.conf.", name[len("spark.conf.") :]
-        if name.startswith(prefix) and rest in self.spark_conf:
-            return self.spark_conf[rest]
+        key = name.replace(".", "_")
+        for kept, table in TABLES.items():
+            rest = name.removeprefix(f"{table}.")
+            if rest != name and rest in getattr(self, kept):
+                return getattr(self, kept)[rest]
         if key in TABLE:
             return getattr(self, key)
         raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        yield from (setting.name for key, setting in TABLE.items() if key != "spark_conf")
-        yield from (f"spark.conf.{name}" for name in self.spark_conf)
+        yield from (setting.name for key, setting in TABLE.items() if key not in TABLES)
+        yield from (
+            f"{table}.{name}" for key, table in TABLES.items() for name in getattr(self, key)
+        )
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -450,22 +471,23 @@ def in_effect(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]
     """What a file and its profile say that no argument and no variable overrules."""
     nearer = {key for name, layer in layers if name not in _OF_FILE for key in layer}
     places_given = {"home", "catalog"} & nearer
-    hidden = nearer - {"spark_conf"} | ({"home", "catalog"} if places_given else set())
+    hidden = nearer - TABLES.keys() | ({"home", "catalog"} if places_given else set())
     if "home" in nearer:
         hidden.add("warehouse")
     said = dict[str, Any]()
     for name in _OF_FILE[::-1]:
         for key, value in dict(layers)[name].items():
             if key not in hidden:
-                said[key] = {**said.get(key, {}), **value} if key == "spark_conf" else value
+                said[key] = {**said.get(key, {}), **value} if key in TABLES else value
     return said
 
 
 def one(name: str, value: object) -> tuple[str, Any]:
     """A setting's key and its value, read: `anabranch.` before the name may be left out."""
     plain = name.removeprefix("anabranch.")
-    if plain.startswith("spark.conf."):
-        return "spark_conf", {plain.removeprefix("spark.conf."): values.spark_text(value)}
+    for key, table in TABLES.items():
+        if plain.startswith(f"{table}."):
+            return key, {plain.removeprefix(f"{table}."): values.spark_text(value)}
     key = plain.lower().replace(".", "_").replace("-", "_")
     if key not in TABLE:
         known = [setting.name for setting in TABLE.values()]
@@ -478,7 +500,7 @@ def keyed(given: Mapping[str, object]) -> dict[str, Any]:
     layer = dict[str, Any]()
     for name, value in flat(given).items():
         key, read = one(name, value)
-        layer[key] = {**layer.get(key, {}), **read} if key == "spark_conf" else read
+        layer[key] = {**layer.get(key, {}), **read} if key in TABLES else read
     return layer
 
 
@@ -488,7 +510,7 @@ def flat(given: Mapping[str, object], before: str = "") -> dict[str, object]:
         if not isinstance(name, str):
             raise InvalidValue(f"{name!r} is not the name of a setting", hint="names are texts")
         full = before + name
-        if isinstance(value, Mapping) and full.replace("_", ".") != "spark.conf":
+        if isinstance(value, Mapping) and full.replace("_", ".") not in TABLES.values():
             names |= flat(value, f"{full}.")
         else:
             names[full] = value

@@ -11,7 +11,7 @@ from anabranch.session import Session
 from anabranch.sql.statements import records as s
 from anabranch.sql.text.batches import batches
 from anabranch.tables.options import written_options
-from anabranch.verbs import listings, reading, source_tables, stream_tables
+from anabranch.verbs import catalogs, listings, reading, source_tables, stream_tables
 from anabranch.verbs.table import PROCEDURES
 
 Done = dict[str, Any]
@@ -233,6 +233,8 @@ STATEMENTS: dict[type[s.Statement], Callable[[Session, Any], Any]] = {
     s.DropRefreshGroup: _drop_refresh_group,
     s.CreateCluster: source_tables.create_cluster,
     s.DropCluster: source_tables.drop_cluster,
+    s.AttachCatalog: catalogs.attach_catalog,
+    s.DetachCatalog: catalogs.detach_catalog,
     s.CreateIndex: source_tables.create_index,
     s.DropIndex: source_tables.drop_index,
     s.Comment: source_tables.comment,

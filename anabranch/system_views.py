@@ -4,6 +4,16 @@ from __future__ import annotations
 
 _TIME, _INT, _TEXT, _TEXTS = "timestamp", "bigint", "string", "array<string>"
 COLUMNS: dict[str, dict[str, str]] = {
+    "catalogs": {
+        "catalog": _TEXT,
+        "type": _TEXT,
+        "properties": "map<string,string>",
+        "tables": _TEXTS,
+        "problem": _TEXT,
+        "problem_at": _TIME,
+        "table_problems": "map<string,string>",
+        "attached_at": _TIME,
+    },
     "clusters": {
         "cluster": _TEXT,
         "pool": _TEXT,
@@ -72,6 +82,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "action": _TEXT,
         "status": _TEXT,
         "reason": _TEXT,
+        "reason_code": _TEXT,
         "rows_inserted": _INT,
         "rows_deleted": _INT,
         "delta_rows": _INT,

@@ -81,6 +81,10 @@ def _durable(value: Any, default: Any, folder: Path) -> str | None:
     return None if value else "lets a power cut take what was acknowledged"
 
 
+def _attaching(value: Any, default: Any, folder: Path) -> str | None:
+    return "attaches catalogs of others" if value else None
+
+
 def _strict(value: Any, default: Any, folder: Path) -> str | None:
     return "lets clients of the server make recorded cuts unreadable" if value else None
 
@@ -98,6 +102,7 @@ RULES: Mapping[str, Rule] = {
     "spark_master": _local,
     "spark_remote": _remote,
     "spark_conf": _tuning,
+    "catalogs": _attaching,
     "fsync": _durable,
     "history_retention": _not_less,
     "snapshot_retention": _not_less,
@@ -111,8 +116,8 @@ RULES: Mapping[str, Rule] = {
             "tick_watermark_enabled", "allow_circular", "max_fixpoint_iterations",
             "max_fixpoint_rows", "max_fixpoint_time", "max_consecutive_errors",
             "full_refresh_threshold", "parallelism", "lease_time", "small_table_rows",
-            "upkeep_interval", "verbose", "serve_pin_idle", "serve_max_body", "serve_concurrency",
-            "serve_timeout",
+            "upkeep_interval", "verbose", "catalog_timeout", "serve_pin_idle", "serve_max_body",
+            "serve_concurrency", "serve_timeout",
         ),
         _anything,
     ),

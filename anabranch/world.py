@@ -6,11 +6,11 @@ a transaction or refresh, the staged versions in front of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from anabranch.boundary import public_class
 from anabranch.errors import (
@@ -56,6 +56,17 @@ if TYPE_CHECKING:
     # The rows of a table, or those that a query looks up.
     RowsOf = Callable[[TableName, "str | None"], "DataFrame"]
 
+T = TypeVar("T")
+
+
+class NotObserved(UnknownName):
+    """Foreign tables that must be looked up in their catalogs before they can be read."""
+
+    def __init__(self, names: Iterable[TableName]) -> None:
+        self.names = frozenset(names)
+        super().__init__(f"there is no table {', '.join(sorted(map(str, self.names)))} at this cut")
+        self.hint = "a foreign table is part of a cut once it was read outside of it"
+
 
 @public_class("table", "sql")
 @dataclass
@@ -72,6 +83,10 @@ class World:
     instead: Mapping[TableName, TableVersion] = field(default_factory=dict)  # of what pointers say
     check_held: Callable[[], None] | None = None  # refuses when a held cut is held no more
     read: set[TableName] = field(default_factory=set)  # tables and views whose rows were asked for
+    # Foreign tables that were observed for this world, and the world after more were; None: all are
+    # read as the cut shows them.
+    fresh: frozenset[TableName] | None = None
+    again: Callable[[Collection[TableName]], World] | None = None
 
     @property
     def moment(self) -> Moment:
@@ -94,6 +109,7 @@ class World:
         if name.is_system:
             raise Refused(f"{name} shows the catalog: it can be queried and nothing else")
         found = self.find(name)
+        self._expect_observed((found or name,))
         if found is None:
             raise UnknownName(
                 f"there is no table {name}",
@@ -101,6 +117,27 @@ class World:
                 known=[str(known) for known in self.names()],
             )
         return found
+
+    def _expect_observed(self, names: Iterable[TableName]) -> None:
+        """Refuse foreign tables that were not looked up for this world."""
+        if self.fresh is None:
+            return
+        unseen = {
+            name
+            for name in names
+            if name not in self.fresh and self.lake.attached.of(name) is not None
+        }
+        if unseen:
+            raise NotObserved(unseen)
+
+    def _observing(self, act: Callable[[World], T]) -> T:
+        """Act upon this world, or upon the one after foreign tables that it needs were observed."""
+        try:
+            return act(self)
+        except NotObserved as error:
+            if self.again is None:
+                raise
+            return self.again({*(self.fresh or ()), *error.names})._observing(act)
 
     def version(self, name: TableName) -> TableVersion:
         """The table at this cut, or its staged version."""
@@ -125,7 +162,7 @@ class World:
         if where is not None:
             parse_expression(where)
             return self.sql(filtered(parsed, where))
-        return self._handed(self._table(parsed))
+        return self._observing(lambda world: world._handed(world._table(parsed)))
 
     def _table(self, parsed: TableName) -> DataFrame:
         self._check_held()
@@ -140,7 +177,7 @@ class World:
 
     def sql(self, query: str) -> DataFrame:
         """A query over tables and views of this cut."""
-        return self._handed(self._analysed(query, self._rows))
+        return self._observing(lambda world: world._handed(world._analysed(query, world._rows)))
 
     def _handed(self, rows: DataFrame) -> DataFrame:
         """What users get: an action that finds a file missing or damaged says so in our words."""
@@ -148,7 +185,7 @@ class World:
 
     def schema(self, query: str) -> StructType:
         """The columns of a query, for which no file is looked at."""
-        return self._analysed(query, self._no_rows).schema
+        return self._observing(lambda world: world._analysed(query, world._no_rows).schema)
 
     def _check_held(self) -> None:
         if self.check_held is not None:
@@ -163,9 +200,10 @@ class World:
                 "read that, or write UNION ALL",
             )
         self._check_held()
-        for name in tables_of(query):  # a wrong name is said before Spark has to start
-            if not name.is_system:
-                self.resolve(name)
+        named = [name for name in tables_of(query) if not name.is_system]
+        self._expect_observed(self.find(name) or name for name in named)
+        for name in named:  # a wrong name is said before Spark has to start
+            self.resolve(name)
         wrong = mistake(query, self.relation)
         if wrong is not None and not self.spark.started:
             self.guard(query)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -13,9 +12,12 @@ from sqlalchemy import (
     CompoundSelect,
     Connection,
     Table,
+    Text,
     and_,
     case,
+    cast,
     delete,
+    false,
     func,
     insert,
     literal,
@@ -30,13 +32,13 @@ from sqlalchemy import (
 )
 
 from anabranch.cache import cached
-from anabranch.catalog import tables, views
+from anabranch.catalog import foreign, tables, views
 from anabranch.catalog.remembered import once
+from anabranch.catalog.tables import CHUNK
 from anabranch.errors import InvalidValue, UnknownName
 from anabranch.names import TableName
 
 MANY_NAMES = 5_000
-CHUNK = 500
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,11 @@ class Version:
 class Shown:
     """The newest recorded cut, and the commits of others that are part of no cut yet."""
 
+    cut_id: int
     pointers: Mapping[TableName, str]
     committed: Mapping[TableName, datetime | None]  # None: not noted by an older Anabranch
     moved: Sequence[Version]
+    foreign: frozenset[TableName] = frozenset()  # those of `pointers` that attached catalogs have
 
 
 def current(c: Connection) -> int:
@@ -161,7 +165,7 @@ def moved_by_others(c: Connection, catalog: str) -> list[Version]:
     return [Version(name, location) for name, location in found if name is not None]
 
 
-@lru_cache(maxsize=8)
+@cached(8)
 def _moved(catalog: str) -> CompoundSelect[Any]:
     """Always the same for a catalog, and longer in the making than in the asking."""
     table, known = tables.iceberg_tables, tables.versions
@@ -180,28 +184,41 @@ def _moved(catalog: str) -> CompoundSelect[Any]:
         select(known.c.namespace, known.c.name, null())
         .select_from(known.outerjoin(table, and_(same, _is_table(catalog))))
         .where(known.c.until_cut.is_(None), known.c.metadata_location.is_not(None))
-        .where(table.c.table_name.is_(None))
+        .where(table.c.table_name.is_(None), ~_is_foreign(known))
     )
     return union_all(changed, dropped)
+
+
+def _is_foreign(known: Table) -> ColumnElement[bool]:
+    """Whether Iceberg's rows of our catalog know nothing of the table of a version."""
+    other = tables.foreign_tables
+    same = and_(other.c.namespace == known.c.namespace, other.c.name == known.c.name)
+    return select(other.c.name).where(same).correlate(known).exists()
 
 
 def shown(c: Connection, catalog: str) -> Shown:
     """The same, with all that the newest recorded cut shows, in one SELECT."""
     pointers: dict[TableName, str] = {}
     committed: dict[TableName, datetime | None] = {}
-    moved = []
-    for space, name, recorded, pointer, at in c.execute(_shown(catalog)):
+    moved, cut_id = [], 0
+    others = set()
+    for space, name, recorded, pointer, at, is_foreign in c.execute(_shown(catalog)):
+        if space is None:
+            cut_id = int(pointer)
+            continue
         named = table_name(space, name)
         if named is None:
             continue
         if recorded is not None:
             pointers[named], committed[named] = recorded, at
-        if recorded != pointer:
+        if is_foreign:
+            others.add(named)
+        elif recorded != pointer:
             moved.append(Version(named, pointer))
-    return Shown(pointers, committed, moved)
+    return Shown(cut_id, pointers, committed, moved, frozenset(others))
 
 
-@lru_cache(maxsize=8)
+@cached(8)
 def _shown(catalog: str) -> CompoundSelect[Any]:
     table, known = tables.iceberg_tables, tables.versions
     same = and_(
@@ -211,18 +228,25 @@ def _shown(catalog: str) -> CompoundSelect[Any]:
     )
     columns = (known.c.namespace, known.c.name, known.c.metadata_location)
     recorded = (
-        select(*columns, table.c.metadata_location, known.c.committed_at)
+        select(*columns, table.c.metadata_location, known.c.committed_at, _is_foreign(known))
         .select_from(known.outerjoin(table, and_(same, _is_table(catalog))))
         .where(known.c.until_cut.is_(None))
     )
     others = (
         select(
-            table.c.table_namespace, table.c.table_name, null(), table.c.metadata_location, null()
+            table.c.table_namespace,
+            table.c.table_name,
+            null(),
+            table.c.metadata_location,
+            null(),
+            false(),
         )
         .select_from(table.outerjoin(known, same))
         .where(_is_table(catalog), known.c.name.is_(None))
     )
-    return union_all(recorded, others)
+    # A row without a name tells the number of the cut: asking for it takes no statement of its own.
+    number = select(null(), null(), null(), cast(tables.meta.c.cut, Text), null(), false())
+    return union_all(recorded, others, number)
 
 
 @once(tables.versions)
@@ -244,14 +268,15 @@ def pointers(c: Connection, catalog: str) -> dict[TableName, str]:
 
 
 def pointers_of(c: Connection, catalog: str, names: Collection[TableName]) -> dict[TableName, str]:
-    """The same for some tables; of many, all are read."""
+    """The same for some tables; of many, all are read.  Of foreign ones: what was observed last."""
     table = tables.iceberg_tables
     statement = select(table.c.table_namespace, table.c.table_name, table.c.metadata_location)
     if len(names) <= MANY_NAMES:
         keys = sorted({(each.schema, each.name) for each in names})
         statement = statement.where(tuple_(table.c.table_namespace, table.c.table_name).in_(keys))
     statement = statement.where(_is_table(catalog), table.c.metadata_location.is_not(None))
-    return _named(c.execute(statement))
+    found = _named(c.execute(statement))
+    return {**foreign.pointers(c, [each for each in names if each not in found]), **found}
 
 
 def pointers_at(c: Connection, cut_id: int) -> dict[TableName, str]:

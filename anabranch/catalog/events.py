@@ -25,6 +25,13 @@ DIAMOND = "DIAMOND"  # a table that closes one
 LEFT_OUT = "LEFT_OUT"  # a table that joins members of a refresh group without being in it
 GROUP_ENDED = "GROUP_ENDED"
 FOREIGN_WRITE = "FOREIGN_WRITE"  # another program wrote to a stream table
+CATALOG_SILENT = "CATALOG_SILENT"  # an attached catalog that does not answer, or answers rubbish
+CATALOG_BACK = "CATALOG_BACK"
+UNSETTLED = "UNSETTLED"  # foreign tables that moved while they were observed, again and again
+FOREIGN_GONE = "FOREIGN_GONE"  # a foreign table that its catalog does not have any more
+FOREIGN_REPLACED = "FOREIGN_REPLACED"  # another table of the same name
+FOREIGN_COLUMNS = "FOREIGN_COLUMNS"  # a foreign table whose columns changed
+FOREIGN_UNREADABLE = "FOREIGN_UNREADABLE"  # a foreign table whose metadata cannot be read
 WAITING = "WAITING"  # a table that cannot be refreshed because one that it reads cannot be
 COLUMNS_KEPT = "COLUMNS_KEPT"  # of a source table, after a roll-back
 CLUSTER_KEPT = "CLUSTER_KEPT"  # after a roll-back: somebody changed it since
@@ -45,6 +52,11 @@ LOUD = {
     LEFT_OUT,
     GROUP_ENDED,
     FOREIGN_WRITE,
+    CATALOG_SILENT,
+    UNSETTLED,
+    FOREIGN_GONE,
+    FOREIGN_REPLACED,
+    FOREIGN_UNREADABLE,
     WAITING,
     UNBOUNDED,
     RECURSION,

@@ -44,6 +44,8 @@ RIGHTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "ab_shapes": ("INSERT", "UPDATE"),
         "ab_stages": _WORK,
         "ab_events": ("INSERT",),
+        "ab_catalogs": ("UPDATE (problem, problem_at)",),
+        "ab_foreign_tables": ("INSERT", "UPDATE"),
     },
     "scheduler": {
         "ab_stream_tables": (f"UPDATE ({', '.join(STATE)})",),  # never what was declared

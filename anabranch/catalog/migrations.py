@@ -427,6 +427,28 @@ def codes_of_reasons(c: Connection) -> None:
         c.execute(history.update().where(here).values(reason_code=code))
 
 
+def foreign_catalogs(c: Connection) -> None:
+    """Catalogs of others that are attached, and their tables that are read."""
+    _make_table(
+        c,
+        "ab_catalogs",
+        Column("name", Text, primary_key=True),
+        Column("type", String(32), nullable=False),
+        Column("properties", JSON, nullable=False),
+        Column("created_at", Moment, nullable=False),
+        Column("problem", Text),
+        Column("problem_at", Moment),
+    )
+    _make_table(
+        c,
+        "ab_foreign_tables",
+        Column("namespace", Text, primary_key=True),
+        Column("name", Text, primary_key=True),
+        Column("used_at", Moment, nullable=False),
+        Column("problem", Text),
+    )
+
+
 MIGRATIONS: Mapping[int, Migration] = {  # 1 is the first layout, which nothing leads to
     2: costs_and_events,
     3: groups_leases_and_deployments,
@@ -446,6 +468,7 @@ MIGRATIONS: Mapping[int, Migration] = {  # 1 is the first layout, which nothing 
     17: lineage,
     18: server,
     19: codes_of_reasons,
+    20: foreign_catalogs,
 }
 FORMAT_VERSION = max(MIGRATIONS)  # of the catalogs that this Anabranch makes
 

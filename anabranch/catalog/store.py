@@ -33,6 +33,7 @@ __all__ = ["Connection", "Store", "parse_url"]  # Connection: for those above, w
 BUSY_SECONDS = 60
 CREATE_LOCK = 0x616E6162  # PostgreSQL advisory lock held while tables are made
 _BEGIN = "anabranch_begin"
+_NEWEST = "SELECT cut FROM ab_meta"
 _DECLARED = "anabranch_declared"  # in `info` of a connection: its transaction declared something
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?://(?:/(.*))?\Z")
 
@@ -113,12 +114,13 @@ class Store:
         self.engine.dispose()
 
     @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self, *, numbered: bool = True) -> Iterator[Connection]:
+        """`numbered`: ask for the newest cut at the start, for `cuts.current`."""
         if self.is_sqlite:
             options: dict[str, object] = {_BEGIN: ("BEGIN",)}
         else:
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        with self._transaction(options, "SELECT cut FROM ab_meta") as connection:
+        with self._transaction(options, _NEWEST if numbered else None) as connection:
             yield connection
 
     @contextmanager

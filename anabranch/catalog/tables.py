@@ -31,6 +31,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
+# Names in one IN, and SELECTs in one statement: databases limit both.
+CHUNK, PARTS = 500, 300
 TABLE_TYPE = "TABLE"  # Iceberg keeps views in the same table
 
 metadata = MetaData()
@@ -328,6 +330,26 @@ history = Table(
     Column("reason_code", Text),
     Index("ab_history_table", "table_name", "refresh_id"),
     Index("ab_history_action", "table_name", "action", "refresh_id"),
+)
+# Catalogs of others that are attached; secrets in `properties` are references: ENV('X'), FILE('…').
+catalogs = Table(
+    "ab_catalogs",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("type", String(32), nullable=False),
+    Column("properties", JSON, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("problem", Text),  # why it could not be observed the last time
+    Column("problem_at", Moment),
+)
+# Their tables that were read here; where they are, `ab_versions` tells.
+foreign_tables = Table(
+    "ab_foreign_tables",
+    metadata,
+    Column("namespace", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("used_at", Moment, nullable=False),
+    Column("problem", Text),
 )
 # What somebody should know who was not looking: a table that changed its way, was rebuilt, stopped.
 events = Table(

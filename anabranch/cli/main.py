@@ -11,6 +11,7 @@ import click
 
 from anabranch import __version__
 from anabranch.boundary import translate
+from anabranch.cli.catalogs import CATALOG_COMMANDS
 from anabranch.cli.commands import COMMANDS
 from anabranch.cli.deploy import DEPLOY_COMMANDS
 from anabranch.cli.output import error_text
@@ -54,7 +55,10 @@ def cli(
     context.obj = CliSession(home, catalog, warehouse, verbose)
 
 
-for command in (*COMMANDS, *TABLE_COMMANDS, *PROJECT_COMMANDS, *DEPLOY_COMMANDS, *SERVE_COMMANDS):
+for command in (
+    *(*COMMANDS, *CATALOG_COMMANDS, *TABLE_COMMANDS),
+    *(*PROJECT_COMMANDS, *DEPLOY_COMMANDS, *SERVE_COMMANDS),
+):
     cli.add_command(command)
 
 

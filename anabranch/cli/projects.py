@@ -57,6 +57,19 @@ def compile_(
     return 0
 
 
+@click.command()
+@project_folder
+@profile
+@command
+def lock(session: CliSession, out: Output, project: str, profile: str | None) -> None:
+    """Write the columns of the foreign tables that a project reads to external.lock.json.
+
+    Commit that file: compile checks queries against it, plan and stage compare it with the tables.
+    """
+    found = session.ab.lock(project, profile=profile)
+    out.answer(f"locked {counted(len(found['tables']), 'foreign table')}", found)
+
+
 def summary(project: projects.Project) -> str:
     """`compiled 3 source tables, 4 stream tables, 1 cluster, 2 indexes, 5 tests`."""
     models = project.files.models.values()
@@ -125,4 +138,4 @@ def alone(
         own.close()
 
 
-PROJECT_COMMANDS = (compile_, test)
+PROJECT_COMMANDS = (compile_, test, lock)

@@ -16,7 +16,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from anabranch.lake.manifests import entries, is_live, live_entries, manifests
 from anabranch.lake.marks import Marks
-from anabranch.lake.version import TableVersion, check_readable, reading_of, summary_of
+from anabranch.lake.version import TableVersion, check_readable, summary_of
 from anabranch.model import Delta, Reading
 
 MANY_STEPS = 1000  # beyond, comparing two states is cheaper than looking up every step between them
@@ -150,7 +150,7 @@ def _told(version: TableVersion, steps: Sequence[Snapshot]) -> Delta | None:
         if appended is None:
             return None
         if appended:
-            plus.append(reading_of(appended))
+            plus.append(version.reading_of(appended))
     return Delta(_together(plus), _together(minus))
 
 
@@ -191,7 +191,10 @@ def _together(readings: Sequence[Reading]) -> tuple[Reading, ...]:
     files = tuple(file for reading in readings for file in reading.files)
     rows, size = sum(each.rows for each in readings), sum(each.bytes for each in readings)
     tails = {path: tail for each in readings for path, tail in each.tails.items()}
-    return (Reading(files, rows=rows, bytes=size, tails=tails),)
+    names = {path: name for each in readings for path, name in each.names.items()}
+    constants = {path: known for each in readings for path, known in each.constants.items()}
+    together = Reading(files, rows=rows, bytes=size, tails=tails, names=names, constants=constants)
+    return (together,)
 
 
 def _compared(version: TableVersion, before: Snapshot, after: Snapshot | None) -> Delta:
@@ -201,16 +204,26 @@ def _compared(version: TableVersion, before: Snapshot, after: Snapshot | None) -
     gone = [each for each in old if each.data_file.file_path not in new_paths]
     come = [each for each in new if each.data_file.file_path not in old_paths]
     old_marks, new_marks = _marks(version, before), _marks(version, after)
-    plus = [reading_of(come, skip=new_marks)] if come else []
-    minus = [reading_of(gone, skip=old_marks)] if gone else []
+    plus = [version.reading_of(come, skip=new_marks)] if come else []
+    minus = [version.reading_of(gone, skip=old_marks)] if gone else []
     marked, unmarked = new_marks.without(old_marks), old_marks.without(new_marks)
     if marked.entries or unmarked.entries:
         common = _common_files(version, before, {each.data_file.file_path for each in gone})
-        if touched := marked.touched(common):
-            minus.append(reading_of(touched, skip=old_marks, only=marked))
-        if touched := unmarked.touched(common):
-            plus.append(reading_of(touched, skip=new_marks, only=unmarked))
+        minus += _only(version, common, old_marks, marked)
+        plus += _only(version, common, new_marks, unmarked)
     return Delta(tuple(plus), tuple(minus))
+
+
+def _only(
+    version: TableVersion, files: Sequence[ManifestEntry], skip: Marks, only: Marks
+) -> list[Reading]:
+    """Rows that `only` deletes and `skip` does not, each once."""
+    found = []
+    for part in only.parts():
+        if touched := part.touched(files):
+            found.append(version.reading_of(touched, skip=skip, only=part))
+        skip = skip + part
+    return found
 
 
 def _differing_files(
@@ -237,7 +250,7 @@ def _marks(version: TableVersion, snapshot: Snapshot | None) -> Marks:
         for entry in live_entries(version.io, manifest)
     ]
     check_readable(version, found)
-    return Marks(found)
+    return version.marks_of(found)
 
 
 def _common_files(version: TableVersion, before: Snapshot, gone: set[str]) -> list[ManifestEntry]:

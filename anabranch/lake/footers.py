@@ -111,6 +111,12 @@ def _footers(io: FileIO, paths: Sequence[str]) -> Iterator[tuple[str, Footer]]:
         yield from zip(paths, pool.map(read, paths), strict=True)
 
 
+def schema_of(io: FileIO, path: str) -> pa.Schema:
+    """The columns of a file, as it names them; ids stand in their metadata."""
+    with io.new_input(path).open() as stream:
+        return pq.read_schema(stream)
+
+
 def _end_of_pages(footer: pq.FileMetaData) -> int:
     """Where the tail begins: page indexes, filters and the footer."""
     ends = [MAGIC]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pyiceberg.exceptions import ValidationError
+from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy import Connection
@@ -14,6 +15,7 @@ from anabranch.cache import Cache
 from anabranch.catalog import cuts, snapshots
 from anabranch.catalog.store import Store
 from anabranch.errors import FileDamaged, FileMissing, UnknownName
+from anabranch.lake.attached import Connections
 from anabranch.lake.checksums import read_bytes, unsealed
 from anabranch.lake.fence import Fence
 from anabranch.lake.places import Warehouse
@@ -34,6 +36,7 @@ class Lake:
         self.store = store
         self.catalog_name = catalog_name
         self.warehouse = Warehouse(warehouse, store.catalog_uuid, fsync=store.fsync)
+        self.attached = Connections(store)
         self.fence = Fence(store, self.warehouse, catalog_name)
         self._versions: Cache[TableVersion] = Cache(VERSIONS, "table versions", of_files=True)
         self._snapshots: Cache[Snapshot | None] = Cache(SNAPSHOTS, "snapshots")
@@ -83,7 +86,7 @@ class Lake:
             self._snapshots.drop(f"{table_uuid} {snapshot_id}")
 
     def made(self, name: TableName, location: str, metadata: TableMetadata) -> TableVersion:
-        return TableVersion(name, location, metadata, self.warehouse.io, self.snapshot)
+        return TableVersion(name, location, metadata, self._io(name, location), self.snapshot)
 
     def current(self, name: TableName) -> TableVersion:
         """The table as it is now."""
@@ -113,9 +116,15 @@ class Lake:
             metadata = metadata_of(shown)
         return self.made(name, location, metadata)
 
+    def _io(self, name: TableName, location: str) -> FileIO:
+        own = self.warehouse
+        if location.startswith(own.location + "/"):
+            return own.io
+        return self.attached.io(name, location, own.io)
+
     def _from_file(self, name: TableName, location: str) -> TableMetadata:
         try:
-            data = read_bytes(self.warehouse.io, location)
+            data = read_bytes(self._io(name, location), location)
             return TableMetadataUtil.parse_raw(unsealed(data, location).decode())
         except (FileDamaged, ValueError, ValidationError) as error:
             raise FileDamaged(

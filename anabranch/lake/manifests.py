@@ -11,10 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pyiceberg.avro.file import AvroOutputFile
-from pyiceberg.io import FileIO
+from pyiceberg.avro.file import AvroFile, AvroOutputFile
+from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
     DataFile,
+    DataFileContent,
+    FileFormat,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
@@ -64,7 +67,27 @@ def _read_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ..
     path = manifest.manifest_path
     held = checksums.HeldFiles(checksums.Held(path, checksums.read_bytes(io, path, MANIFEST)))
     with _readable(path, MANIFEST):
-        return tuple(manifest.fetch_manifest_entry(held, discard_deleted=False))
+        found = tuple(manifest.fetch_manifest_entry(held, discard_deleted=False))
+        if any(each.data_file.file_format is FileFormat.PUFFIN for each in found):
+            return _with_later_fields(held.new_input(path), found)
+        return found
+
+
+def _with_later_fields(
+    file: InputFile, found: Sequence[ManifestEntry]
+) -> tuple[ManifestEntry, ...]:
+    """The same with the fields of version 3, which PyIceberg does not read: where a deletion vector
+    lies in its file.  What entries inherit from their manifest is known already."""
+    kinds: dict[int, Any] = {-1: ManifestEntry, 2: DataFile}
+    enums: dict[int, Any] = {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
+    schema = MANIFEST_ENTRY_SCHEMAS[3]
+    with AvroFile[ManifestEntry](file, schema, read_types=kinds, read_enums=enums) as reader:
+        read = tuple(reader)
+    for entry, known in zip(read, found, strict=True):
+        for name in ("snapshot_id", "sequence_number", "file_sequence_number"):
+            setattr(entry, name, getattr(known, name))
+        entry.data_file.spec_id = known.data_file.spec_id
+    return read
 
 
 @contextmanager

@@ -35,7 +35,8 @@ def observed(lake: Lake) -> Iterator[Connection]:
     Programs that commit faster than their commits can be recorded do not hold it up: the newest
     recorded cut is whole as well, and what came later is part of the next.
     """
-    with _observed(lake, lambda c: cuts.moved_by_others(c, lake.catalog_name), list) as (c, _):
+    ask = partial(cuts.moved_by_others, catalog=lake.catalog_name)
+    with _observed(lake, ask, list, numbered=True) as (c, _):
         yield c
 
 
@@ -43,16 +44,20 @@ def observed(lake: Lake) -> Iterator[Connection]:
 def shown(lake: Lake) -> Iterator[tuple[Connection, cuts.Shown]]:
     """The same, with what that cut shows."""
     ask = partial(cuts.shown, catalog=lake.catalog_name)
-    with _observed(lake, ask, lambda found: found.moved) as asked:
+    with _observed(lake, ask, lambda found: found.moved, numbered=False) as asked:
         yield asked
 
 
 @contextmanager
 def _observed(
-    lake: Lake, ask: Callable[[Connection], T], moved: Callable[[T], Sequence[Version]]
+    lake: Lake,
+    ask: Callable[[Connection], T],
+    moved: Callable[[T], Sequence[Version]],
+    *,
+    numbered: bool,
 ) -> Iterator[tuple[Connection, T]]:
     for _ in range(ATTEMPTS):
-        with lake.store.reading() as c:
+        with lake.store.reading(numbered=numbered) as c:
             found = ask(c)
             if not moved(found):
                 yield c, found
@@ -61,7 +66,7 @@ def _observed(
             observe(lake)
         except MissingRight:  # a reader sees the newest cut that others have recorded
             break
-    with lake.store.reading() as c:
+    with lake.store.reading(numbered=numbered) as c:
         yield c, ask(c)
 
 
@@ -81,7 +86,7 @@ def observe(lake: Lake) -> int | None:
 def _refuse_if_emptied(c: Connection, lake: Lake, moved: Sequence[Version]) -> None:
     """Nobody drops every table at once: the rows of Iceberg are lost, and no cut may say otherwise."""
     gone = [each for each in moved if each.metadata_location is None]
-    if len(gone) > 1 and len(gone) == len(cuts.newest(c)) == len(moved):
+    if len(gone) > 1 and len(gone) == len(moved) and not cuts.pointers(c, lake.catalog_name):
         raise CatalogDamaged(
             f"catalog {lake.store.shown} is damaged: its table iceberg_tables is empty, though "
             f"{len(gone)} tables were there",
@@ -118,16 +123,16 @@ def _with_facts(
         return moved, None
     try:
         version = lake.version(moved.name, moved.metadata_location)
-        found = facts(version.metadata, _last_steps(version))
+        found = facts(version.metadata, last_steps(version))
     except (AnabranchError, ValueError):
         return moved, None
     if before is not None:
         with suppress(AnabranchError, ValueError):
-            _forget_expired(c, lake, lake.version(moved.name, before), version)
+            forget_expired(c, lake, lake.version(moved.name, before), version)
     return found.version(version), found
 
 
-def _last_steps(version: TableVersion) -> list[Snapshot]:
+def last_steps(version: TableVersion) -> list[Snapshot]:
     """The way to the current snapshot, as far as a stream table may want to follow it."""
     way: list[Snapshot] = []
     at = version.metadata.current_snapshot()
@@ -138,7 +143,7 @@ def _last_steps(version: TableVersion) -> list[Snapshot]:
     return way
 
 
-def _forget_expired(c: Connection, lake: Lake, before: TableVersion, now: TableVersion) -> None:
+def forget_expired(c: Connection, lake: Lake, before: TableVersion, now: TableVersion) -> None:
     """Snapshots that another program took off the list have no files any more."""
     table_uuid = str(now.metadata.table_uuid)
     if str(before.metadata.table_uuid) == table_uuid:

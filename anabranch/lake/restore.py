@@ -289,10 +289,12 @@ def _write_missing(lake: Lake, rows: Rows) -> None:
 
 def _show(lake: Lake, rows: Rows) -> None:
     """Tables whose newest snapshot is not the one that the cut shows get metadata that says so."""
+    foreign = {(row["namespace"], row["name"]) for row in rows.get("ab_foreign_tables", ())}
     wanted = {
         TableName(tuple(row["namespace"].split(".")), row["name"]): row["snapshot_id"]
         for row in rows["ab_versions"]
         if row["until_cut"] is None and row["metadata_location"] is not None
+        if (row["namespace"], row["name"]) not in foreign
     }
     with Stage(lake) as stage:
         for name, snapshot_id in wanted.items():

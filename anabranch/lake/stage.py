@@ -38,7 +38,7 @@ from anabranch.errors import (
 from anabranch.lake.comments import Comments, commented
 from anabranch.lake.commit import committed
 from anabranch.lake.lake import Lake, no_such_table
-from anabranch.lake.places import local_path, table_root
+from anabranch.lake.places import local_path, same_form, table_root
 from anabranch.lake.schemas import (
     NAME_MAPPING,
     SchemaChange,
@@ -182,6 +182,7 @@ class Stage:
         return self._put(name, _with_mapping(metadata, ()))
 
     def drop(self, name: TableName) -> None:
+        self.lake.attached.refuse_write(name)
         if not self.exists(name):
             raise no_such_table(name, self.base)
         with self._lock:
@@ -192,6 +193,7 @@ class Stage:
 
     def directory(self, name: TableName) -> str:
         """Where the rows of a table shall be written."""
+        self.lake.attached.refuse_write(name)
         root = self.version(name).root
         self._roots.add(root)
         return f"{root}/data/{self.id}"
@@ -336,7 +338,8 @@ class Stage:
     def take(self, paths: Iterable[str]) -> None:
         """Files of this warehouse that a client has written: the publish makes them durable too."""
         warehouse = self.lake.warehouse
-        self._given |= {path for path in paths if warehouse.holds(path)}
+        placed = (same_form(path, warehouse.location) for path in paths)
+        self._given |= {path for path in placed if warehouse.holds(path)}
 
     def make_durable(self) -> None:
         """All files of this stage are on the disk: what a publish names survives a power cut."""
@@ -360,6 +363,7 @@ class Stage:
         }
 
     def _put(self, name: TableName, metadata: TableMetadata) -> TableVersion:
+        self.lake.attached.refuse_write(name)
         with self._lock:
             before = self.changes.get(name)
             base = before.base if before else self.base.get(name)

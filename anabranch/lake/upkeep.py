@@ -25,7 +25,7 @@ from anabranch.lake.publish import Rows, publish
 from anabranch.lake.recorded import LONG_WAY, add, facts, without
 from anabranch.lake.snapshots import MANY_MANIFESTS, FileChange, with_snapshot
 from anabranch.lake.stage import Stage
-from anabranch.lake.version import ROWS, STAGE, TableVersion, tails_of
+from anabranch.lake.version import ROWS, STAGE, TableVersion, reading_of
 from anabranch.model import Reading
 from anabranch.names import TableName
 from anabranch.retry import attempts
@@ -346,15 +346,7 @@ def compaction(version: TableVersion) -> Compaction | None:
     if not chosen:
         return None
     files = [chosen[path] for path in sorted(chosen)]
-    skip = state.marks.applying_to(files)
-    reading = Reading(
-        files=tuple(sorted(chosen)),
-        skip=tuple(sorted(skip.paths)),
-        rows=sum(each.data_file.record_count for each in files),
-        bytes=sum(each.data_file.file_size_in_bytes for each in files),
-        longest=max(each.data_file.record_count for each in files),
-        tails=tails_of((*files, *skip.entries)),
-    )
+    reading = reading_of(files, skip=state.marks)
     return Compaction(reading, frozenset(chosen), " and ".join(reasons))
 
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from pyiceberg.io import FileIO
@@ -18,18 +18,20 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField
+from pyiceberg.types import StructType as IcebergStruct
 
 from anabranch.cache import Cache
 from anabranch.errors import BaseExpired, Unsupported
+from anabranch.lake.checksums import damaged
 from anabranch.lake.comments import comments_of
 from anabranch.lake.footers import tail_of
+from anabranch.lake.imported import constants_of, names_of
 from anabranch.lake.manifests import is_live, live_entries, manifests
-from anabranch.lake.marks import Marks
-from anabranch.lake.prune import pruned
-from anabranch.lake.ranges import file_statistics, kind_of
+from anabranch.lake.marks import Marks, Terms, blob_of, referenced
+from anabranch.lake.ranges import file_statistics, kind_of, pruned
 from anabranch.lake.types import columns_of
+from anabranch.lake.vectors import positions
 from anabranch.lazy import lazy
 from anabranch.model import (
     FILE_PATH_ID,
@@ -39,7 +41,9 @@ from anabranch.model import (
     ColumnRanges,
     Columns,
     Delta,
+    KeyDeletes,
     Reading,
+    Vector,
 )
 from anabranch.names import TableName
 from anabranch.plan.statistics import FileStatistics, is_clustered, share
@@ -163,8 +167,10 @@ class TableVersion:
 
     @cached_property
     def marked(self) -> int:
-        """Rows that position deletes hide."""
-        return self._counted(ManifestContent.DELETES)
+        """Rows that deletes of places hide."""
+        if self._counted(ManifestContent.DELETES) == 0:
+            return 0
+        return self.state(self.snapshot_id).marks.counted
 
     @cached_property
     def bytes(self) -> int:
@@ -222,7 +228,23 @@ class TableVersion:
         if within:
             known = self.file_statistics(within, data)
             data = [each for each, file in zip(data, known, strict=True) if file.share(within)]
-        return reading_of(data, skip=state.marks)
+        return self.reading_of(data, skip=state.marks)
+
+    def reading_of(
+        self,
+        files: Sequence[ManifestEntry],
+        skip: Marks | None = None,
+        only: Marks | None = None,
+    ) -> Reading:
+        """Data files with the deletes that can apply to them, however they came into the table."""
+        found = reading_of(files, skip, only)
+        others = [each for each in files if not _OURS.search(each.data_file.file_path)]
+        if not others:
+            return found
+        paths = [each.data_file.file_path for each in others]
+        names = names_of(self.io, self.metadata, paths, self.name)
+        constants = constants_of(self.metadata, others, self.name)
+        return replace(found, names=names, constants=constants) if names or constants else found
 
     def field(self, column: str) -> NestedField | None:
         """A column by its name, letter by letter."""
@@ -282,7 +304,49 @@ class TableVersion:
                 entries = live_entries(self.io, manifest)
                 check_readable(self, entries)
                 (data if manifest.content == ManifestContent.DATA else marks).extend(entries)
-        return FileState(tuple(data), Marks(marks))
+        return FileState(tuple(data), self.marks_of(marks))
+
+    def marks_of(self, entries: Sequence[ManifestEntry]) -> Marks:
+        """Delete files in the terms of this table."""
+        return Marks(entries, Terms(self._vector, self._keys, _scope))
+
+    def _vector(self, entry: ManifestEntry) -> Vector:
+        file, blob = entry.data_file, blob_of(entry)
+        path, data = file.file_path, referenced(entry)
+        if blob is None or data is None:
+            raise damaged(path, "deletion vector")
+        read = partial(positions, self.io, path, *blob, file.record_count)
+        return Vector(path, blob[0], data, read)
+
+    def _keys(self, entry: ManifestEntry) -> KeyDeletes:
+        file = entry.data_file
+        ids = sorted(file.equality_ids or ())
+        columns = tuple(self._key(each) for each in ids)
+        if any(each.type in ("float", "double") for each in columns):
+            raise Unsupported(
+                f"table {self.name} has equality deletes by a floating-point column",
+                hint="compact it with the program that wrote them",
+            )
+        scope = _scope(entry) if self._is_partitioned(file.spec_id) else ""
+        return KeyDeletes(file.file_path, columns, entry.sequence_number or 0, scope)
+
+    def _is_partitioned(self, spec_id: int) -> bool:
+        spec = self.metadata.specs().get(spec_id)
+        return spec is not None and not spec.is_unpartitioned()
+
+    def _key(self, field_id: int) -> Column:
+        """A column that equality deletes name, which may have been dropped since."""
+        current = {each.field_id: each for each in self.columns}
+        if field_id in current:
+            return current[field_id]
+        for schema in sorted(self.metadata.schemas, key=lambda each: -each.schema_id):
+            for found in schema.fields:
+                if found.field_id == field_id:
+                    return columns_of(IcebergStruct(found))[0]
+        raise Unsupported(
+            f"table {self.name} has equality deletes by a field inside a column",
+            hint="compact it with the program that wrote them",
+        )
 
 
 _states: Cache[FileState] = Cache(256, "file states", of_files=True)
@@ -290,48 +354,53 @@ _states: Cache[FileState] = Cache(256, "file states", of_files=True)
 
 def check_readable(version: TableVersion, entries: Sequence[ManifestEntry]) -> None:
     """Refuse what Spark could not read exactly."""
-    absent = _partition_sources(version)
     for each in entries:
         file = each.data_file
-        if file.content == DataFileContent.EQUALITY_DELETES:
-            what, cure = "equality deletes", "compact it with the program that wrote them"
+        if file.content == DataFileContent.EQUALITY_DELETES and not file.equality_ids:
+            what, cure = "equality deletes without columns", "compact it with their writer"
         elif file.file_format is FileFormat.PUFFIN:
-            what, cure = "deletion vectors", "compact it, or keep it at format version 2"
+            continue
         elif file.file_format is not FileFormat.PARQUET:
             what, cure = f"{file.file_format.value} files", "rewrite it as Parquet"
-        elif file.column_sizes and absent.get(file.spec_id, set()) - file.column_sizes.keys():
-            what, cure = "files without their partition columns", "rewrite it with Iceberg"
         else:
             continue
         raise Unsupported(f"table {version.name} has {what}", hint=cure)
 
 
-def _partition_sources(version: TableVersion) -> dict[int, set[int]]:
-    """Columns that imported files may leave to the folder name."""
-    return {
-        spec.spec_id: {
-            each.source_id for each in spec.fields if isinstance(each.transform, IdentityTransform)
-        }
-        for spec in version.metadata.partition_specs
-        if spec.fields
-    }
-
-
 def reading_of(
     files: Sequence[ManifestEntry], skip: Marks | None = None, only: Marks | None = None
 ) -> Reading:
-    """Data files with the position deletes that can apply to them."""
+    """Data files with the deletes that can apply to them."""
     rows = sum(each.data_file.record_count for each in files)
-    marked = sum(each.data_file.record_count for each in only.entries) if only else rows
+    skip = skip.applying_to(files) if skip else Marks(())
+    only = only.applying_to(files) if only else Marks(())
+    marked = only.counted if only.entries and not only.keys else rows
+    by_age = skip.keys or only.keys
     return Reading(
         files=tuple(each.data_file.file_path for each in files),
-        skip=tuple(sorted(skip.applying_to(files).paths)) if skip else (),
-        only=tuple(sorted(only.paths)) if only else (),
+        skip=tuple(sorted(skip.paths)),
+        only=tuple(sorted(only.paths)),
+        skip_vectors=skip.vectors,
+        only_vectors=only.vectors,
+        skip_keys=skip.keys,
+        only_keys=only.keys,
+        ages={each.data_file.file_path: _age(each) for each in files} if by_age else {},
         rows=min(rows, marked),
         bytes=sum(each.data_file.file_size_in_bytes for each in files),
         longest=max((each.data_file.record_count for each in files), default=0),
-        tails=tails_of((*files, *(skip.entries if skip else ()), *(only.entries if only else ()))),
+        tails=tails_of((*files, *skip.entries, *only.entries)),
     )
+
+
+def _age(file: ManifestEntry) -> tuple[int, str]:
+    return file.sequence_number or 0, _scope(file)
+
+
+def _scope(entry: ManifestEntry) -> str:
+    """The partition that a file is of."""
+    partition = entry.data_file.partition
+    values = [partition[at] for at in range(len(partition))]
+    return f"{entry.data_file.spec_id}:{values!r}"
 
 
 def tails_of(entries: Sequence[ManifestEntry]) -> dict[str, int]:

@@ -101,8 +101,11 @@ def resolved(
         columns = tuple(Column(each.name, stored(each.type)) for each in model.statement.columns)
         return CompiledObject(model, columns=columns), []
     by_name = {link.name: link.key for link in found}
+    external = {link.name: locked(link) for link in found if link.external is not None}
 
     def table(name: TableName) -> Columns:
+        if name in external:
+            return external[name]
         key = by_name.get(name)
         return done[key].columns if key is not None and key in done else None
 
@@ -120,7 +123,7 @@ def resolved(
             message = f"the view names {len(names)} columns, its query gives {len(types)}"
             problems.append(model.at.problem(message, word=names[0]))
         columns_ = tuple(Column(name, type_) for name, type_ in zip(names, types, strict=False))
-    complete = all(link.key for link in found)
+    complete = all(link.key or link.external is not None for link in found)
     query = qualified(model.query, found)
     return CompiledObject(model, reads, query, columns_, complete), problems
 
@@ -144,6 +147,9 @@ def refresh_problems(
         for name in names
         if name not in views
     }
+    tables |= {
+        each.name: stored_columns(locked(each)) for each in named if each.external is not None
+    }
     width = len(found.columns) if found.columns is not None else None
     for why in offline_obstacles(found.model.query, width, tables, views):
         if why.code == "UNKNOWN_FUNCTION" and not external:
@@ -153,6 +159,11 @@ def refresh_problems(
             yield found.model.at.problem(*said)
         else:
             yield found.model.query_problem_at(Place(why.line, why.column), *said)
+
+
+def locked(link: Link) -> Columns:
+    """The columns of a table of an attached catalog."""
+    return tuple(Column(name, stored(type_)) for name, type_ in link.external or ())
 
 
 def refusal(key: ObjectKey, why: Obstacle) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,13 +15,13 @@ from anabranch.model import Column, Columns, RefreshMode
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Item, Node, Parameter, Project, Scan
-from anabranch.project.circles import circle_columns
 from anabranch.project.compile import Compiled, CompiledObject, refusal, whole_query
 from anabranch.project.problems import Problem
 from anabranch.spark.query import Inputs, run_sql, types_of, view_names
 from anabranch.spark.scan import empty
 from anabranch.spark.types import result_columns
 from anabranch.sql.analyze.tables import rebind, tables_of
+from anabranch.sql.lower.cycle_columns import settle_columns
 from anabranch.sql.lower.query import lower
 from anabranch.sql.lower.recursion import is_beyond_spark
 from anabranch.sql.lower.support import Obstacle
@@ -39,6 +39,24 @@ class Confirmed:
     columns: Mapping[ObjectKey, Columns] = field(default_factory=dict, hash=False)
     obstacles: Mapping[ObjectKey, tuple[Obstacle, ...]] = field(default_factory=dict, hash=False)
     problems: tuple[Problem, ...] = ()
+
+
+@dataclass
+class AnalysedTables:
+    """The tables of a cycle as they are analysed so far."""
+
+    analysed: Callable[[str, Mapping[ObjectKey, Columns]], Columns]
+    known: dict[ObjectKey, Columns] = field(default_factory=dict)
+
+    def parts(self, key: ObjectKey) -> tuple[str, ...]:
+        return key.table.parts
+
+    def columns(self, key: ObjectKey, query: str) -> Columns:
+        return self.analysed(query, self.known)
+
+    def put(self, key: ObjectKey, columns: Columns) -> Columns:
+        self.known[key] = columns
+        return columns
 
 
 def confirm(
@@ -82,7 +100,7 @@ class _Check:
         if any(not each.reads <= self.columns.keys() | queries.keys() for each in members):
             return
         with self.blaming(members[0]):
-            self.columns |= circle_columns(queries, self.analysed)
+            self.columns |= settle_columns(queries, AnalysedTables(self.analysed))
             for each in members:
                 self.judge(each)
 

@@ -13,6 +13,7 @@ from anabranch.deploy.snapshot import Snapshot
 from anabranch.errors import InvalidValue, UserError
 from anabranch.places import find_file, read_toml
 from anabranch.project.compile import Compiled, compile_files
+from anabranch.project.lock import read_lock
 from anabranch.project.problems import refuse
 from anabranch.project.profiles import Profile, read_profile, unused
 from anabranch.project.read import MODEL_PATH, MODELS, Reader
@@ -78,7 +79,13 @@ def load(path: str | os.PathLike[str] = ".", profile: str | None = None) -> Proj
     reader = Reader(root, chosen.variables)
     files = reader.read()
     left_over = tuple(unused(file, chosen, reader.used))
-    found = replace(files, problems=(*files.problems, *left_over))
+    external, wrong = read_lock(root)
+    found = replace(
+        files,
+        problems=(*files.problems, *left_over, *wrong),
+        external=external,
+        catalogs=frozenset(name.partition(".")[0] for name in settings.catalogs),
+    )
     return Project(root, chosen, settings, found, read_name(file))
 
 

@@ -179,6 +179,9 @@ class Files:
     problems: tuple[Problem, ...] = ()
     unread: frozenset[ObjectKey] = frozenset()  # objects whose file has mistakes of its own
     unread_clusters: frozenset[str] = frozenset()
+    # Tables of attached catalogs, by full name: columns and types as they were locked.
+    external: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict, hash=False)
+    catalogs: frozenset[str] = frozenset()  # that the settings attach
 
     @cached_property
     def folded(self) -> dict[tuple[str, ...], ObjectKey]:

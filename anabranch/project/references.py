@@ -23,6 +23,7 @@ class Link:
     end: int
     key: ObjectKey | None = None
     problem: Problem | None = None
+    external: tuple[tuple[str, str], ...] | None = None  # columns of a table of an attached catalog
 
 
 def links(model: Model, files: Files) -> tuple[Link, ...]:
@@ -38,6 +39,10 @@ def links(model: Model, files: Files) -> tuple[Link, ...]:
             found.append(Link(each.name, each.start, each.end, problem=wrong))
             continue
         key = files.folded.get(fold(full(parts, model.home)))
+        locked = files.external.get(str(TableName.of(*parts))) if len(parts) == 3 else None
+        if key is None and locked is not None:
+            found.append(Link(each.name, each.start, each.end, external=locked))
+            continue
         problem = None if key else unknown(model, parts, each.start, files)
         known = key if key in files.models else None
         found.append(Link(each.name, each.start, each.end, known, problem))
@@ -54,6 +59,12 @@ def unknown(model: Model, parts: Sequence[str], start: int, files: Files) -> Pro
     if parts[0].lower() == SYSTEM_SCHEMA and len(parts) == 2:
         return model.query_problem(
             start, f"{'.'.join(parts)} is not part of the project", "query it with `anabranch sql`"
+        )
+    if len(parts) == 3 and parts[0] in files.catalogs:
+        return model.query_problem(
+            start,
+            f"the columns of {name} are not locked: catalog {shown(parts[0])} is attached",
+            "`anabranch lock` writes them to external.lock.json",
         )
     known = {nearest_name(key, model.home, len(parts)): key for key in files.folded.values()}
     written = ".".join(map(shown, parts))

@@ -26,6 +26,7 @@ from anabranch.refresh.decide import (
     without_effect,
 )
 from anabranch.refresh.definition import Definition
+from anabranch.refresh.editions import confirmed
 from anabranch.refresh.execute.fixpoint import CycleWork, rounds_text
 from anabranch.refresh.execute.run import execute
 from anabranch.refresh.execute.table import TableWork
@@ -175,6 +176,9 @@ def planned(
         inputs=inputs_now(tx, name, {**outer, **inside}, definition),
         frontier=standing.frontier,
         options={**definition.options, **standing.options},
+        computed_from=confirmed(
+            member.stream, definition.fingerprint, of_a_moment=definition.moment is not None
+        ),
         lineage=definition.lineage,
         delta_rows=sources.delta_rows,
         source_rows=sources.rows,
@@ -273,11 +277,11 @@ def cuts_read(
     """The cuts of all that is read: one, but for tables that opted out.  0: a cut not known.
 
     None where a boundary is read that the same publish puts in place without refreshing it, or that
-    was refreshed past the look: no one cut shows it beside the rest so far, and the next look finds
+    was refreshed past the state: no one cut shows it beside the rest so far, and the next one finds
     where the table stands.
     """
     found: set[int] = set()
-    in_both = False  # what did not move since the look is part of either cut
+    in_both = False  # what did not move since the state is part of either cut
     apart = tx.world.cut_id != state.cut_id
     for name, version in sources.versions.items():
         if name in state.boundaries and name in tx.stage.changes and name not in done:
@@ -306,7 +310,7 @@ def frontiers_read(
 ) -> list[Mapping[TableName, int | None]]:
     """Sources stand for themselves, stream tables for what they stand on.
 
-    A boundary is a source, unless it is refreshed here too, or was before by the same pass: the cut
+    A boundary is a source, unless it is refreshed here too, or was before by the same run: the cut
     that all others are read at does not show its new snapshot, but it stands at that cut.
     """
     found: list[Mapping[TableName, int | None]] = []

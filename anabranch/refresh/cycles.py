@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field
 
 from anabranch.catalog.events import UNBOUNDED, Event
 from anabranch.catalog.groups import Reads
 from anabranch.catalog.streams import StreamTable
-from anabranch.errors import InvalidValue, NotIncremental, Refused, UserError, caret
+from anabranch.errors import NotIncremental, Refused, caret
 from anabranch.graph.components import components
 from anabranch.graph.order import Cycle, topological
-from anabranch.model import Column, Columns, RefreshMode
+from anabranch.model import Columns, RefreshMode
 from anabranch.names import TableName, shown
 from anabranch.plan.monotone import Broken, not_monotone, unbounded
 from anabranch.plan.nodes import Node
-from anabranch.refresh.columns import same_columns
 from anabranch.refresh.definition import (
     Definition,
     define,
@@ -30,14 +29,13 @@ from anabranch.refresh.rebuild import readable_columns
 from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
 from anabranch.sql.analyze.reach import Reach
-from anabranch.sql.lower.base_branches import base_branches
+from anabranch.sql.lower.cycle_columns import settle_columns
 from anabranch.sql.lower.locate import locate_operator
 from anabranch.sql.lower.recursion import has_distinct_recursion
 from anabranch.sql.text.source_text import SourceText
 from anabranch.types import Type
 from anabranch.world import World
 
-SETTLING = 10  # times that types may pass round a circle until they are settled
 Circle = frozenset[TableName]
 
 
@@ -219,73 +217,34 @@ def define_component(
     """
     for name, query in queries.items():
         _refuse_recursion(name, query, frozenset(queries))
-    kept = {*(stored or ())} - {redefined}
-    _start(tx, queries, stored or {}, kept)
-    definitions: dict[TableName, Definition] = {}
-    for _ in range(SETTLING):
-        moved = []
-        for name, query in queries.items():
-            with fitting(tx.world, name, query) if name in kept else nullcontext():
-                definitions[name] = define(tx.world, query)
-            wanted, there = _nullable(definitions[name].columns), tx.stage.version(name).columns
-            if not same_columns(there, wanted):
-                moved.append((name, wanted, there))
-                tx.stage.drop(name)
-                tx.stage.create(name, wanted)
-        if not moved:
-            return definitions
-    name, wanted, there = moved[0]
-    raise InvalidValue(
-        f"the type of column {_differing(wanted, there)} of {name} cannot be decided: "
-        "it gets wider each time round the circle",
-        hint="CAST it to the type that it shall have",
-    )
+    tables = StagedTables(tx, queries, {*(stored or ())} - {redefined})
+    settle_columns(queries, tables, stored)
+    return tables.definitions
 
 
-def _start(
-    tx: Transaction,
-    queries: Mapping[TableName, str],
-    stored: Mapping[TableName, Columns],
-    kept: Collection[TableName],
-) -> None:
-    """First columns, table by table, from the branches that read only what is known."""
-    waiting = dict(queries)
-    while waiting:
-        unknown = frozenset(_fold(name) for name in waiting)
-        for name, query in list(waiting.items()):
-            found = base_branches(query, lambda each, known=unknown: _fold(each) in known)  # type: ignore[misc]
-            if found is not None:
-                with fitting(tx.world, name, query) if name in kept else nullcontext():
-                    columns = given_columns(tx.world, found.text)
-                names = found.names if len(found.names) == len(columns) else ()
-                columns = tuple(
-                    replace(column, name=names[at] if names else column.name)
-                    for at, column in enumerate(columns)
-                )
-                tx.stage.create(name, _nullable(output_columns(columns)))
-                del waiting[name]
-                break
-        else:
-            if known := [name for name in waiting if name in stored]:
-                tx.stage.create(known[0], _nullable(stored[known[0]]))
-                del waiting[known[0]]
-                continue
-            stuck = " and ".join(str(name) for name in waiting)
-            raise UserError(
-                f"the columns of {stuck} cannot be found: every branch of their queries reads "
-                "the circle itself",
-                hint="a circle starts from a UNION branch that reads something else",
-            )
+@dataclass
+class StagedTables:
+    """The tables of a cycle as they are staged; those in `kept` have the queries that they had."""
 
+    tx: Transaction
+    queries: Mapping[TableName, str]
+    kept: Collection[TableName]
+    definitions: dict[TableName, Definition] = field(default_factory=dict)
 
-def _nullable(columns: Columns) -> Columns:
-    return tuple(replace(column, nullable=True) for column in columns)
+    def parts(self, key: TableName) -> tuple[str, ...]:
+        return key.parts
 
+    def columns(self, key: TableName, query: str) -> Columns:
+        world, whole = self.tx.world, self.queries[key]
+        with fitting(world, key, whole) if key in self.kept else nullcontext():
+            if query != whole:
+                return given_columns(world, query)
+            self.definitions[key] = define(world, query)
+        return self.definitions[key].columns
 
-def _differing(wanted: Sequence[Column], there: Sequence[Column]) -> str:
-    pairs = zip(wanted, there, strict=False)
-    return next((shown(a.name) for a, b in pairs if (a.name, a.type) != (b.name, b.type)), "?")
-
-
-def _fold(name: TableName) -> tuple[str, ...]:
-    return tuple(part.lower() for part in name.parts)
+    def put(self, key: TableName, columns: Columns) -> Columns:
+        kept = output_columns(columns)
+        if self.tx.stage.exists(key):
+            self.tx.stage.drop(key)
+        self.tx.stage.create(key, kept)
+        return kept

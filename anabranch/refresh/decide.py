@@ -183,11 +183,6 @@ def rebuilding(why: Reason) -> Decision:
     return Decision(action, why, Strategy.EMPTY, afresh=True, fallback=fallback)
 
 
-def falling_back(before: Decision, why: Reason) -> Decision:
-    """What is stored may be what is wrong: it is not looked at."""
-    return Decision(Action.FULL, why, Strategy.EMPTY, True, before.alternative_ms, fallback=True)
-
-
 def _first(now: DecisionInputs) -> Decision | None:
     if len(now.unfilled) < len(now.members):
         return None

@@ -11,17 +11,24 @@ from anabranch.delta.explain import explain_rules
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance
 from anabranch.errors import BaseExpired, NewerEdition
 from anabranch.names import TableName
-from anabranch.plan.nodes import Parameter, Scan, Version
+from anabranch.plan.nodes import Node, Parameter, Scan, Version
 from anabranch.plan.optimize import KEY_RULES, optimize
+from anabranch.plan.show import show
 from anabranch.plan.statistics import NOTHING
 from anabranch.plan.walk import tables
-from anabranch.refresh.cycles import component_of
+from anabranch.refresh.cycles import Circle, component_of, path
 from anabranch.refresh.decide import DecisionInputs, decide, seconds
 from anabranch.refresh.definition import AFRESH, Definition, define
-from anabranch.refresh.explain_cycle import explain_member
 from anabranch.refresh.inputs import decision_inputs, gather, remember
 from anabranch.refresh.lineage import explained
-from anabranch.refresh.members import MemberTable, hidden_of, redefined, tampered
+from anabranch.refresh.members import (
+    MemberTable,
+    hidden_of,
+    member_definition,
+    redefined,
+    rule_of,
+    tampered,
+)
 from anabranch.refresh.observe import CatalogState, observe_now
 from anabranch.refresh.publish_sets import world_of
 from anabranch.refresh.run import resolve
@@ -169,6 +176,40 @@ def _next(found: Callable[[], DecisionInputs]) -> str:
     if not now.obstacles and not now.is_full:
         predicted += f", from changes {seconds(now.differential_ms)}"
     return f"next refresh: {decision.action.value}, {decision.reason}\npredicted: {predicted}"
+
+
+def explain_member(
+    world: World, state: CatalogState, stream: StreamTable, circle: Circle
+) -> list[str]:
+    """The circle, the rules of a round, and the Spark SQL of one."""
+    definition = member_definition(world, stream, circle)
+    member = rule_of(stream.name, definition, circle)
+    around = f"circle: {path(state.reads, circle)}, refreshed to its least fixed point"
+    if member is None:
+        return [around, *(f"recomputed: {obstacle}" for obstacle in definition.obstacles)]
+    ups = frozenset(member.upstreams)
+    kept = "as a set, without what it has already" if member.is_set else "as a bag"
+    inputs = ", ".join(str(each) for each in member.upstreams)
+    grown = _optimized(member.grown(ups, only_gains=True))
+    sections = [
+        around,
+        "incremental: yes, in rounds",
+        _section("plan", definition.plan),
+        f"kept: {kept}",
+        _section(f"a round, when {inputs} gained rows", grown),
+        _section(f"rows that may go, when {inputs} lost rows", _optimized(member.lost(ups))),
+    ]
+    if grown is not None:
+        sections.append(f"Spark SQL of a round:\n{_indented(to_sql(grown, _shown, 'spark'))}")
+    return [each for each in sections if each]
+
+
+def _optimized(node: Node | None) -> Node | None:
+    return None if node is None else optimize(node, KEY_RULES)
+
+
+def _section(title: str, node: Node | None) -> str:
+    return f"{title}:\n{_indented(show(node))}" if node is not None else ""
 
 
 def _obstacles(definition: Definition, world: World) -> str:

@@ -35,7 +35,7 @@ class Isolated:
     late: set[TableName] = field(default_factory=set)  # members of groups whose time was over
 
     def reading(self) -> Reading | None:
-        """What each member reads; None when all of them read the look."""
+        """What each member reads; None when all of them read the state."""
         own: dict[TableName, Reading] = {}
         for group in self.groups:
             if found := self._of(group):

@@ -36,7 +36,7 @@ Frontier = Mapping[TableName, int | None]
 
 @dataclass(frozen=True)
 class CatalogState:
-    """One consistent look at all catalog rows a refresh needs: the tables of the cut `cut_id`."""
+    """All catalog rows that a refresh needs, read in one transaction: tables as of `cut_id`."""
 
     pointers: Mapping[TableName, str]
     views: Mapping[TableName, str]
@@ -50,7 +50,7 @@ class CatalogState:
     had_read: Mapping[TableName, Mapping[TableName, Input]] = field(default_factory=dict)
     refreshed: frozenset[TableName] = (
         frozenset()
-    )  # published upon this look: its cut shows them older
+    )  # published upon this state: its cut shows them older
     committed: Mapping[TableName, datetime | None] = field(default_factory=dict)  # as of the cut
     moment: datetime = field(default_factory=tables.now, compare=False)  # of the catalog's clock
     ahead: timedelta = field(default=timedelta(), compare=False)  # of it, the clock on the wall
@@ -66,7 +66,7 @@ class CatalogState:
         )
 
     def upon(self, before: CatalogState) -> CatalogState:
-        """A look at what will be: a publish finds the catalog as it was before."""
+        """The state as it will be: a publish finds the catalog as it was before."""
         changed = [n for n, each in self.streams.items() if each != before.streams.get(n)]
         moved = [n for n, read in self.inputs.items() if read != before.inputs.get(n)]
         return replace(
@@ -163,7 +163,7 @@ class CatalogState:
     def is_source(self, name: TableName, location: str | None) -> bool:
         """Whether a table that reads this version stands on it, not on what is below.
 
-        A boundary is a source, unless it was refreshed upon this look: the cut does not show it as it
+        A boundary is a source, unless it was refreshed upon this state: the cut does not show it as it
         is now, but it stands at the cut as all others do.
         """
         if name not in self.streams:
@@ -232,7 +232,7 @@ class CatalogState:
         return None
 
     def noting(self, names: Iterable[TableName]) -> CatalogState:
-        """The look in which all of these tables that stand at its cut say so, and on what."""
+        """The state in which all of these tables that stand at its cut say so, and on what."""
         here = (self.cut_id,)
         wanted = [name for name in names if self.streams[name].cuts != here]
         if not wanted:
@@ -323,7 +323,7 @@ def observe(
         inputs=graph.inputs,
         frontiers=graph.frontiers,
         declared=refresh_groups.all_groups(c),
-        cut_id=cuts.current(c),
+        cut_id=cuts.current(c) if shown is None else shown.cut_id,
         committed={} if shown is None else shown.committed,
         moment=tables.now(c),
         ahead=tables.ahead(c),
@@ -334,6 +334,18 @@ def observe_now(runtime: Runtime) -> CatalogState:
     """The same, once the commits of other programs are part of a cut."""
     with commits.shown(runtime.lake) as (c, found):
         return observe(c, runtime.lake, found)
+
+
+def observe_everything(runtime: Runtime, *, asked_for: bool = False) -> CatalogState:
+    """The same, once what moved in attached catalogs is part of a cut as well."""
+    from anabranch.lake.foreign import observe_all
+    from anabranch.lake.observe import shown
+
+    with shown(runtime.lake) as (c, found):
+        if not found.foreign:
+            return observe(c, runtime.lake, found)
+    observe_all(runtime.lake, asked_for=asked_for)
+    return observe_now(runtime)
 
 
 def _by_hand(stream: StreamTable) -> bool:

@@ -34,7 +34,7 @@ from anabranch.world import World
 
 
 class Verdict(str, Enum):
-    """What became of a unit."""
+    """What became of a publish set."""
 
     PUBLISHED = "PUBLISHED"
     NO_DATA = "NO_DATA"
@@ -65,15 +65,16 @@ class Result:
     verdict: Verdict
     reason: str | None = None
     cut_id: int | None = None
-    lines: tuple[Refresh, ...] = ()
+    records: tuple[Refresh, ...] = ()
     failure: Failure | None = None
     duration_ms: int = 0
-    waits_for: TableName | None = None  # a table outside the unit
+    waits_for: TableName | None = None  # a table outside the set
+    quiet: bool = False  # it is not due, or refreshed by hand: no news
 
 
 @dataclass(frozen=True)
 class Begun:
-    """One attempt: the look before and after the tables without changes noted the cut."""
+    """One attempt: the state before and after the tables without changes noted the cut."""
 
     found: CatalogState
     noted: CatalogState
@@ -82,12 +83,12 @@ class Begun:
 
 @dataclass
 class RefreshRun:
-    """One pass over units: what it has seen, and what it has published itself since.
+    """One run over publish sets: what it has seen, and what it has published itself since.
 
-    No unit reads anything newer than the look, but for what the pass published; so all that it
-    publishes stands at the cut of the look.  A unit that reads a table which does not stand there
+    No set reads anything newer than the state, but for what the run published; so all that it
+    publishes stands at the cut of the state.  A set that reads a table which does not stand there
     waits: this is where the law is kept that a stream table stands at one cut.
-    `patient`: wait for whoever refreshes a unit, and compute anew after a lost race, as somebody does
+    `patient`: wait for whoever refreshes a set, and compute again after a lost race, as somebody does
     who asked for a result; a tick leaves both to the next tick.
     """
 
@@ -100,12 +101,14 @@ class RefreshRun:
     most_errors: int | None = None  # failures in a row that suspend a table
     full: frozenset[TableName] = frozenset()  # their groups are recomputed, whatever is stored
     at: datetime = field(default_factory=tables.now)  # the current time of all queries
-    ahead: frozenset[TableName] = frozenset()  # published here, by reading past the look on purpose
+    ahead: frozenset[TableName] = (
+        frozenset()
+    )  # published here, by reading past the state on purpose
     stuck: dict[TableName, str] = field(default_factory=dict)  # why a table did not get to the cut
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self) -> CatalogState:
-        """What the next unit may read."""
+        """What the next set may read."""
         with self._lock:
             return self.state
 
@@ -122,13 +125,13 @@ class RefreshRun:
     def published(
         self,
         tx: Transaction,
-        looks: tuple[CatalogState, CatalogState],
+        states: tuple[CatalogState, CatalogState],
         done: Mapping[TableName, Outcome],
         late: Collection[TableName] = (),
     ) -> None:
-        """Later units read what this one made, but for what is past the look against its will: `late`
+        """Later sets read what this one made, but for what is past the state against its will: `late`
         are members of groups whose time was over."""
-        found, noted = looks
+        found, noted = states
         past = {name for name, each in done.items() if each.cuts != (noted.cut_id,)}
         why = f"its refresh group took too long, and it was refreshed past cut {noted.cut_id}"
         with self._lock:
@@ -148,22 +151,22 @@ class RefreshRun:
         if not names:
             return ()
         noted = state.noting(names)
-        lines = tuple(self.trigger.no_data(name, noted) for name in names if say and due)
+        records = tuple(self.trigger.no_data(name, noted) for name in names if say and due)
         if not due and noted is state:
-            return lines
+            return records
         with self.runtime.store.writing() as c:
             note_cuts(c, state, noted)
-            history.add(c, lines)
+            history.add(c, records)
             if due:
                 streams.touch(c, names, tables.now(c))
         with self._lock:
             self.state = _with_cuts(self.state, state, noted)
-        return lines
+        return records
 
-    # -- one unit ------------------------------------------------------------------------------
+    # -- one set -------------------------------------------------------------------------------
 
     def refresh(self, publish_set: PublishSet) -> Result:
-        """Bring a unit up to date."""
+        """Bring a set up to date."""
         found = self._refresh(publish_set)
         if found.verdict in (Verdict.SKIPPED, Verdict.FAILED):
             with self._lock:
@@ -205,8 +208,8 @@ class RefreshRun:
             return waits
         if self.in_full(publish_set) or state.stale(publish_set.members):
             return self._leased(publish_set)
-        lines = self.idle(publish_set.members, due=not publish_set.pulled)
-        return Result(publish_set, Verdict.NO_DATA, "no change in the sources", lines=lines)
+        records = self.idle(publish_set.members, due=not publish_set.pulled)
+        return Result(publish_set, Verdict.NO_DATA, "no change in the sources", records=records)
 
     def _waits(self, state: CatalogState, publish_set: PublishSet) -> Result | None:
         members = [name for name in publish_set.members if name in state.streams]
@@ -310,13 +313,13 @@ class RefreshRun:
         publish_set: PublishSet,
         lease: Lease,
         tx: Transaction,
-        looks: tuple[CatalogState, CatalogState],
+        states: tuple[CatalogState, CatalogState],
         done: Mapping[TableName, Outcome],
         late: Collection[TableName],
     ) -> Result:
-        """`looks`: before and after the tables without changes noted the cut."""
-        found, noted = looks
-        lines: list[Refresh] = []
+        """`states`: before and after the tables without changes noted the cut."""
+        found, noted = states
+        records: list[Refresh] = []
         others = [name for name in publish_set.members if name not in done]
 
         tx.used.hold(lease, last=True)
@@ -330,7 +333,7 @@ class RefreshRun:
             if not publish_set.pulled:
                 known = [name for name in others if name in noted.streams]
                 idle = [self.trigger.no_data(name, noted) for name in known]
-            lines[:] = record_outcomes(
+            records[:] = record_outcomes(
                 c, cut_id, outcomes, self.trigger, publish_set.groups, noted, tx.found, idle
             )
             note_cuts(c, found, noted, tx.found, done)
@@ -340,12 +343,12 @@ class RefreshRun:
         tx.later(rows)
         cut_id = tx.publish("refresh")
         self.runtime.leases.ended(lease)
-        self.published(tx, looks, done, late)
+        self.published(tx, states, done, late)
         self.runtime.progress("published", {"cut_id": cut_id})
         if cut_id is None:
             reason = "the changes leave the tables as they are"
-            return Result(publish_set, Verdict.NO_DATA, reason, lines=tuple(lines))
-        return Result(publish_set, Verdict.PUBLISHED, None, cut_id, tuple(lines))
+            return Result(publish_set, Verdict.NO_DATA, reason, records=tuple(records))
+        return Result(publish_set, Verdict.PUBLISHED, None, cut_id, tuple(records))
 
     def failed(self, publish_set: PublishSet, failure: Failure, state: CatalogState) -> Result:
         """Nothing was published: the catalog only hears why.
@@ -357,11 +360,11 @@ class RefreshRun:
             return Result(publish_set, Verdict.SKIPPED, failure.error.message, failure=told)
         if publish_set.trial:
             return Result(publish_set, Verdict.FAILED, failure.error.message, failure=failure)
-        lines = tuple(self.trigger.failed(name, failure) for name in publish_set.members)
+        records = tuple(self.trigger.failed(name, failure) for name in publish_set.members)
         with self.runtime.store.writing() as c:
-            history.add(c, lines)
+            history.add(c, records)
             failures.note(c, state, failure, self.most_errors)
-        return Result(publish_set, Verdict.FAILED, failure.error.message, None, lines, failure)
+        return Result(publish_set, Verdict.FAILED, failure.error.message, None, records, failure)
 
 
 def asked_for(

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from anabranch.catalog import history, streams
+from anabranch.catalog import foreign, history, streams
 from anabranch.catalog.history import Refresh
 from anabranch.errors import Refused, UnknownName
 from anabranch.graph.order import closure, connected, dependants, reads_among
+from anabranch.lake.attached import silent_error, unreadable_error
 from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh.failures import Failure
-from anabranch.refresh.observe import CatalogState, observe_now
+from anabranch.refresh.observe import CatalogState, observe_everything
 from anabranch.refresh.publish_sets import PublishSet, RefreshRun, Result, asked_for
 from anabranch.refresh.record import MANUAL, Trigger
 from anabranch.runtime import Runtime
@@ -36,8 +37,10 @@ def refresh(
         raise Refused("a refresh cannot run inside a transaction", hint="refresh after it")
     runtime.lake.fence.refuse_copies()
     trigger = Trigger(initiated_by)
-    state = observe_now(runtime)
+    state = observe_everything(runtime, asked_for=True)
     chosen = None if names is None else [found_in(state.streams, name) for name in names]
+    if chosen is not None:
+        refuse_unobserved(runtime, closure(chosen, state.reads))
     work = RefreshRun(runtime, trigger, patient=True, state=state, executor=runtime.workers.members)
     if full:
         work.full = frozenset(state.streams if chosen is None else chosen)
@@ -65,7 +68,7 @@ def refresh(
     for publish_set in publish_sets:
         if stale.intersection(publish_set.members):
             for found in tried(work, publish_set):
-                results += found.lines or record(runtime, waiting_rows(trigger, found))
+                results += found.records or record(runtime, waiting_rows(trigger, found))
                 failures += [found.failure] if found.failure else []
     if failures:
         error = failures[0].error
@@ -77,7 +80,7 @@ def refresh(
 
 
 def together(state: CatalogState, without: Collection[TableName] = ()) -> list[PublishSet]:
-    """All groups but those of some tables; groups that read each other are one unit."""
+    """All groups but those of some tables; groups that read each other are one set."""
     left_out = set(without)
     groups = [group for group in state.groups if not left_out.intersection(group.members)]
     parts = connected(groups, reads_among(groups, state.reads))
@@ -85,7 +88,7 @@ def together(state: CatalogState, without: Collection[TableName] = ()) -> list[P
 
 
 def tried(work: RefreshRun, publish_set: PublishSet) -> list[Result]:
-    """The unit as a whole, or if that fails every group of it."""
+    """The set as a whole, or if that fails every group of it."""
     found = work.refresh(publish_set)
     if found.failure is None or not publish_set.trial:
         return [found]
@@ -113,6 +116,23 @@ def found_in(known: Collection[TableName], name: TableName) -> TableName:
             f"there is no stream table {name}", name=str(name), known=[str(each) for each in known]
         )
     return found
+
+
+def refuse_unobserved(runtime: Runtime, read: Collection[TableName]) -> None:
+    """Whoever asks for tables by name is told that what they read could not be observed: they would
+    come out as old as that."""
+    if not any(foreign.catalog_of(name) for name in read):
+        return
+    with runtime.store.reading() as c:
+        catalogs, known = foreign.all_catalogs(c), foreign.all_tables(c)
+    for name in sorted(read):
+        catalog = catalogs.get(foreign.catalog_of(name) or "")
+        if catalog is None:
+            continue
+        if catalog.problem is not None:
+            raise silent_error(catalog.name, catalog.problem)
+        if name in known and (problem := known[name].problem) is not None:
+            raise unreadable_error(name, problem)
 
 
 def suspended(state: CatalogState, name: TableName) -> bool:
@@ -148,11 +168,11 @@ def blocked(state: CatalogState) -> dict[TableName, TableName]:
     }
 
 
-def record(runtime: Runtime, lines: list[Refresh]) -> list[Refresh]:
-    if lines:
+def record(runtime: Runtime, records: list[Refresh]) -> list[Refresh]:
+    if records:
         with runtime.store.writing() as c:
-            history.add(c, lines)
-    return lines
+            history.add(c, records)
+    return records
 
 
 def shown(line: Refresh) -> dict[str, Any]:

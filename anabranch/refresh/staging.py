@@ -26,7 +26,6 @@ from anabranch.model import RefreshMode
 from anabranch.names import TableName
 from anabranch.refresh.component import Outcome, refresh_component
 from anabranch.refresh.decide import ASKED, Reason, lost
-from anabranch.refresh.editions import confirmed
 from anabranch.refresh.execute.run import not_from_changes
 from anabranch.refresh.failures import Failure
 from anabranch.refresh.observe import CatalogState
@@ -75,11 +74,7 @@ class Staging:
             self.failure = self.failure or Failure(part.members[0], named, _ms(start), failed)
             return False
         for outcome in outcomes:
-            stream = self.state.streams[outcome.table]
-            follows = confirmed(
-                stream, outcome.fingerprint, of_a_moment="moment" in outcome.options
-            )
-            done = replace(outcome, duration_ms=_ms(start), computed_from=follows)
+            done = replace(outcome, duration_ms=_ms(start))
             self.done[outcome.table] = done
             self.tx.used.add(views_read(self.tx, outcome.reads))
             facts = {"action": outcome.action.value, "duration_ms": _ms(start)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum
 from functools import cached_property
 
 from anabranch.catalog.groups import Group
@@ -20,12 +21,26 @@ BY_HAND = "refreshed by hand only"
 SKEW = timedelta(seconds=5)  # by which clocks may differ
 
 
+class WaitCode(str, Enum):
+    """Why a group is left alone; only the last is news."""
+
+    BY_HAND = "BY_HAND"
+    NOT_DUE = "NOT_DUE"
+    HELD_UP = "HELD_UP"
+
+
 @dataclass(frozen=True)
 class Wait:
     """Why a group is left alone, and for which table, if it is one's fault."""
 
     reason: str
     by: TableName | None = None
+    code: WaitCode = WaitCode.HELD_UP
+
+    @classmethod
+    def until_due(cls, late: TableName | None = None) -> Wait:
+        reason = NOT_DUE if late is None else f"{NOT_DUE}: waits for {late}"
+        return cls(reason, late, WaitCode.NOT_DUE)
 
 
 @dataclass(frozen=True)
@@ -66,7 +81,7 @@ class Agenda:
 
     @cached_property
     def lagging(self) -> frozenset[TableName]:
-        """Tables that do not stand at the cut of the look."""
+        """Tables that do not stand at the cut of the state."""
         state = self.state
         order = [name for name in state.order() if name not in state.boundaries]
         return frozenset(state.lagging(order))
@@ -95,13 +110,13 @@ class Agenda:
     def wait(self, group: Group) -> Wait | None:
         due = {name: self.is_due(name) for name in group.members if self.schedules[name]}
         if not due:
-            return Wait(BY_HAND)
+            return Wait(BY_HAND, code=WaitCode.BY_HAND)
         policy = self.policy_of(group)
         if not is_group_due(group, policy, due):
             late = [name for name, each in due.items() if not each]
             if len(late) == len(due):
-                return Wait(NOT_DUE)
-            return Wait(f"{NOT_DUE}: waits for {late[0]}", late[0])
+                return Wait.until_due()
+            return Wait.until_due(late[0])
         return self.held_up(group, policy)
 
     def held_up(self, group: Group, policy: SchedulePolicy | None = None) -> Wait | None:
@@ -119,7 +134,7 @@ class Agenda:
                 return Wait(f"waits for {hindered[0]}: {hindered[1]}", hindered[0])
             if policy is SchedulePolicy.SLOWEST and not self.is_group_due(above):
                 late = next(name for name in above.members if name in self.lagging)
-                return Wait(f"{NOT_DUE}: waits for {late}", late)
+                return Wait.until_due(late)
         return None
 
     def needs(self, group: Group) -> list[Group]:

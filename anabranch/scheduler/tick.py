@@ -12,14 +12,12 @@ from anabranch.catalog.groups import Group
 from anabranch.errors import Refused, SparkLost
 from anabranch.graph.order import reads_among
 from anabranch.graph.policies import SchedulePolicy
-from anabranch.refresh.observe import CatalogState, observe_now
+from anabranch.refresh.observe import CatalogState, observe_everything
 from anabranch.refresh.parallel import side_by_side
 from anabranch.refresh.publish_sets import PublishSet, RefreshRun, Result, Verdict
 from anabranch.refresh.record import SCHEDULER, Trigger
 from anabranch.runtime import Runtime
-from anabranch.scheduler.due import BY_HAND, NOT_DUE, Agenda, Wait
-
-QUIET = (BY_HAND, NOT_DUE)  # reasons to wait that are no news
+from anabranch.scheduler.due import Agenda, Wait, WaitCode
 
 
 def never() -> bool:
@@ -42,7 +40,7 @@ class Scheduler:
         if runtime.transaction is not None:
             raise Refused("a tick cannot run inside a transaction", hint="tick after it")
         runtime.lake.fence.refuse_copies()
-        state = observe_now(runtime)
+        state = observe_everything(runtime)
         settings = runtime.settings
         pinned = settings.tick_watermark_enabled
         run = RefreshRun(
@@ -98,7 +96,7 @@ class Scheduler:
 
     def _at_own_cut(self, run: RefreshRun, publish_set: PublishSet) -> Result:
         """Without a watermark a group looks for itself, and brings what it reads to its own cut."""
-        state = observe_now(self.runtime)
+        state = observe_everything(self.runtime)
         own = replace(run, state=state, ahead=frozenset(), stuck={}, _lock=threading.Lock())
         agenda = self._agenda(state)
         group = agenda.home.get(publish_set.members[0])
@@ -122,24 +120,24 @@ class Scheduler:
 
     def _report(self, run: RefreshRun, agenda: Agenda, found: dict[Group, Result]) -> None:
         """What is new: groups that wait for another reason than before, or are too slow."""
-        lines, notes = [], []
+        records, notes = [], []
         for group, result in found.items():
             if result.verdict is Verdict.NO_DATA:
                 self._said[group.id] = Verdict.NO_DATA.value
                 continue
             reason = result.reason or ""
-            waits = result.verdict is Verdict.SKIPPED and not reason.startswith(QUIET)
+            waits = result.verdict is Verdict.SKIPPED and not result.quiet
             said = news(result)
             if waits and self._said.get(group.id) != said:
-                lines += [run.trigger.skipped(name, reason) for name in group.members]
+                records += [run.trigger.skipped(name, reason) for name in group.members]
                 if result.waits_for is not None and result.waits_for not in group.members:
                     notes.append(events.Event(group.id, events.WAITING, reason))
             if waits or result.verdict is not Verdict.SKIPPED:
                 self._said[group.id] = said
             notes += self._lateness(agenda, group, result)
-        if lines or notes:
+        if records or notes:
             with self.runtime.store.writing() as c:
-                history.add(c, lines)
+                history.add(c, records)
                 events.add(c, notes)
 
     def _lateness(self, agenda: Agenda, group: Group, result: Result) -> list[events.Event]:
@@ -161,7 +159,8 @@ class Scheduler:
 
 
 def waiting(publish_set: PublishSet, wait: Wait) -> Result:
-    return Result(publish_set, Verdict.SKIPPED, wait.reason, waits_for=wait.by)
+    quiet = wait.code is not WaitCode.HELD_UP
+    return Result(publish_set, Verdict.SKIPPED, wait.reason, waits_for=wait.by, quiet=quiet)
 
 
 def news(result: Result) -> str:

@@ -38,6 +38,7 @@ def drop(
     What others read stays.  With `cascade` all stream tables and views that read it, directly or not,
     go in the same publish.
     """
+    runtime.lake.attached.refuse_write(name)
     verb = f"drop {kind.value}"
     if kind is not Kind.STREAM and not cascade:
         runtime.write(verb, lambda tx: _act(runtime, tx, name, kind, if_exists))

@@ -30,6 +30,7 @@ def create_index(runtime: Runtime, statement: CreateIndex) -> TableName:
 
     def act(tx: Transaction) -> TableName:
         table = tx.world.resolve(statement.table)
+        runtime.lake.attached.refuse_write(table)
         before = indexes_of(runtime, tx, table)
         same = [each for each in before if each.name.lower() == statement.name.lower()]
         if same and statement.if_not_exists:

@@ -469,19 +469,25 @@ def set_status(runtime: Runtime, name: TableName, wanted: str) -> None:
     which read the status in their transactions.
     """
     refuse_in_transaction(runtime, "altered")
-    if wanted.upper() not in (Status.ACTIVE.value, Status.SUSPENDED.value):
-        raise InvalidValue(f"{wanted!r} cannot be set", hint="use ACTIVE or SUSPENDED")
+    status = read_status(wanted)
     name = resolve(runtime, name)
     with runtime.store.writing() as c:
         cuts.hold(c)
         if streams.get(c, name) is None:
             raise gone(name)
-        if Status(wanted.upper()) is Status.ACTIVE:
+        if status is Status.ACTIVE:
             resume(c, observe(c, runtime.lake), name)
         else:
             streams.change(c, name, status=Status.SUSPENDED, **FORGIVEN)
             said = f"suspended by hand; ALTER STREAM TABLE {name} RESUME takes it in again"
             events.record(c, name, events.SUSPENDED, said)
+
+
+def read_status(wanted: str) -> Status:
+    """One that somebody may set."""
+    if wanted.upper() not in (Status.ACTIVE.value, Status.SUSPENDED.value):
+        raise InvalidValue(f"{wanted!r} cannot be set", hint="use ACTIVE or SUSPENDED")
+    return Status(wanted.upper())
 
 
 def resume(c: Connection, seen: CatalogState, name: TableName) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.streams import Input, StreamTable
 from anabranch.errors import PublishConflict
+from anabranch.lake import foreign
 from anabranch.lake.changes import DELTA
 from anabranch.lake.version import ROWS, STAGE, TableVersion
 from anabranch.model import Columns, Written
@@ -23,6 +24,7 @@ from anabranch.refresh.observe import CatalogState, observe_now
 from anabranch.refresh.publish_sets import world_of
 from anabranch.retry import ATTEMPTS, attempts
 from anabranch.runtime import Runtime, Transaction
+from anabranch.world import NotObserved
 
 Names = Collection[TableName]
 Act = Callable[
@@ -64,13 +66,19 @@ class Work:
     act: Act
     tx: Transaction
     names: frozenset[TableName] = frozenset()
+    fresh: frozenset[TableName] = frozenset()  # foreign tables that were observed for it
 
     @classmethod
-    def begin(cls, runtime: Runtime, act: Act) -> Work:
+    def begin(cls, runtime: Runtime, act: Act, fresh: frozenset[TableName] = frozenset()) -> Work:
         seen = observe_now(runtime)
-        work = cls(runtime, act, Transaction(world_of(runtime, seen)))
+        world = replace(world_of(runtime, seen), fresh=fresh)
+        work = cls(runtime, act, Transaction(world), fresh=fresh)
         try:
             work.names = frozenset(act(work.tx, seen))
+        except NotObserved as error:
+            work.tx.abandon()
+            foreign.require(runtime.lake, fresh | error.names)
+            return cls.begin(runtime, act, fresh | error.names)
         except BaseException:
             work.tx.abandon()
             raise
@@ -79,7 +87,7 @@ class Work:
     def again(self) -> frozenset[TableName]:
         """The same work upon what is there now; the tables that it writes."""
         seen = observe_now(self.runtime)
-        self.tx.restart(world_of(self.runtime, seen))
+        self.tx.restart(replace(world_of(self.runtime, seen), fresh=self.fresh))
         self.names = frozenset(self.act(self.tx, seen))
         return self.names
 

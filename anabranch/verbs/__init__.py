@@ -11,6 +11,9 @@ from anabranch.lazy import lazy
 
 if TYPE_CHECKING:
     from anabranch.verbs import (
+        catalogs as catalogs,
+    )
+    from anabranch.verbs import (
         deployments as deployments,
     )
     from anabranch.verbs import (
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
         upkeep as upkeep,
     )
 else:
+    catalogs = lazy("anabranch.verbs.catalogs")
     deployments = lazy("anabranch.verbs.deployments")
     listings = lazy("anabranch.verbs.listings")
     projects = lazy("anabranch.verbs.projects")
@@ -41,6 +45,7 @@ else:
     upkeep = lazy("anabranch.verbs.upkeep")
 
 __all__ = [
+    "catalogs",
     "deployments",
     "listings",
     "projects",

@@ -37,6 +37,7 @@ from anabranch.deploy.state import (
 )
 from anabranch.deploy.steps import STAGED
 from anabranch.errors import InvalidValue
+from anabranch.project.external import check_lock
 from anabranch.project.project import Project
 from anabranch.refresh.observe import observe_now
 from anabranch.runtime import Runtime
@@ -62,6 +63,7 @@ def plan(
     if select and what_if:
         raise InvalidValue("give select or what_if, not both")
     found = loaded(project, profile)
+    check_lock(session.runtime, found.files)
     if what_if:
         return what_if_now(session.runtime, found.snapshot(), what_if)
     return plan_now(session.runtime, _wanted(found), select).plan
@@ -86,7 +88,9 @@ def stage(
     **agreed: bool,
 ) -> str | None:
     """The deployment's id, or None if nothing differs; `agreed`: what somebody lets happen."""
-    wanted = _wanted(loaded(project, profile))
+    found = loaded(project, profile)
+    check_lock(session.runtime, found.files)
+    wanted = _wanted(found)
     return build(session.runtime, wanted, select=select, **agreed)
 
 
@@ -99,7 +103,9 @@ def stage_dry(
     **agreed: bool,
 ) -> Plan:
     """The plan, after the checks that stage makes."""
-    found = plan_now(session.runtime, _wanted(loaded(project, profile)), select).plan
+    files = loaded(project, profile)
+    check_lock(session.runtime, files.files)
+    found = plan_now(session.runtime, _wanted(files), select).plan
     check(found, agreed)
     return found
 

@@ -34,6 +34,10 @@ def cuts(session: Session, limit: int | None = None) -> Rows:
     return listing.cuts(session.store, limit)
 
 
+def catalogs(session: Session) -> Rows:
+    return listing.catalogs(session.store)
+
+
 def clusters(session: Session) -> Rows:
     return listing.clusters(session.store)
 

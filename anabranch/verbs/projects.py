@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.lazy import lazy
+from anabranch.project.lock import LOCK, write_lock
 from anabranch.project.problems import Problem, refuse
 from anabranch.project.project import Project, load
 from anabranch.session import Session
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from anabranch.project import confirm as confirming
+    from anabranch.project import external, unit_tests
     from anabranch.project import junit as reports
-    from anabranch.project import unit_tests
 else:  # only those that ask Spark load it
     confirming = lazy("anabranch.project.confirm")
+    external = lazy("anabranch.project.external")
     reports = lazy("anabranch.project.junit")
     unit_tests = lazy("anabranch.project.unit_tests")
 
@@ -131,6 +133,14 @@ def test_project(
         if each.model.kind != "table" and not each.model.tests
     ]
     return TestRun(results, tuple(untested))
+
+
+def lock(session: Session, project: Place = ".", *, profile: str | None = None) -> dict[str, Any]:
+    """Write down the columns that the project's external tables have now."""
+    found = loaded(project, profile)
+    columns = external.external_columns(session.runtime, found.files)
+    write_lock(found.root, columns)
+    return {"file": str(found.root / LOCK), "tables": sorted(map(str, columns))}
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import AnabranchError
-from anabranch.listing import status
+from anabranch.listing import catalogs, status
 from anabranch.model import Columns
 from anabranch.names import TableName
 from anabranch.session import Session
@@ -44,6 +44,8 @@ def tables(session: Session) -> list[dict[str, Any]]:
     streams = {row["name"]: row["status"] for row in status(session.store, session.settings)}
     kinds = {str(index.copy): "index" for each in world.indexes.values() for index in each}
     kinds |= {str(view): "view" for view in world.views} | dict.fromkeys(streams, "stream table")
+    foreign = (table for row in catalogs(session.store) for table in row["tables"])
+    kinds |= dict.fromkeys(foreign, "foreign table")
     return [
         {"table": name, "kind": kinds.get(name, "source table"), "status": streams.get(name)}
         for name in map(str, sorted(world.names()))

@@ -65,6 +65,8 @@ def alter_stream_table(
     table = TableName.parse(name)
     changes = read_options(options, session.settings, altering=True)
     known(session.store, changes.get("cluster"))
+    if status is not None:
+        tables.read_status(status)  # refused before anything is changed
     if query is not None:
         changes["query"] = _text(query)
     if changes:

@@ -112,6 +112,15 @@ SECTIONS: Mapping[str, tuple[Verb, ...]] = {
         _statement("create_cluster", _O, "CREATE CLUSTER nightly POOL 'nightly'"),
         _statement("drop_cluster", _O, "DROP CLUSTER nightly"),
         _view("clusters", "clusters", "clusters"),
+        _verb(
+            "catalogs.attach",
+            _O,
+            _CHANGES,
+            "ATTACH CATALOG prod TYPE rest WITH (uri = 'https://catalog.example.org')",
+            "attach",
+        ),
+        _verb("catalogs.detach", _O, _CHANGES, "DETACH CATALOG prod", "detach"),
+        _view("catalogs", "catalogs", "catalogs"),
     ),
     "Stream tables": (
         _verb(
@@ -179,6 +188,7 @@ SECTIONS: Mapping[str, tuple[Verb, ...]] = {
     "Projects and deployments": (
         _verb("projects.compile_project", _R, _READS, FILES, "compile", "compile"),
         _verb("projects.test_project", _R, _READS, FILES, "test", "test"),
+        _verb("projects.lock", _R, _READS, FILES, "lock"),
         _verb("deployments.plan", _R, _READS, FILES, "plan"),
         _verb("deployments.stage", _O, _CHANGES, FILES, "stage"),
         _verb("deployments.wait", _R, _READS, "CALL system.wait('8f3a', timeout => 60)", "wait"),

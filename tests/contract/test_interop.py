@@ -243,8 +243,7 @@ def test_tables_of_format_version_1(world: World) -> None:
 @pytest.mark.parametrize(
     ("content", "form", "text"),
     [
-        (DataFileContent.EQUALITY_DELETES, FileFormat.PARQUET, "equality deletes"),
-        (DataFileContent.POSITION_DELETES, FileFormat.PUFFIN, "deletion vectors"),
+        (DataFileContent.EQUALITY_DELETES, FileFormat.PARQUET, "equality deletes without columns"),
         (DataFileContent.DATA, FileFormat.ORC, "ORC files"),
     ],
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 from uuid import uuid4
 
@@ -25,6 +26,7 @@ from anabranch.sql.text.batches import batches
 from anabranch.verbs.table import VERBS
 from tests.standin.damage import break_table, forget, roots
 from tests.standin.engine import connect, installed
+from tests.standin.theirs import Theirs
 
 Act = Callable[[Anabranch], Any]
 FILES = {
@@ -50,7 +52,7 @@ def listings(ab: Anabranch) -> None:
     ab.status(), ab.history(), ab.cuts(), ab.groups(), ab.deployments(), ab.graph(), ab.events()
     ab.tables(), ab.columns(), ab.settings(), ab.refresh_groups(), ab.diamond_groups()
     ab.scc_status(), ab.clusters(), ab.indexes(), ab.dependency_tree("s.d"), ab.explain("s.d")
-    ab.lineage("s.d"), ab.grants(), ab.set("parallelism", 2)
+    ab.catalogs(), ab.lineage("s.d"), ab.grants(), ab.set("parallelism", 2)
 
 
 def asked(ab: Anabranch) -> None:
@@ -89,6 +91,13 @@ def refused(act: Act) -> Act:
             act(ab)
 
     return tried
+
+
+def attached(ab: Anabranch) -> None:
+    """A catalog of others, which is there for everybody."""
+    theirs = Theirs(Path(mkdtemp(dir=place(ab, ""))))
+    ab.attach("theirs", "sql", **theirs.properties)
+    ab.detach("theirs")
 
 
 def newest(ab: Anabranch, status: str) -> str:
@@ -136,12 +145,14 @@ ACTS = [
     Rule(
         "reader", "list", listings,
         "status history cuts groups deployments graph events tables columns settings refresh_groups "
-        "diamond_groups scc_status clusters indexes dependency_tree explain lineage grants set",
+        "diamond_groups scc_status catalogs clusters indexes dependency_tree explain lineage grants "
+        "set",
     ),
     Rule("reader", "ask", asked, "ShowTables Describe Set ExplainStreamTable"),
     Rule("reader", "read", lambda ab: ab.table("s.d").collect(), "table"),
     Rule("reader", "hold a cut", held, "at"),
     Rule("reader", "query a view", lambda ab: ab.sql("SELECT * FROM s.w").collect(), "sql Query"),
+    Rule("reader", "lock", lambda ab: ab.lock(place(ab)), "lock"),
     Rule("reader", "verify", lambda ab: ab.verify("s.d"), "verify"),
     Rule("reader", "check", lambda ab: ab.check(deep=True), "check"),
     Rule("reader", "call", lambda ab: ab.sql("CALL system.verify('s.d')"), "Call"),
@@ -202,6 +213,7 @@ ACTS = [
         "create_refresh_group CreateRefreshGroup"),
     Rule("owner", "drop index", lambda ab: ab.sql("DROP INDEX i ON s.t"), "DropIndex"),
     Rule("owner", "create index", lambda ab: ab.sql("CREATE INDEX j ON s.t (k)"), "CreateIndex"),
+    Rule("owner", "attach", attached, "attach AttachCatalog detach DetachCatalog"),
     Rule("owner", "drop cluster", lambda ab: ab.sql("DROP CLUSTER c"), "DropCluster"),
     Rule("owner", "create cluster",
         lambda ab: ab.sql("CREATE CLUSTER d POOL 'p'"),

@@ -165,7 +165,7 @@ class DiskWarehouse(Warehouse):
         """There are no links on this disk."""
         return location.startswith(f"{self.location}/") and "/../" not in location
 
-    def listing(self, root: str) -> Any:
+    def listing(self, root: str, *, open_only: bool = False) -> Any:
         return self.disk.listing(root)
 
     def delete(self, location: str, *, own: bool = False) -> bool:

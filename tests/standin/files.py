@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pyarrow.parquet as pq
 
 from anabranch.errors import DataError, UserError
 from anabranch.lake.places import local_path
-from anabranch.model import Column, Columns, Op, Reading, Written
+from anabranch.model import Column, Columns, KeyDeletes, Op, Reading, Vector, Written
 from anabranch.spark import compare, convert, write
 from anabranch.spark.arrow import as_arrow
 from anabranch.spark.tails import check_tails, damaged, missing
@@ -38,18 +40,54 @@ def frame(
     """The rows of a reading, by field id."""
     check_tails(reading)
     marked = {place for path in reading.skip for place in _marks(path)}
+    marked |= {place for each in reading.skip_vectors for place in _named(each)}
     only = {place for path in reading.only for place in _marks(path)}
+    only |= {place for each in reading.only_vectors for place in _named(each)}
+    by_place = bool(reading.only or reading.only_vectors)
     wanted = (*columns, FILE, POSITION) if positions else columns
     parts = [table_of([], wanted)]
     for path in reading.files:
-        part = _file(path, columns)
+        part = _file(path, columns, reading.names.get(path))
+        for field_id, value in reading.constants.get(path, {}).items():
+            for at, column in enumerate(columns):
+                if column.field_id == field_id:
+                    filled = pa.array([value] * part.num_rows, pa.string())
+                    part = part.set_column(at, column.name, filled.cast(arrow_of(column.type)))
         places = [(path, at) for at in range(part.num_rows)]
-        kept = [place not in marked and (not reading.only or place in only) for place in places]
+        kept = [place not in marked and (not by_place or place in only) for place in places]
+        if reading.skip_keys or reading.only_keys:
+            kept = _by_keys(reading, path, kept)
         if positions:
             part = part.append_column(FILE.name, pa.array([path] * len(places), pa.string()))
             part = part.append_column(POSITION.name, pa.array(range(len(places)), pa.int64()))
         parts.append(part if all(kept) else part.filter(pa.array(kept, pa.bool_())))
     return Frame(session, pa.concat_tables(parts))
+
+
+def _named(vector: Vector) -> list[tuple[str, int]]:
+    return [(vector.file, at) for at in vector.positions().to_pylist()]
+
+
+def _by_keys(reading: Reading, path: str, kept: list[bool]) -> list[bool]:
+    """Without the rows that equality deletes take, or those alone."""
+    age, scope = reading.ages[path]
+
+    def taken(some: Sequence[KeyDeletes]) -> list[bool]:
+        found = [False] * len(kept)
+        for each in some:
+            if each.sequence <= age or each.scope not in ("", scope):
+                continue
+            columns = tuple(replace(c, name=str(c.field_id)) for c in each.columns)
+            gone = {tuple(row.values()) for row in _file(each.path, columns).to_pylist()}
+            rows = _file(path, columns).to_pylist()
+            found = [at or tuple(row.values()) in gone for at, row in zip(found, rows, strict=True)]
+        return found
+
+    skipped, only = taken(reading.skip_keys), taken(reading.only_keys)
+    return [
+        keep and not skip and (not reading.only_keys or wanted)
+        for keep, skip, wanted in zip(kept, skipped, only, strict=True)
+    ]
 
 
 @lru_cache(maxsize=2_000)
@@ -61,7 +99,7 @@ def _stored(path: str, modified: int) -> pa.Table:
 
 def _read(path: str) -> pa.Table:
     """The rows of a file, which never change; one that is gone is not found."""
-    local = Path(str(local_path(path)))
+    local = Path(str(local_path(re.sub("^file:/(?!/)", "file:///", path))))  # as Hadoop writes it
     try:
         return _stored(str(local), local.stat().st_mtime_ns)
     except FileNotFoundError as error:
@@ -70,9 +108,11 @@ def _read(path: str) -> pa.Table:
         raise damaged(path, str(error)) from error
 
 
-def _file(path: str, columns: Columns) -> pa.Table:
+def _file(path: str, columns: Columns, names: Mapping[int, str] | None = None) -> pa.Table:
     data = _read(path)
     ids = {_id_of(field): at for at, field in enumerate(data.schema)}
+    if names is not None:
+        ids = {field_id: data.schema.get_field_index(name) for field_id, name in names.items()}
     found = [
         data.column(ids[column.field_id]).cast(arrow_of(column.type))
         if column.field_id in ids
@@ -167,7 +207,9 @@ def write_frame(df: Frame, directory: str, columns: Columns, files: int | None =
             ids = {"PARQUET:field_id": str(column.field_id)}
             fields.append(pa.field(PHYSICAL.get(column.name, column.name), type_, metadata=ids))
         path = f"{directory}/{OP}={op.value}/part-{uuid.uuid4().hex[:8]}.parquet"
-        local = Path(str(local_path(path)))
+        local = Path(
+            str(local_path(re.sub("^file:/(?!/)", "file:///", path)))
+        )  # as Hadoop writes it
         local.parent.mkdir(parents=True, exist_ok=True)
         table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
         pq.write_table(table, local, write_page_checksum=True)

@@ -111,3 +111,13 @@ def test_the_procedures_do_what_the_methods_do(home: Path) -> None:
         (report,) = ab.sql("CALL system.maintain()")
         assert report.keys() == ab.maintain().keys()
         assert ab.sql("SELECT * FROM system.deployments").collect() == []
+
+
+def test_a_status_that_cannot_be_set_changes_nothing(home: Path, capsys: Capture) -> None:
+    data(capsys, "create", "s.d", QUERY, "--schedule", "1h")
+    before = data(capsys, "status")[0]
+    words = ("alter", "s.d", "--schedule", "5s", "--status", "PAUSED")
+    assert run(words) == 1
+    assert "'PAUSED' cannot be set" in capsys.readouterr().err
+    after = data(capsys, "status")[0]
+    assert (after["schedule"], after["status"]) == (before["schedule"], before["status"])

@@ -156,6 +156,13 @@ def test_a_private_part_is_found_wherever_it_is_used() -> None:
     assert underscored(ast.parse(text)) == {"_a", "_b", "_c", "_d"}
 
 
+def test_answers_are_kept_by_one_module() -> None:
+    """`cache.clear` forgets all of them."""
+    for path in FILES:
+        if path.name != "cache.py":
+            assert not imports(path) & {"functools.cache", "functools.lru_cache"}, path
+
+
 def test_no_import_circle() -> None:
     known = {module(path): path for path in FILES}
     topological(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from anabranch.errors import Unsupported, UserError, did_you_mean
 from anabranch.sql.statements.call import call
+from anabranch.sql.statements.catalog_ddl import attach, detach
 from anabranch.sql.statements.cluster_ddl import (
     create_cluster,
     create_index,
@@ -135,7 +136,8 @@ TRANSACTION_HINT = "write several changes as one with `with ab.transaction(): �
 POSSIBLE = (
     "SELECT, INSERT, UPDATE, DELETE, MERGE, CREATE/ALTER/DROP TABLE, CREATE/DROP VIEW, "
     "CREATE/ALTER/DROP/REFRESH/EXPLAIN STREAM TABLE, CREATE/ALTER/DROP REFRESH GROUP, "
-    "CREATE/DROP CLUSTER, CREATE/DROP INDEX, SHOW TABLES, DESCRIBE, CALL system.…, "
+    "CREATE/DROP CLUSTER, CREATE/DROP INDEX, ATTACH/DETACH CATALOG, SHOW TABLES, DESCRIBE, "
+    "CALL system.…, "
     "SET anabranch.…"
 )
 HINTS = {  # statements people try, and what to do instead
@@ -318,6 +320,8 @@ READERS: Mapping[str, Callable[[Cursor], Statement]] = {
     "REFRESH": refresh,
     "CALL": call,
     "EXPLAIN": explain,
+    "ATTACH": attach,
+    "DETACH": detach,
     "SET": _set,
     "SHOW": _show,
     "DESCRIBE": _describe,

@@ -47,8 +47,8 @@ class CreateTable(Statement):
     @property
     def comments(self) -> dict[str, str]:
         """By the name of the column; "" is the table itself."""
-        said = {each.name: each.comment for each in self.columns}
-        return {name: text for name, text in {"": self.comment, **said}.items() if text}
+        comments = {"": self.comment, **{each.name: each.comment for each in self.columns}}
+        return {name: text for name, text in comments.items() if text}
 
 
 @dataclass(frozen=True)
@@ -304,6 +304,23 @@ class CreateCluster(Statement):
 
 @dataclass(frozen=True)
 class DropCluster(Statement):
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class AttachCatalog(Statement):
+    """A catalog of others, whose tables are read as `name.namespace.table`."""
+
+    name: str
+    type: str
+    properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DetachCatalog(Statement):
     name: str
     if_exists: bool = False
 
