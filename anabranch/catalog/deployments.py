@@ -11,10 +11,11 @@ from typing import Any
 from sqlalchemy import Connection, Update, delete, insert, select, update
 
 from anabranch.catalog import cuts, stages, tables
+from anabranch.catalog.deployment_state import Base, Json, Notes, Planned, Row, Undo
+from anabranch.catalog.deployment_state import Key as Key
 from anabranch.catalog.remembered import once
 
 Place = tuple[str, str]  # database, schema
-Key = tuple[str, str, str]  # database, schema, object; a cluster has neither database nor schema
 
 
 class DeploymentStatus(str, Enum):
@@ -30,8 +31,7 @@ OPEN = (DeploymentStatus.STAGING, DeploymentStatus.STAGED)  # neither in place n
 
 @dataclass(frozen=True)
 class Deployment:
-    """`plan`: its steps; `wanted`: the records of its objects; `base`: what it was staged upon;
-    `notes`: what stage found out for promote; `undo`: what a roll-back needs."""
+    """`wanted` is the record of its objects, which the layer of deployments reads."""
 
     id: str
     project: str
@@ -40,11 +40,11 @@ class Deployment:
     host: str
     pid: int
     process_start: str
-    plan: Mapping[str, Any] = field(hash=False)
-    wanted: Mapping[str, Any] = field(hash=False)
-    base: Mapping[str, Any] = field(hash=False)
-    notes: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    undo: Mapping[str, Any] | None = field(default=None, hash=False)
+    plan: Planned
+    wanted: Json = field(hash=False)
+    base: Base
+    notes: Notes = field(default_factory=Notes)
+    undo: Undo | None = None
     created_at: datetime = field(default_factory=tables.now)
     staged_at: datetime | None = None
     finished_at: datetime | None = None
@@ -81,6 +81,8 @@ class Owner:
 
 def add(c: Connection, deployment: Deployment) -> None:
     values = {each.name: getattr(deployment, each.name) for each in fields(Deployment)}
+    values |= {name: values[name].record() for name in ("plan", "base", "notes")}
+    values["undo"] = None if deployment.undo is None else deployment.undo.record()
     values["created_at"] -= tables.ahead(c)  # by the clock that `finished_at` goes by
     c.execute(insert(tables.deployments).values(**values | {"status": deployment.status.value}))
 
@@ -112,15 +114,15 @@ def move(
     return c.execute(statement).rowcount == 1
 
 
-def note(c: Connection, deployment_id: str, notes: Mapping[str, Any]) -> None:
+def note(c: Connection, deployment_id: str, notes: Notes) -> None:
     table = tables.deployments
-    c.execute(update(table).where(table.c.id == deployment_id).values(notes=dict(notes)))
+    c.execute(update(table).where(table.c.id == deployment_id).values(notes=notes.record()))
 
 
-def set_undo(c: Connection, deployment_id: str, undo: Mapping[str, Any]) -> None:
+def set_undo(c: Connection, deployment_id: str, undo: Undo) -> None:
     """How the deployment is rolled back."""
     table = tables.deployments
-    c.execute(update(table).where(table.c.id == deployment_id).values(undo=dict(undo)))
+    c.execute(update(table).where(table.c.id == deployment_id).values(undo=undo.record()))
 
 
 def own(c: Connection, deployment_id: str, owner: stages.StageRow, seconds: float) -> None:
@@ -154,7 +156,7 @@ def _owned(deployment_id: str, owner: stages.StageRow) -> Update:
 
 
 @once(tables.deployed)
-def deployed(c: Connection) -> list[tuple[Key, str, Mapping[str, Any]]]:
+def deployed(c: Connection) -> list[tuple[Key, str, Json]]:
     """Every deployed object: its key, its project and its record."""
     table = tables.deployed
     order = (table.c.database_name, table.c.schema_name, table.c.object_name)
@@ -192,14 +194,14 @@ def rename_project(c: Connection, former: str, project: str) -> None:
     c.execute(update(table).where(table.c.project == former).values(project=project))
 
 
-def take_deployed(c: Connection, keys: Iterable[Key]) -> list[dict[str, Any]]:
+def take_deployed(c: Connection, keys: Iterable[Key]) -> list[Row]:
     """The rows of some objects as they are."""
     wanted = set(keys)
     rows = c.execute(select(tables.deployed)).mappings()
     return [dict(row) for row in rows if key_of(row) in wanted]
 
 
-def put_deployed(c: Connection, keys: Iterable[Key], rows: Sequence[Mapping[str, Any]]) -> None:
+def put_deployed(c: Connection, keys: Iterable[Key], rows: Sequence[Row]) -> None:
     """Replace the rows of some objects."""
     table = tables.deployed
     for database, schema, name in keys:
@@ -250,15 +252,14 @@ def needed_snapshots(c: Connection) -> set[tuple[str, int]]:
         (row["source"], row["snapshot_id"])
         for undo in _undos(c)
         for kind in ("inputs", "frontiers")
-        for row in undo["rows"][kind]
+        for row in undo.rows[kind]
         if row["snapshot_id"]
     }
 
 
 def kept_locations(c: Connection) -> set[str]:
     """Metadata files of tables that a roll-back may bring back."""
-    places = {at for undo in _undos(c) for at in undo["pointers"].values() if at}
-    return places | {at for undo in _undos(c) for at, _ in undo.get("altered", {}).values()}
+    return {at for undo in _undos(c) for at in undo.locations}
 
 
 def undo_cuts(c: Connection) -> set[int]:
@@ -288,20 +289,20 @@ def forget(c: Connection, before: datetime) -> int:
     return len(gone)
 
 
-def _undos(c: Connection) -> Iterator[Mapping[str, Any]]:
+def _undos(c: Connection) -> Iterator[Undo]:
     return (undo for _, undo, whole in _promoted(c) if whole)
 
 
-def _promoted(c: Connection) -> list[tuple[str, Mapping[str, Any], bool]]:
+def _promoted(c: Connection) -> list[tuple[str, Undo, bool]]:
     """Id and undo of what is promoted, and whether some cut still shows all that a roll-back needs."""
     table = tables.deployments
     promoted = table.c.status == DeploymentStatus.PROMOTED.value
     known = set(c.execute(select(tables.versions.c.metadata_location)).scalars())
     rows = c.execute(select(table.c.id, table.c.undo).where(promoted, table.c.undo.is_not(None)))
+    undos = [(id_, Undo.read(record)) for id_, record in rows if record]
     return [
-        (id_, undo, all(at is None or at in known for at in undo["pointers"].values()))
-        for id_, undo in rows
-        if undo
+        (id_, undo, all(at is None or at in known for at in undo.pointers.values()))
+        for id_, undo in undos
     ]
 
 
@@ -311,4 +312,14 @@ def key_of(row: Mapping[Any, Any]) -> Key:
 
 def _deployment(row: Mapping[Any, Any]) -> Deployment:
     values = {str(key): value for key, value in row.items()}
-    return Deployment(**values | {"status": DeploymentStatus(values["status"])})
+    undo = values["undo"]
+    return Deployment(
+        **values
+        | {
+            "status": DeploymentStatus(values["status"]),
+            "plan": Planned.read(values["plan"]),
+            "base": Base.read(values["base"]),
+            "notes": Notes.read(values["notes"]),
+            "undo": Undo.read(undo) if undo else None,
+        }
+    )

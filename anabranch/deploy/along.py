@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from anabranch.catalog import cuts, deployments, events, streams
 from anabranch.catalog.clusters import all_clusters
+from anabranch.catalog.deployment_state import SuspendedReader
 from anabranch.catalog.deployments import OPEN
 from anabranch.catalog.events import Event
 from anabranch.catalog.leases import Lease
@@ -618,39 +618,37 @@ def suspend(c: Connection, readers: Mapping[TableName, str]) -> None:
     )
 
 
-def taken_out(c: Connection, readers: Mapping[TableName, str]) -> list[dict[str, Any]]:
+def taken_out(c: Connection, readers: Mapping[TableName, str]) -> list[SuspendedReader]:
     """What a roll-back needs to take suspended readers in again; their groups are noted apart."""
     known = [(name, streams.get(c, name)) for name in sorted(readers)]
     return [
-        {
-            "name": str(name),
-            "why": readers[name],
-            "status": stream.status.value,
-            "last_error": stream.last_error,
-            "diamond_consistency": stream.diamond_consistency,
-        }
+        SuspendedReader(
+            name,
+            stream.status.value,
+            stream.last_error,
+            stream.diamond_consistency,
+            readers[name],
+        )
         for name, stream in known
         if stream is not None
     ]
 
 
-def take_in(c: Connection, readers: Iterable[Mapping[str, Any]], along: Along) -> None:
+def take_in(c: Connection, readers: Iterable[SuspendedReader], along: Along) -> None:
     """Readers that a deployment suspended go on, unless somebody has seen to them since."""
-    for row in readers:
-        name = TableName.parse(row["name"])
-        stream = streams.get(c, name)
-        if name in along.suspended or stream is None:
+    for reader in readers:
+        stream = streams.get(c, reader.name)
+        if reader.name in along.suspended or stream is None:
             continue
-        if stream.status is Status.SUSPENDED and stream.last_error == row.get(
-            "why", stream.last_error
-        ):
+        why = stream.last_error if reader.why is None else reader.why
+        if stream.status is Status.SUSPENDED and stream.last_error == why:
             streams.change(
                 c,
-                name,
-                status=Status(row["status"]),
-                last_error=row["last_error"],
-                diamond_consistency=row["diamond_consistency"],
-                definition=along.tokens[str(name)],
+                reader.name,
+                status=Status(reader.status),
+                last_error=reader.last_error,
+                diamond_consistency=reader.diamond_consistency,
+                definition=along.tokens[str(reader.name)],
             )
 
 

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any
 
+from anabranch.catalog.deployment_state import Undo
 from anabranch.catalog.groups import Reads
 from anabranch.deploy.build import view_query
 from anabranch.deploy.outside import Columns, columns_after, is_staged, reads_of
@@ -94,12 +94,9 @@ def after_deployment(
     )
 
 
-def after_rollback(before: Queries, undo: Mapping[str, Any]) -> Queries:
-    places = {TableName.parse(name): at for name, at in undo["pointers"].items()}
-    streams, views = (
-        {TableName.parse(row["name"]): row["query"] for row in undo["rows"][kind]}
-        for kind in ("streams", "views")
-    )
+def after_rollback(before: Queries, undo: Undo) -> Queries:
+    places = undo.pointers
+    streams, views = undo.streams, undo.views
     there = {*streams, *views, *(name for name, at in places.items() if at)}
     return before.with_changes({*places, *views}, streams, views, there)
 
@@ -135,13 +132,12 @@ def deployed_circles(
 
 
 def check_rollback(
-    settings: Settings, seen: CatalogState, undo: Mapping[str, Any], staged: tuple[str, ...]
+    settings: Settings, seen: CatalogState, undo: Undo, staged: tuple[str, ...]
 ) -> None:
     """The same of a roll-back, for who only asks; the roll-back looks at what it has put back."""
     before = Queries.of(seen, staged)
     after = after_rollback(before, undo)
-    places = {TableName.parse(row) for row in undo["pointers"]}
-    found = after.closed(before, places)
+    found = after.closed(before, {*undo.pointers})
     after.check_allowed(settings, before, found)
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from anabranch.catalog import clusters
 from anabranch.catalog.clusters import Cluster
+from anabranch.catalog.deployment_state import Clusters
 from anabranch.catalog.store import Connection
 from anabranch.deploy.snapshot import ClusterFact, Snapshot
 from anabranch.deploy.undo import put_back
-
-Kept = dict[str, Any]  # what a cluster was; None when there was none
 
 
 def cluster_of(fact: ClusterFact) -> Cluster:
@@ -20,12 +18,12 @@ def cluster_of(fact: ClusterFact) -> Cluster:
     return Cluster(fact.name, pool, address, given)
 
 
-def swap(c: Connection, names: Iterable[str], snapshot: Snapshot) -> Kept:
+def swap(c: Connection, names: Iterable[str], snapshot: Snapshot) -> dict[str, Cluster | None]:
     """Clusters become what the project says; one that is still used stays."""
     there = clusters.all_clusters(c)
-    before: Kept = {}
+    before: dict[str, Cluster | None] = {}
     for name in names:
-        before[name] = vars(there[name]) if name in there else None
+        before[name] = there.get(name)
         if name in snapshot.clusters:
             clusters.put(c, cluster_of(snapshot.clusters[name]))
         elif not clusters.users(c, name):
@@ -33,19 +31,19 @@ def swap(c: Connection, names: Iterable[str], snapshot: Snapshot) -> Kept:
     return before
 
 
-def as_they_are(c: Connection, names: Iterable[str]) -> Kept:
+def as_they_are(c: Connection, names: Iterable[str]) -> dict[str, Cluster | None]:
     there = clusters.all_clusters(c)
-    return {name: vars(there[name]) if name in there else None for name in names}
+    return {name: there.get(name) for name in names}
 
 
-def restore(c: Connection, before: Kept, left: Kept) -> list[str]:
+def restore(c: Connection, before: Clusters, left: Clusters) -> list[str]:
     """Clusters become what they were; the names of those that changed since `left`, which stay."""
     wanted, changed = put_back(before, left or as_they_are(c, before), as_they_are(c, before))
     for name, known in wanted.items():
         if name in changed:
             continue
         if known is not None:
-            clusters.put(c, Cluster(**known))
+            clusters.put(c, known)
         elif not clusters.users(c, name):
             clusters.remove(c, name)
     return changed

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from anabranch.catalog import cuts, deployments, streams
 from anabranch.catalog import views as view_rows
+from anabranch.catalog.deployment_state import ColumnRecord, Undo
 from anabranch.catalog.deployments import OPEN, Deployment, SchemaVersion
 from anabranch.catalog.store import Connection
 from anabranch.deploy.outside import reads_of
@@ -29,25 +29,22 @@ def check_base(c: Connection, lake: Lake, seen: CatalogState, deployment: Deploy
     """
     versions = deployments.schema_versions(c)
     again = f"`anabranch abort {deployment.id}`, then `anabranch stage` again"
-    for database, schema, version in deployment.base["schemas"]:
+    for database, schema, version in deployment.base.schemas:
         now = versions.get((database, schema))
         if (now.version if now else 0) != version:
             raise Refused(_moved(deployment, SchemaKey(database, schema), now), hint=again)
     now_seen = replace(seen, streams=streams.all_streams(c), views=view_rows.all_views(c))
-    for shown, before in deployment.base["definitions"].items():
-        name = TableName.parse(shown)
+    for name, before in deployment.base.definitions.items():
         if definition(now_seen, ObjectKey.of(name)) != before:
             raise Refused(
                 f"{name} was changed by hand since {deployment.id} was staged", hint=again
             )
-    for shown, known in deployment.base.get("ids", {}).items():
-        name = TableName.parse(shown)
+    for name, known in deployment.base.ids.items():
         if id_of(lake, seen, name) != known:
             raise Refused(
                 f"{name} was dropped and made again since {deployment.id} was staged", hint=again
             )
-    for shown, columns in deployment.base.get("columns", {}).items():
-        name = TableName.parse(shown)
+    for name, columns in deployment.base.columns.items():
         if columns_now(lake, seen, name) != columns:
             raise Refused(f"{name} was altered since {deployment.id} was staged", hint=again)
     coming = {key.table for key in keys_of(deployment, Action.SWAP)}
@@ -64,12 +61,12 @@ def _check_alike(
         raise refused
 
 
-def columns_now(lake: Lake, seen: CatalogState, name: TableName) -> list[list[Any]] | None:
+def columns_now(lake: Lake, seen: CatalogState, name: TableName) -> tuple[ColumnRecord, ...] | None:
     """The columns of a source table, with their ids: one dropped and added again is another."""
     if name not in seen.pointers:
         return None
     found = lake.version(name, seen.pointers[name]).columns
-    return [[each.field_id, each.name, each.type, each.nullable] for each in found]
+    return tuple((each.field_id, each.name, each.type, each.nullable) for each in found)
 
 
 def id_of(lake: Lake, seen: CatalogState, name: TableName) -> str | None:
@@ -84,13 +81,12 @@ def check_left(c: Connection, lake: Lake, seen: CatalogState, deployment: Deploy
     Nothing is lost where somebody has dropped what the deployment left.
     """
     now_seen = replace(seen, streams=streams.all_streams(c), views=view_rows.all_views(c))
-    ids: Mapping[str, str] = (deployment.undo or {}).get("ids", {})
-    for shown, left in left_by(deployment, now_seen).items():
-        name = TableName.parse(shown)
+    undo = deployment.undo or Undo()
+    for name, left in left_by(deployment, now_seen).items():
         now = definition(now_seen, ObjectKey.of(name))
         if now is None:
             continue
-        again = now == left and ids.get(shown) not in (None, id_of(lake, seen, name))
+        again = now == left and undo.ids.get(name) not in (None, id_of(lake, seen, name))
         if now == left and not again:
             if left == TABLE:
                 _check_empty(lake, seen, deployment, name)
@@ -100,11 +96,9 @@ def check_left(c: Connection, lake: Lake, seen: CatalogState, deployment: Deploy
             f"{name} was {done} by hand since {deployment.id} was promoted",
             hint=f"drop {name} first, or check the older SQL out and `anabranch stage` it",
         )
-    undo = deployment.undo or {}
-    before = {TableName.parse(name): location for name, location in undo["pointers"].items()}
-    coming = {name for name, location in before.items() if location is not None}
-    coming |= {TableName.parse(row["name"]) for row in undo["rows"]["views"]}
-    _check_alike(c, coming, before.keys() - coming)
+    coming = {name for name, location in undo.pointers.items() if location is not None}
+    coming |= undo.views.keys()
+    _check_alike(c, coming, undo.pointers.keys() - coming)
 
 
 def _check_empty(lake: Lake, seen: CatalogState, deployment: Deployment, name: TableName) -> None:
@@ -117,17 +111,16 @@ def _check_empty(lake: Lake, seen: CatalogState, deployment: Deployment, name: T
         )
 
 
-def left_by(deployment: Deployment, seen: CatalogState) -> Mapping[str, str | None]:
+def left_by(deployment: Deployment, seen: CatalogState) -> Mapping[TableName, str | None]:
     """What a promote made of each name; older ones noted nothing, but made few source tables."""
-    undo = deployment.undo or {}
-    if "left" in undo:
-        found: Mapping[str, str | None] = undo["left"]
-        return found
+    undo = deployment.undo or Undo()
+    if undo.left is not None:
+        return undo.left
     made = snapshot_of(deployment.wanted).objects
     return {
-        str(key.table): None
+        key.table: None
         for key in keys_of(deployment, Action.SWAP, Action.DROP)
-        if str(key.table) in undo["pointers"]
+        if key.table in undo.pointers
         and not (key in made and made[key].kind == "table")
         and definition(seen, key) == TABLE
     }
@@ -176,10 +169,7 @@ def check_readers(
 
 def _replaced(deployment: Deployment, name: TableName) -> bool:
     """Does the deployment give the reader another definition?"""
-    return any(
-        step["action"] == "swap" and tuple(step["parts"]) == name.parts
-        for step in deployment.plan["steps"]
-    )
+    return any(step.action == "swap" and step.parts == name.parts for step in deployment.plan.steps)
 
 
 def refuse_staged_readers(c: Connection, staged: Collection[TableName]) -> None:

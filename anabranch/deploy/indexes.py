@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from anabranch.catalog.indexes import Index
 from anabranch.deploy.snapshot import SnapshotObject
@@ -49,11 +48,3 @@ def adopt(tx: Transaction, seen: CatalogState, staged: TableName, found: Iterabl
         if copy in seen.pointers:
             tx.stage.adopt(index.copy, seen.pointers[copy])
             tx.stage.drop(copy)
-
-
-def record(found: Iterable[Index]) -> list[list[Any]]:
-    return [[each.name, list(each.columns), each.cluster] for each in found]
-
-
-def indexes_of(table: TableName, recorded: Iterable[Iterable[Any]]) -> tuple[Index, ...]:
-    return tuple(Index(table, name, tuple(columns), cluster) for name, columns, cluster in recorded)

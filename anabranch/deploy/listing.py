@@ -18,7 +18,7 @@ def listing(store: Store) -> list[dict[str, Any]]:
 
 
 def summary(each: Deployment) -> dict[str, Any]:
-    actions = [step["action"] for step in each.plan["steps"]]
+    actions = [step.action for step in each.plan.steps]
     return {
         "id": each.id,
         "project": each.project,
@@ -28,6 +28,6 @@ def summary(each: Deployment) -> dict[str, Any]:
         "staged_at": each.staged_at,
         "finished_at": each.finished_at,
         "cut_id": each.cut_id,
-        "schemas": [str(SchemaKey(*parts)) for parts in each.base["touched"]],
+        "schemas": [str(SchemaKey(*parts)) for parts in each.base.touched],
         **{action.value: actions.count(action.value) for action in Action},
     }

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from anabranch.catalog.deployment_state import Undo
 from anabranch.deploy.readers import (
     BROKEN,
     FAILS,
@@ -76,17 +76,15 @@ def columns_after(
 def readers_after_rollback(
     runtime: Runtime,
     seen: CatalogState,
-    undo: Mapping[str, Any],
+    undo: Undo,
     inside: Collection[TableName],
     staged: tuple[str, ...],
 ) -> tuple[Reader, ...]:
     """The readers of what a roll-back brings back or takes away."""
-    places: dict[TableName, str | None]
-    places = {TableName.parse(name): at for name, at in undo["pointers"].items()}
-    for shown, (old, new) in undo.get("altered", {}).items():
-        if seen.pointers.get(TableName.parse(shown)) == new:  # else it keeps its columns
-            places[TableName.parse(shown)] = old
-    views = {TableName.parse(row["name"]): row["query"] for row in undo["rows"]["views"]}
+    places, views = dict(undo.pointers), undo.views
+    for altered, (old, new) in undo.altered.items():
+        if seen.pointers.get(altered) == new:  # else it keeps its columns
+            places[altered] = old
 
     def returned(name: TableName, columns: Columns) -> KnownColumns:
         if name in views:

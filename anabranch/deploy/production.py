@@ -19,7 +19,7 @@ from anabranch.refresh.verify import defined
 from anabranch.runtime import Runtime
 from anabranch.world import World
 
-Fingerprints = dict[str, list[str]]  # production name -> [staged, in production]
+Fingerprints = dict[TableName, tuple[str, str]]  # in production: as staged, and as it will be
 
 
 def world_after(
@@ -52,7 +52,7 @@ def fingerprints(
     runtime: Runtime,
     staging: Staging,
     snapshot: Snapshot,
-    known: Mapping[str, list[str]] | None = None,
+    known: Mapping[TableName, tuple[str, str]] | None = None,
 ) -> Fingerprints:
     """What the queries mean under the names of production; known ones hold while the staged ones do.
 
@@ -69,7 +69,7 @@ def fingerprints(
         stream = seen.streams.get(staging.name(key))
         if stream is None:
             continue
-        name = str(key.table)
+        name = key.table
         before = (known or {}).get(name)
         if before is not None and before[0] == stream.fingerprint:
             found[name] = before
@@ -77,7 +77,7 @@ def fingerprints(
             query = declaration(snapshot.objects[key], runtime.settings).query
             there = replace(stream, name=key.table, query=query)
             circle = home.get(key.table)
-            found[name] = [stream.fingerprint, defined(world, there, circle).fingerprint]
+            found[name] = stream.fingerprint, defined(world, there, circle).fingerprint
     return found
 
 
@@ -93,7 +93,7 @@ def renaming(
             declared = declaration(each, runtime.settings)
             streams[str(key.table)] = {
                 "query": declared.query,
-                "fingerprint": known[str(key.table)][1],
+                "fingerprint": known[key.table][1],
                 "diamond_consistency": declared.diamond_consistency,
                 "cluster": declared.cluster,
             }

@@ -48,7 +48,7 @@ def promote(
         deployment = find(c, deployment_id)
     if deployment.status is not DeploymentStatus.STAGED:
         raise wrong_status(deployment, "promoted")
-    agreed = {TableName.parse(name) for name in deployment.notes.get("suspend", ())}
+    agreed = {*deployment.notes.suspend}
     consent = Consent(suspend_readers, agreed)
     staging = staging_of(deployment)
     staged = [staging.name(key) for key in sorted(staging.keys)]
@@ -82,7 +82,7 @@ def cures(deployment: Deployment, *, catch_up: bool, suspend_readers: bool) -> C
         again=f"`{words}`",
         as_it_is=f"`{words}`" if catch_up else f"`{words} --no-refresh`",
         instead=f"{abort}, change {{name}} in the project and `anabranch stage` it",
-        fixed=frozenset(map(TableName.parse, deployment.base["definitions"])),
+        fixed=frozenset(deployment.base.definitions),
     )
 
 
@@ -131,7 +131,7 @@ def _attempt(
         raise wrong_status(now, "promoted")
     snapshot, staging = snapshot_of(deployment.wanted), staging_of(deployment)
     staged = [staging.name(key) for key in sorted(staging.keys)]
-    prints = fingerprints(runtime, staging, snapshot, deployment.notes.get("fingerprints"))
+    prints = fingerprints(runtime, staging, snapshot, deployment.notes.fingerprints)
     with observed(runtime.lake) as c:
         seen, indexed = observe(c, runtime.lake), all_indexes(c)
         by_hand = made_by_hand(c, indexed, snapshot)
@@ -223,5 +223,5 @@ def check_prints(seen: CatalogState, staging: Staging, prints: Fingerprints) -> 
     """Fingerprints are found out before the look; a refresh may have come between."""
     for key in staging.keys:
         stream = seen.streams.get(staging.name(key))
-        if stream is not None and prints[str(key.table)][0] != stream.fingerprint:
+        if stream is not None and prints[key.table][0] != stream.fingerprint:
             raise PublishConflict(f"{stream.name} was refreshed meanwhile", hint="run it again")

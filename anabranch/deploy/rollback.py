@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from anabranch.catalog import cuts, definitions, deployments, events, streams, tables
+from anabranch.catalog.deployment_state import Undo
 from anabranch.catalog.deployments import Deployment, DeploymentStatus, Key
 from anabranch.catalog.events import Event
 from anabranch.catalog.indexes import all_indexes
@@ -69,9 +70,8 @@ def rollback(
     """
     refuse_in_transaction(runtime)
     deployment = to_roll_back(runtime, deployment_id, project)
-    undo: Mapping[str, Any] = deployment.undo or {}
-    before = {TableName.parse(name): at for name, at in undo["pointers"].items()}
-    altered = {TableName.parse(name) for name in undo.get("altered", {})}
+    undo = deployment.undo or Undo()
+    before = undo.pointers
     kept_columns: list[TableName] = []
     flip = Flip(
         runtime, before, cures(deployment, before, suspend_readers), Consent(suspend_readers)
@@ -83,14 +83,14 @@ def rollback(
                 tx.stage.adopt(name, location)
             elif name in tx.stage.base:
                 tx.stage.drop(name)
-        kept_columns[:] = restore_columns(runtime, tx, undo.get("altered", {}))
+        kept_columns[:] = restore_columns(runtime, tx, undo.altered)
         with runtime.store.reading() as c:
             indexed = all_indexes(c)
-        for table in map(TableName.parse, undo["indexes"]):
+        for table in undo.indexes:
             if tx.stage.exists(table) and (table in before or is_left(tx, undo, table)):
                 columns = tx.stage.version(table).columns
                 set_indexes(tx, table, indexes_back(table, undo, indexed.get(table, ()), columns))
-        for table in map(TableName.parse, undo.get("comments", {})):
+        for table in undo.comments:
             if tx.stage.exists(table) and is_left(tx, undo, table):
                 recomment(tx, table, undo)
         tx.later(lambda c, cut_id: _rows(c, cut_id, deployment, before, along))
@@ -105,7 +105,7 @@ def rollback(
                 own = whose(c, seen, deployment.project)
             found = readers_after_rollback(runtime, seen, undo, own.own, own.staged)
             flip.break_views(tx, seen, found)
-            along = flip.along(tx, KIND, seen, deployment.project, {*before, *altered})
+            along = flip.along(tx, KIND, seen, deployment.project, {*before, *undo.altered})
             try:
                 stage(tx, along)
                 along.stage()
@@ -142,7 +142,7 @@ def cures(deployment: Deployment, before: Iterable[TableName], suspend_readers: 
 
 
 def restore_columns(
-    runtime: Runtime, tx: Transaction, altered: Mapping[str, list[str]]
+    runtime: Runtime, tx: Transaction, altered: Mapping[TableName, tuple[str, str]]
 ) -> list[TableName]:
     """Source tables lose the columns that the deployment gave them, if nobody touched them since.
 
@@ -151,8 +151,7 @@ def restore_columns(
     with runtime.store.reading() as c:
         kept = cuts.locations_before(c, cuts.current(c) + 1)
     left = []
-    for shown, (old, new) in altered.items():
-        name = TableName.parse(shown)
+    for name, (old, new) in altered.items():
         if tx.stage.base.get(name) == new and old in kept:
             tx.stage.adopt(name, old)
         elif tx.stage.exists(name):
@@ -162,17 +161,17 @@ def restore_columns(
     return left
 
 
-def is_left(tx: Transaction, undo: Mapping[str, Any], table: TableName) -> bool:
+def is_left(tx: Transaction, undo: Undo, table: TableName) -> bool:
     """Is it the very table that the deployment left under this name?"""
-    left = undo.get("ids", {}).get(str(table))
+    left = undo.ids.get(table)
     return left in (None, str(tx.stage.version(table).metadata.table_uuid))
 
 
-def recomment(tx: Transaction, table: TableName, undo: Mapping[str, Any]) -> None:
+def recomment(tx: Transaction, table: TableName, undo: Undo) -> None:
     """The comments of a table that stays, as far as it still has the columns."""
     version = tx.stage.version(table)
-    left = undo.get("comments_left", {}).get(str(table), version.comments)
-    said, _ = put_back(undo["comments"][str(table)], left, version.comments)
+    left = undo.comments_left.get(table, version.comments)
+    said, _ = put_back(undo.comments[table], left, version.comments)
     known = {TABLE, *(column.name for column in version.columns)}
     kept = {name: text for name, text in said.items() if name in known}
     say(tx, table, exactly(kept, version.comments))
@@ -212,7 +211,7 @@ def left_in_place(deployment: Deployment) -> dict[Key, str | None]:
     touched = {(*key,): deployment.id for key in keys_of(deployment, *changing)}
     gone = {(*key,): None for key in keys_of(deployment, Action.DROP)}
     wanted = snapshot_of(deployment.wanted).clusters
-    changed = deployment.plan["clusters_changed"]
+    changed = deployment.plan.clusters_changed
     clusters = {("", "", name): deployment.id if name in wanted else None for name in changed}
     return {**touched, **gone, **clusters}
 
@@ -242,7 +241,7 @@ def _moment(deployment: Deployment) -> datetime:
 def check_kept(c: Connection, deployment: Deployment, before_cut: int) -> None:
     """The versions must be shown by a recorded cut: others may be gone from the warehouse."""
     undo = deployment.undo
-    needed = {at for at in undo["pointers"].values() if at is not None} if undo else set()
+    needed = {at for at in undo.pointers.values() if at is not None} if undo else set()
     if undo is None or needed - cuts.locations_before(c, before_cut):
         raise Refused(
             f"what {deployment.id} replaced is not kept any more",
@@ -257,7 +256,7 @@ def _rows(
     before: Mapping[TableName, str | None],
     along: Along,
 ) -> None:
-    undo: Mapping[str, Any] = deployment.undo or {}
+    undo = deployment.undo or Undo()
     check_newest(c, deployment)
     check_left(c, along.runtime.lake, along.before, deployment)
     check_kept(c, deployment, cut_id or cuts.current(c) + 1)
@@ -267,19 +266,19 @@ def _rows(
     epochs = {name: each.epoch or 0 for name, each in streams.all_streams(c).items()}
     along.keep_suspended(c, before)
     changed = by_hand(c, undo, before)
-    definitions.put(c, before, undo["rows"], along.tokens)
+    definitions.put(c, before, dict(undo.rows), along.tokens)
     said = hand_over(c, changed, along.tokens)
     back = {name: each.epoch or 0 for name, each in streams.all_streams(c).items()}
     streams.set_epochs(
         c, {n: max(back[n], epochs.get(n, 0)) + 1 for n in before if n in back}
     )  # the roll-back is a publish too
-    gone = [name for name, at in before.items() if at is None and not _is_view(undo, name)]
+    gone = [name for name, at in before.items() if at is None and name not in undo.views]
     check_readers(c, deployment, gone, along.suspended, along.let_go, rolling_back=True)
-    take_in(c, undo.get("readers", ()), along)
+    take_in(c, undo.readers, along)
     refresh_groups.leave(c, [name for name in epochs if name not in back])
-    refresh_groups.rejoin(c, undo.get("groups", ()))
+    refresh_groups.rejoin(c, undo.groups)
     said += set_options(c, undo, along.tokens)
-    kept = clusters.restore(c, undo["clusters"], undo.get("clusters_left", {}))
+    kept = clusters.restore(c, undo.clusters, undo.clusters_left)
     said += [Event(None, events.CLUSTER_KEPT, CLUSTER_KEPT.format(name=n)) for n in kept]
     events.add(c, said)
     staying: set[Key] = {("", "", name) for name in kept}  # and whose they are
@@ -287,18 +286,14 @@ def _rows(
     own = {"project": find(c, deployment.id).project, "named": True}
     records = [
         {**row, **own}
-        for row in undo["deployed"]
+        for row in undo.deployed
         if (row["database_name"], row["schema_name"], row["object_name"]) not in staying
     ]
-    keys = {(a, b, n) for a, b, n in undo["keys"]} - staying
+    keys = {*undo.keys} - staying
     deployments.put_deployed(c, sorted(keys), records)
     by = f"{who()} (roll-back of {deployment.id})"
     versions = deployments.schema_versions(c)
-    for database, schema, owner in undo["schemas"]:
+    for database, schema, owner in undo.schemas:
         place = (database, schema)
         there = versions[place].deployment_id if place in versions else deployment.id
         deployments.raise_versions(c, [place], owner if there == deployment.id else there, by)
-
-
-def _is_view(undo: Mapping[str, Any], name: TableName) -> bool:
-    return any(row["name"] == str(name) for row in undo["rows"]["views"])

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from anabranch import failpoints
 from anabranch.catalog import deployments, stages, tables
+from anabranch.catalog.deployment_state import Base, Notes, Planned
 from anabranch.catalog.deployments import OPEN, Deployment, DeploymentStatus
 from anabranch.deploy.abort import remove_left_overs
 from anabranch.deploy.build import build, parts
@@ -80,7 +81,7 @@ def stage(
 def agree(runtime: Runtime, deployment_id: str, readers: Sequence[TableName]) -> None:
     """Note for promote which readers may be suspended: those, and no others."""
     with runtime.store.writing() as c:
-        notes = dict(find(c, deployment_id).notes) | {"suspend": [str(name) for name in readers]}
+        notes = replace(find(c, deployment_id).notes, suspend=tuple(readers))
         deployments.note(c, deployment_id, notes)
 
 
@@ -101,7 +102,7 @@ def begin(runtime: Runtime, wanted: Wanted, found: Found, owner: stages.StageRow
         host=owner.host,
         pid=owner.pid,
         process_start=owner.process_start,
-        plan=found.plan.as_dict(),
+        plan=Planned.read(found.plan.as_dict()),
         wanted=snapshot_record(touched(found.plan)),
         base=base_of(runtime, found),
     )
@@ -123,11 +124,9 @@ def _left_behind(each: Deployment, owner: stages.StageRow, now: datetime) -> boo
 
 def _same(each: Deployment, mine: Deployment) -> bool:
     """The same person wants the same objects upon the same base; estimates of rows may differ."""
-    return all(
-        json.dumps(getattr(each, part), sort_keys=True)
-        == json.dumps(getattr(mine, part), sort_keys=True)
-        for part in ("project", "created_by", "wanted", "base")
-    )
+    wanted = [json.dumps(one.wanted, sort_keys=True) for one in (each, mine)]
+    about = [(one.project, one.created_by, one.base) for one in (each, mine)]
+    return wanted[0] == wanted[1] and about[0] == about[1]
 
 
 def touched(plan: Plan) -> Snapshot:
@@ -140,25 +139,25 @@ def touched(plan: Plan) -> Snapshot:
     return Snapshot({key: plan.new.objects[key] for key in sorted(keys)}, clusters)
 
 
-def base_of(runtime: Runtime, found: Found) -> dict[str, Any]:
+def base_of(runtime: Runtime, found: Found) -> Base:
     """What must still hold when the deployment is promoted."""
     plan = found.plan
     swapped = plan.keys(Action.SWAP, Action.DROP, Action.METADATA)
     places = {key.place for key in swapped} | set(plan.found.schemas)
     read = {key.place for key in read_by(plan, plan.keys(Action.BUILD))}
-    return {
-        "schemas": [[*place, found.versions.get(place, 0)] for place in sorted(places | read)],
-        "touched": [list(place) for place in sorted(places)],
-        "definitions": {str(key.table): definition(found.seen, key) for key in sorted(swapped)},
-        "ids": {
-            str(key.table): id_of(runtime.lake, found.seen, key.table)
+    return Base(
+        schemas=tuple((*place, found.versions.get(place, 0)) for place in sorted(places | read)),
+        touched=tuple((*place,) for place in sorted(places)),
+        definitions={key.table: definition(found.seen, key) for key in sorted(swapped)},
+        ids={
+            key.table: id_of(runtime.lake, found.seen, key.table)
             for key in sorted({*swapped, *plan.keys(Action.ALTER)})
         },
-        "columns": {
-            str(key.table): columns_now(runtime.lake, found.seen, key.table)
+        columns={
+            key.table: columns_now(runtime.lake, found.seen, key.table)
             for key in sorted(plan.keys(Action.ALTER))
         },
-    }
+    )
 
 
 def finish(runtime: Runtime, deployment_id: str) -> None:
@@ -168,11 +167,11 @@ def finish(runtime: Runtime, deployment_id: str) -> None:
     snapshot, staging = snapshot_of(deployment.wanted), staging_of(deployment)
     create_stand_ins(runtime, staging, snapshot)
     build_all(runtime, deployment, staging, snapshot)
-    notes = {"fingerprints": fingerprints(runtime, staging, snapshot)}
+    notes = Notes(fingerprints=fingerprints(runtime, staging, snapshot))
     with runtime.store.writing() as c:
         staged = DeploymentStatus.STAGED
         if not deployments.move(
-            c, deployment.id, OPEN, staged, staged_at=tables.now(c), notes=notes
+            c, deployment.id, OPEN, staged, staged_at=tables.now(c), notes=notes.record()
         ):
             raise wrong_status(find(c, deployment.id), "staged")
 

@@ -280,9 +280,9 @@ def keys_of(deployment: Deployment, *actions: Action) -> list[ObjectKey]:
     """The objects of some steps of a deployment, in their order."""
     chosen = [action.value for action in actions]
     return [
-        ObjectKey(*step["parts"])
-        for step in deployment.plan["steps"]
-        if step["action"] in chosen and len(step["parts"]) == 3
+        ObjectKey(*step.parts)
+        for step in deployment.plan.with_actions(chosen)
+        if len(step.parts) == 3
     ]
 
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from anabranch.catalog import cuts, definitions, deployments, streams, tables
 from anabranch.catalog.definitions import Renaming
+from anabranch.catalog.deployment_state import Json, Options, Row, Undo
 from anabranch.catalog.deployments import Deployment, DeploymentStatus, Key
 from anabranch.catalog.indexes import Index
 from anabranch.catalog.store import Connection
@@ -47,9 +47,9 @@ class Swap:
     renaming: Renaming
     along: Along
     reindexed: set[TableName] = field(default_factory=set)
-    commented: dict[str, Mapping[str, str]] = field(default_factory=dict)  # as it was before
-    left: dict[str, Any] = field(default_factory=dict)  # ids, comments and indexes from now on
-    altered: dict[str, tuple[str, str]] = field(
+    commented: dict[TableName, Mapping[str, str]] = field(default_factory=dict)  # as it was before
+    noted: Undo = field(default_factory=Undo)  # ids, comments and indexes from now on
+    altered: dict[TableName, tuple[str, str]] = field(
         default_factory=dict
     )  # where it was, and where it is
     catalog: str = ""
@@ -107,22 +107,20 @@ class Swap:
         for key in sorted(self.staging.altered):
             before, after = self.seen.pointers[key.table], tx.stage.version(key.table).location
             if before != after:
-                self.altered[str(key.table)] = (before, after)
+                self.altered[key.table] = (before, after)
         marks = dict(self.altered.values())
         self.renaming = replace(self.renaming, marks={**self.renaming.marks, **marks})
 
     def _note_left(self, tx: Transaction) -> None:
         """What a roll-back compares, to tell what somebody did since."""
-        names = {*self.replaced, *self.reindexed, *map(TableName.parse, self.commented)}
+        names = {*self.replaced, *self.reindexed, *self.commented}
         there = [name for name in sorted(names) if tx.stage.exists(name)]
-        found = {str(name): tx.stage.version(name) for name in there}
-        self.left = {
-            "ids": {name: str(each.metadata.table_uuid) for name, each in found.items()},
-            "comments_left": {name: found[name].comments for name in self.commented},
-            "indexes_left": {
-                str(name): indexes.record(tx.indexes.get(name, ())) for name in self.reindexed
-            },
-        }
+        found = {name: tx.stage.version(name) for name in there}
+        self.noted = Undo(
+            ids={name: str(each.metadata.table_uuid) for name, each in found.items()},
+            comments_left={name: found[name].comments for name in self.commented},
+            indexes_left={name: tuple(tx.indexes.get(name, ())) for name in self.reindexed},
+        )
 
     def _staying(self) -> Iterator[SnapshotObject]:
         """Tables of the deployment that keep their rows."""
@@ -146,7 +144,7 @@ class Swap:
             there = before.comments if each.key in changed else ()
             say(tx, table, exactly(each.comments, there))
             if tx.stage.version(table) is not before:
-                self.commented[str(table)] = before.comments
+                self.commented[table] = before.comments
 
     def rows(self, c: Connection, cut_id: int | None) -> None:
         """In the transaction of the publish: the last checks, and everything else that flips."""
@@ -154,17 +152,17 @@ class Swap:
         check_owner(c, self.deployment.project, self._keys())
         check_readers(c, self.deployment, self._going(), self.along.suspended, self.along.let_go)
         refuse_staged_readers(c, [*self.staging.names, *self.staging.stand_ins])
-        changed = self.deployment.plan["clusters_changed"]
+        changed = self.deployment.plan.clusters_changed
         taken = self.renaming(definitions.take(c, self.staging.names))
         self.along.keep_suspended(c, self.replaced)
-        before = self._undo(c) | {
-            **self.left,
-            "left": self._left(taken),
-            "clusters": clusters.swap(c, changed, self.snapshot),
-            "clusters_left": clusters.as_they_are(c, changed),
-            "groups": refresh_groups.leave(c, [*self._leaving(), *self.along.suspended]),
-        }
-        places = [SchemaKey(*parts) for parts in self.deployment.base["touched"]]
+        before = replace(
+            self._undo(c),
+            left=self._left(taken),
+            clusters=clusters.swap(c, changed, self.snapshot),
+            clusters_left=clusters.as_they_are(c, changed),
+            groups=tuple(refresh_groups.leave(c, [*self._leaving(), *self.along.suspended])),
+        )
+        places = [SchemaKey(*parts) for parts in self.deployment.base.touched]
         shown = cut_id or cuts.current(c)  # options alone make no cut
         facts = {"cut_id": shown, "finished_at": tables.now(c)}
         staged, promoted = (DeploymentStatus.STAGED,), DeploymentStatus.PROMOTED
@@ -174,13 +172,13 @@ class Swap:
         refresh_groups.leave(c, self.staging.names)
         definitions.put(c, self.replaced, taken, self.along.tokens)
         definitions.rename_history(c, self.staging.names)
-        self._advance_epochs(c, before["rows"]["streams"])
+        self._advance_epochs(c, before.rows["streams"])
         for key in keys_of(self.deployment, Action.METADATA):
             if values := self._declared(key):
                 token = self.along.tokens[str(key.table)]
                 streams.change(c, key.table, **values, definition=token)
-        before["options_left"] = undo.options_left(c, [*self.replaced, *self._redeclared()])
-        deployments.set_undo(c, self.deployment.id, before)
+        options_left = undo.options_left(c, [*self.replaced, *self._redeclared()])
+        deployments.set_undo(c, self.deployment.id, replace(before, options_left=options_left))
         self._put_records(c)
         deployments.raise_versions(c, places, self.deployment.id, who())
         self._end_namespaces(c)
@@ -196,14 +194,14 @@ class Swap:
         others = [key for key in self.swapped if self.snapshot.objects[key].kind != "stream table"]
         return [key.table for key in (*self.dropped, *others)]
 
-    def _advance_epochs(self, c: Connection, before: Sequence[Mapping[str, Any]]) -> None:
+    def _advance_epochs(self, c: Connection, before: Sequence[Row]) -> None:
         """The flip is a publish of every group that it touches: epochs never go back."""
         now = streams.all_streams(c)
         old = {TableName.parse(row["name"]): row["epoch"] or 0 for row in before}
         names = [key.table for key in self.swapped if key.table in now]
         streams.set_epochs(c, {n: max(old.get(n, 0), now[n].epoch or 0) + 1 for n in names})
 
-    def _undo(self, c: Connection) -> dict[str, Any]:
+    def _undo(self, c: Connection) -> Undo:
         """All that a roll-back puts back; source tables that are new stay in any case."""
         new_tables = self._new_tables()
         names = [name for name in self.replaced if name not in new_tables]
@@ -212,21 +210,22 @@ class Swap:
         copies = [index.copy for name in names for index in before.get(name, ())]
         keys = self._recorded(c)
         versions = deployments.schema_versions(c)
-        return {
-            "pointers": {str(name): self.seen.pointers.get(name) for name in (*names, *copies)},
-            "indexes": {str(name): indexes.record(found) for name, found in before.items()},
-            "rows": definitions.take(c, names),
-            "metadata": self._before(c),
-            "comments": self.commented,
-            "altered": self.altered,
-            "readers": taken_out(c, self.along.suspended),
-            "keys": [list(key) for key in keys],
-            "deployed": deployments.take_deployed(c, keys),
-            "schemas": [
-                [*parts, owner.deployment_id if (owner := versions.get(tuple(parts))) else ""]
-                for parts in self.deployment.base["touched"]
-            ],
-        }
+        return replace(
+            self.noted,
+            pointers={name: self.seen.pointers.get(name) for name in (*names, *copies)},
+            indexes={name: tuple(found) for name, found in before.items()},
+            rows=definitions.take(c, names),
+            metadata=self._before(c),
+            comments=self.commented,
+            altered=self.altered,
+            readers=tuple(taken_out(c, self.along.suspended)),
+            keys=tuple(keys),
+            deployed=tuple(deployments.take_deployed(c, keys)),
+            schemas=tuple(
+                (*place, owner.deployment_id if (owner := versions.get(place)) else "")
+                for place in self.deployment.base.touched
+            ),
+        )
 
     def _new_tables(self) -> set[TableName]:
         there = {*self.seen.pointers, *self.seen.views}
@@ -236,27 +235,28 @@ class Swap:
             if self.snapshot.objects[key].kind == "table" and key.table not in there
         }
 
-    def _left(self, taken: definitions.Taken) -> dict[str, str | None]:
+    def _left(self, taken: definitions.Taken) -> dict[TableName, str | None]:
         """What every name is from now on, as `definition` says it: a roll-back compares."""
         found = {row["name"]: f"view {row['query']}" for row in taken["views"]}
         found |= {row["name"]: row["query"] for row in taken["streams"]}
         new_tables = self._new_tables()
-        left: dict[str, str | None] = {str(key.table): None for key in self.dropped}
+        left: dict[TableName, str | None] = {key.table: None for key in self.dropped}
         for key in self.swapped:
             if key.table not in new_tables:
-                left[str(key.table)] = found.get(str(key.table), TABLE)
+                left[key.table] = found.get(str(key.table), TABLE)
         return left
 
-    def _before(self, c: Connection) -> dict[str, Any]:
+    def _before(self, c: Connection) -> dict[TableName, Options]:
         """The options of tables of which only those change."""
-        found: dict[str, Any] = {}
+        found: dict[TableName, Options] = {}
         for key in keys_of(self.deployment, Action.METADATA):
             stream = streams.get(c, key.table)
             if stream is not None and (values := self._declared(key)):
-                found[str(key.table)] = {name: getattr(stream, name) for name in values}
+                known = undo.options_of(stream)
+                found[key.table] = {name: known[name] for name in values}
         return found
 
-    def _declared(self, key: ObjectKey) -> Mapping[str, Any]:
+    def _declared(self, key: ObjectKey) -> Options:
         each = self.snapshot.objects[key]
         if each.kind != "stream table":
             return {}
@@ -271,7 +271,7 @@ class Swap:
         }
 
     def _keys(self) -> list[Key]:
-        clusters = [("", "", name) for name in self.deployment.plan["clusters_changed"]]
+        clusters = [("", "", name) for name in self.deployment.plan.clusters_changed]
         return [*map(tuple, (*sorted(self.snapshot.objects), *self.dropped)), *clusters]  # type: ignore[list-item]
 
     def _recorded(self, c: Connection) -> list[Key]:
@@ -308,10 +308,10 @@ class Swap:
         deployments.forget_namespaces(c, self.catalog, sorted(ended))
 
 
-def _plain(record: Mapping[str, Any]) -> str:
+def _plain(record: Json) -> str:
     return json.dumps(record, sort_keys=True)
 
 
-def _row(key: tuple[str, str, str], record: dict[str, Any]) -> dict[str, Any]:
+def _row(key: tuple[str, str, str], record: Json) -> Row:
     named = {"database_name": key[0], "schema_name": key[1], "object_name": key[2]}
     return named | {"record": record}

@@ -7,15 +7,15 @@ has changed it since, and theirs stays.  Options, comments, indexes and clusters
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from anabranch.catalog import events, streams
 from anabranch.catalog.bounds import BOUNDS
+from anabranch.catalog.deployment_state import Option, Options, Undo
 from anabranch.catalog.events import Event
 from anabranch.catalog.indexes import Index
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
-from anabranch.deploy.indexes import indexes_of
 from anabranch.model import Columns, RefreshMode
 from anabranch.names import TableName
 
@@ -37,47 +37,44 @@ def put_back(
     return wanted | {key: now[key] for key in kept if key in now}, kept
 
 
-def options_of(stream: StreamTable) -> dict[str, Any]:
+def options_of(stream: StreamTable) -> dict[str, Option]:
     """What somebody may set, as plain JSON; `created_at` tells two tables of one name apart."""
     values = {name: getattr(stream, name) for name in OPTIONS}
     plain = {**values, "refresh_mode": stream.refresh_mode.value}
     return plain | {"created_at": stream.created_at.isoformat()}
 
 
-def options_left(c: Connection, names: Iterable[TableName]) -> dict[str, dict[str, Any]]:
+def options_left(c: Connection, names: Iterable[TableName]) -> dict[TableName, dict[str, Option]]:
     found = {name: streams.get(c, name) for name in names}
-    return {str(name): options_of(stream) for name, stream in found.items() if stream is not None}
+    return {name: options_of(stream) for name, stream in found.items() if stream is not None}
 
 
-def set_options(c: Connection, undo: Mapping[str, Any], tokens: Mapping[str, str]) -> list[Event]:
+def set_options(c: Connection, undo: Undo, tokens: Mapping[str, str]) -> list[Event]:
     """Options of tables that stay: those that nobody touched since become what they were."""
     said: list[Event] = []
-    for shown, values in undo["metadata"].items():
-        name = TableName.parse(shown)
+    for name, values in undo.metadata.items():
         stream = streams.get(c, name)
         if stream is None:
             continue
         now = options_of(stream)
-        left = undo.get("options_left", {}).get(shown, now)
+        left = undo.options_left.get(name, now)
         if now["created_at"] != left["created_at"]:
             said.append(
                 Event(name, events.OPTIONS_KEPT, KEPT.format(what="the table was made anew"))
             )
             continue
         wanted, kept = put_back(values, *({key: of[key] for key in values} for of in (left, now)))
-        typed = {**wanted, "refresh_mode": RefreshMode(wanted["refresh_mode"])}
-        streams.change(c, name, **typed, definition=tokens[shown])
+        typed = {**wanted, "refresh_mode": RefreshMode(str(wanted["refresh_mode"]))}
+        streams.change(c, name, **typed, definition=tokens[str(name)])
         said += told(name, kept)
     return said
 
 
-def by_hand(
-    c: Connection, undo: Mapping[str, Any], names: Iterable[TableName]
-) -> dict[TableName, dict[str, Any]]:
+def by_hand(c: Connection, undo: Undo, names: Iterable[TableName]) -> dict[TableName, Options]:
     """Options that somebody gave since to tables that will be replaced: they outlive the query."""
-    found: dict[TableName, dict[str, Any]] = {}
-    for name, now in ((name, options_left(c, [name]).get(str(name))) for name in names):
-        left = undo.get("options_left", {}).get(str(name))
+    found: dict[TableName, Options] = {}
+    for name, now in ((name, options_left(c, [name]).get(name)) for name in names):
+        left = undo.options_left.get(name)
         if now is None or left is None or now["created_at"] != left["created_at"]:
             continue
         changed = {
@@ -89,7 +86,7 @@ def by_hand(
 
 
 def hand_over(
-    c: Connection, changed: Mapping[TableName, Mapping[str, Any]], tokens: Mapping[str, str]
+    c: Connection, changed: Mapping[TableName, Options], tokens: Mapping[str, str]
 ) -> list[Event]:
     """Give the tables that came back what somebody had set."""
     said: list[Event] = []
@@ -107,17 +104,16 @@ def told(name: TableName, kept: Sequence[str]) -> list[Event]:
 
 def indexes_back(
     table: TableName,
-    undo: Mapping[str, Any],
+    undo: Undo,
     now: Iterable[Index],
     columns: Columns,
 ) -> tuple[Index, ...]:
     """The indexes that a table had, and those that somebody made since, as far as columns allow."""
-    before = {each.name: each for each in indexes_of(table, undo["indexes"][str(table)])}
+    before = {each.name: each for each in undo.indexes[table]}
     here = {each.name: each for each in now}
     left = here
-    if "indexes_left" in undo:
-        recorded = undo["indexes_left"].get(str(table), ())
-        left = {each.name: each for each in indexes_of(table, recorded)}
+    if undo.indexes_left is not None:
+        left = {each.name: each for each in undo.indexes_left.get(table, ())}
     wanted, _ = put_back(before, left, here)
     known = {column.name for column in columns}
     return tuple(wanted[name] for name in sorted(wanted) if known.issuperset(wanted[name].columns))

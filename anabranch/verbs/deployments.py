@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from anabranch.catalog.deployment_state import Undo
 from anabranch.catalog.deployments import DeploymentStatus
 from anabranch.deploy import abort as aborting
 from anabranch.deploy import owners
@@ -162,7 +163,7 @@ def promote_dry(runtime: Runtime, deployment_id: str) -> Done:
         raise wrong_status(deployment, "promoted")
     promoting.check_now(runtime, deployment)
     staged = [action.value for action in STAGED]
-    steps = [step for step in deployment.plan["steps"] if step["action"] not in staged]
+    steps = [step.as_dict() for step in deployment.plan.steps if step.action not in staged]
     snapshot = snapshot_of(deployment.wanted)
     found = promoting.readers_of(runtime, observe_now(runtime), deployment, snapshot)
     return {**summary(deployment), "steps": steps, "readers": [each.as_dict() for each in found]}
@@ -187,14 +188,14 @@ def rollback(
 def rollback_dry(runtime: Runtime, deployment_id: str | None, project: str | None = None) -> Done:
     """What a roll-back would bring back, after its checks."""
     deployment = rolling_back.to_roll_back(runtime, deployment_id, project)
-    undo = deployment.undo or {}
+    undo = deployment.undo or Undo()
     steps = [
-        {"action": "restore" if location else "drop", "object": name}
-        for name, location in sorted(undo["pointers"].items())
-        if location or not any(row["name"] == name for row in undo["rows"]["views"])
+        {"action": "restore" if location else "drop", "object": str(name)}
+        for name, location in sorted(undo.pointers.items())
+        if location or name not in undo.views
     ]
-    steps += [{"action": "restore", "object": row["name"]} for row in undo["rows"]["views"]]
-    steps += [{"action": "metadata", "object": name} for name in sorted(undo["metadata"])]
+    steps += [{"action": "restore", "object": str(name)} for name in undo.views]
+    steps += [{"action": "metadata", "object": str(name)} for name in sorted(undo.metadata)]
     with runtime.store.reading() as c:
         after = look_after(c, runtime, deployment.project)
     check_rollback(runtime.settings, after.seen, undo, after.staged)

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, inspect, select, text
 
 from anabranch.catalog import (
     clusters,
@@ -31,6 +31,7 @@ from anabranch.catalog import (
     tables,
     views,
 )
+from anabranch.catalog.deployment_state import Notes
 from anabranch.catalog.grants import grants
 from anabranch.catalog.migrations import FORMAT_VERSION, MIGRATIONS
 from anabranch.catalog.store import Store, parse_url
@@ -239,9 +240,9 @@ def check_the_rest(c: Connection, layout: int) -> None:
     if layout < 3:
         assert not found and not owners and not indexes.all_indexes(c)
         return
-    assert [(each.project, each.status.value, each.notes) for each in found] == [
-        ("shop", "PROMOTED", {"why": "first"})
-    ]
+    assert [(each.project, each.status.value) for each in found] == [("shop", "PROMOTED")]
+    assert found[0].notes == Notes() and found[0].plan.steps == () and found[0].undo is None
+    assert c.execute(select(tables.deployments.c.notes)).scalar_one() == {"why": "first"}
     assert [each.named for each in owners.values()] == [layout >= 5]
     assert deployments.schema_versions(c)["db", "shop"].version == 4
     ((index,),) = indexes.all_indexes(c).values()

@@ -6,6 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -874,7 +875,8 @@ def test_an_older_promote_noted_less_but_no_table_is_lost(shop: Shop) -> None:
     drop_from_project(shop, "models/db/d/d.sql")
     shop.deploy()
     promoted = newest_promoted(shop)
-    undo = {key: value for key, value in (promoted.undo or {}).items() if key != "left"}
+    assert promoted.undo is not None
+    undo = replace(promoted.undo, left=None).record()
     with shop.ab._store.writing() as c:
         status = DeploymentStatus.PROMOTED
         deployments.move(c, promoted.id, (status,), status, undo=undo)

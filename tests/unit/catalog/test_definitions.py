@@ -11,6 +11,7 @@ import pytest
 
 from anabranch.catalog import definitions, deployments, history, streams, tables, views
 from anabranch.catalog.definitions import Renaming
+from anabranch.catalog.deployment_state import Base, Notes, Planned
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.history import COMPLETED, Refresh
 from anabranch.catalog.lineage import lineage_of, set_lineage
@@ -102,14 +103,14 @@ def test_lineage_follows_to_other_names(c: Connection) -> None:
 
 
 def test_a_deployment_moves_only_from_where_it_is(c: Connection) -> None:
-    made = Deployment("1", "p", DeploymentStatus.STAGING, "me", "h", 1, "x", {}, {}, {})
+    made = Deployment("1", "p", DeploymentStatus.STAGING, "me", "h", 1, "x", Planned(), {}, Base())
     deployments.add(c, made)
     assert deployments.get(c, "1") == made
     assert deployments.get(c, "2") is None
     staged, promoted = DeploymentStatus.STAGED, DeploymentStatus.PROMOTED
     assert not deployments.move(c, "1", [staged], promoted)
-    assert deployments.move(c, "1", [DeploymentStatus.STAGING], staged, notes={"a": 1})
-    assert deployments.listing(c) == [replace(made, status=staged, notes={"a": 1})]
+    assert deployments.move(c, "1", [DeploymentStatus.STAGING], staged, notes=Notes((A,)).record())
+    assert deployments.listing(c) == [replace(made, status=staged, notes=Notes((A,)))]
 
 
 def test_versions_of_schemas_only_grow(c: Connection) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.catalog.deployment_state import Undo
 from anabranch.catalog.indexes import Index
-from anabranch.deploy.indexes import record
 from anabranch.deploy.undo import indexes_back, put_back
 from anabranch.model import Column
 from anabranch.names import TableName
@@ -36,10 +36,8 @@ def test_each_value_is_the_old_one_or_somebodys(
 
 
 def back(before: list[Index], left: list[Index], now: list[Index], columns: str) -> list[str]:
-    undo: dict[str, Any] = {
-        "indexes": {str(T): record(before)},
-        "indexes_left": {str(T): record(left)},
-    }
+    undo = Undo(indexes={T: tuple(before)}, indexes_left={T: tuple(left)})
+    assert Undo.read(json.loads(json.dumps(undo.record()))) == undo
     known = tuple(Column(name, "int") for name in columns)
     return [each.name for each in indexes_back(T, undo, now, known)]
 
