@@ -1,6 +1,6 @@
 # `make help` lists the targets. You need Python 3.10+ and Java 17+; the rest is downloaded once.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-extended test-interop test-all lint format docs docs-site sbom audit clean runtime dev
+.PHONY: help demo test test-unit test-extended test-interop test-matrix test-all lint format docs docs-site sbom audit clean runtime dev
 .PHONY: postgres
 .PHONY: bench bench-large bench-tpch bench-growth soak
 
@@ -28,6 +28,9 @@ test-extended: postgres ## run further cases, mostly on Spark, that `make test` 
 
 test-interop: dev ## run Iceberg's own catalog tests (Java) against the server; needs mvn and Maven Central
 	@$(BIN)/python -m tests.interop
+
+test-matrix: dev ## try the oldest and newest libraries allowed, and every PySpark, in environments of their own
+	@$(BIN)/python -m tests.matrix
 
 test-all: lint postgres ## run everything, with the slow and random tests; takes hours
 	@ANABRANCH_RANDOM=1 ANABRANCH_ORACLE_CASES=100000 ANABRANCH_SPARK_QUERIES=300 ANABRANCH_TPCH_WINDOWS=3 \

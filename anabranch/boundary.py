@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from functools import wraps
 from threading import Event
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.errors import (
     AnabranchError,
@@ -27,8 +27,15 @@ from anabranch.errors import (
     Unsupported,
     shortened,
 )
+from anabranch.lazy import lazy
 from anabranch.names import TableName
 from anabranch.redaction import remember_address
+
+if TYPE_CHECKING:
+    from anabranch.spark import errors as spark_errors
+else:
+    spark_errors = lazy("anabranch.spark.errors")
+
 
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -283,9 +290,7 @@ def translate(error: Exception) -> AnabranchError:
         return InvalidValue("a path holds a NUL character")
     if isinstance(error, OverflowError):
         return InvalidValue(f"a number is out of range: {error}")
-    from anabranch.spark.errors import translate as of_spark
-
-    if (found := of_spark(error, {})) is not None:
+    if (found := spark_errors.translate(error, {})) is not None:
         return found
     if type(error).__module__.startswith("sqlglot."):
         return SqlSyntaxError("this cannot be read as SQL")

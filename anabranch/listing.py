@@ -21,22 +21,24 @@ from anabranch.catalog.groups import Group, all_groups
 from anabranch.catalog.store import Connection, Store
 from anabranch.catalog.streams import MONOTONE, StreamTable
 from anabranch.catalog.tables import now as time_of
+from anabranch.deploy.listing import listing as deployed
 from anabranch.errors import UnknownName
 from anabranch.graph.components import Component
 from anabranch.graph.picture import Facts, Picture, picture
 from anabranch.graph.policies import DEFAULT, SchedulePolicy, group_policy, said_policy
 from anabranch.names import TableName
 from anabranch.redaction import redacted_address, redacted_value
+from anabranch.scheduler.listing import groups as group_rows_now
+from anabranch.scheduler.listing import overview
 from anabranch.settings import Settings
 from anabranch.sql.analyze.lineage import Lineage
+from anabranch.system_views import COLUMNS as COLUMNS
 
 Rows = list[dict[str, Any]]
 
 
 def status(store: Store, settings: Settings | None = None) -> Rows:
     """Every stream table, where it stands, and what holds it up."""
-    from anabranch.scheduler.listing import overview  # only who asks pays for loading the rules
-
     given = settings or Settings()
     held = overview(store, given)
     now = held.state.moment
@@ -141,9 +143,7 @@ def _ended(line: Mapping[str, Any]) -> datetime:
 
 def groups(store: Store, settings: Settings | None = None) -> Rows:
     """Every consistency group: why it is one, when it is due, and what holds it up."""
-    from anabranch.scheduler.listing import groups as found
-
-    return found(store, settings or Settings())
+    return group_rows_now(store, settings or Settings())
 
 
 def diamond_groups(store: Store, settings: Settings | None = None) -> Rows:
@@ -305,9 +305,7 @@ def cuts(store: Store, limit: int | None = None) -> Rows:
 
 def deployments(store: Store) -> Rows:
     """What was staged, put in place and taken back, newest first."""
-    from anabranch.deploy.listing import listing as found
-
-    return found(store)
+    return deployed(store)
 
 
 def dependencies(store: Store) -> Rows:
@@ -399,162 +397,4 @@ SYSTEM_VIEWS: dict[str, Callable[[Store, Settings], Rows]] = {
     "clusters": lambda store, _: clusters(store),
     "indexes": lambda store, _: indexes(store),
     "lineage": lambda store, _: lineage(store),
-}
-
-_TIME, _INT, _TEXT, _TEXTS = "timestamp", "bigint", "string", "array<string>"
-COLUMNS: dict[str, dict[str, str]] = {
-    "catalogs": {
-        "catalog": _TEXT,
-        "type": _TEXT,
-        "properties": "map<string,string>",
-        "tables": _TEXTS,
-        "problem": _TEXT,
-        "problem_at": _TIME,
-        "table_problems": "map<string,string>",
-        "attached_at": _TIME,
-    },
-    "clusters": {
-        "cluster": _TEXT,
-        "pool": _TEXT,
-        "address": _TEXT,
-        "settings": "map<string,string>",
-        "used_by": _TEXTS,
-    },
-    "deployments": {
-        "id": _TEXT,
-        "project": _TEXT,
-        "status": _TEXT,
-        "created_by": _TEXT,
-        "created_at": _TIME,
-        "staged_at": _TIME,
-        "finished_at": _TIME,
-        "cut_id": _INT,
-        "schemas": _TEXTS,
-        **dict.fromkeys(("build", "alter", "swap", "keep", "metadata", "drop", "end"), _INT),
-    },
-    "lineage": {
-        "table": _TEXT,
-        "column": _TEXT,
-        "source_table": _TEXT,
-        "source_column": _TEXT,
-        "kind": _TEXT,
-    },
-    "indexes": {
-        "index": _TEXT,
-        "table": _TEXT,
-        "columns": _TEXTS,
-        "cluster": _TEXT,
-        "copy": _TEXT,
-    },
-    "stream_tables": {
-        "name": _TEXT,
-        "kind": _TEXT,
-        "status": _TEXT,
-        "refresh_mode": _TEXT,
-        "schedule": _TEXT,
-        "populated": "boolean",
-        "frontier": "map<string,bigint>",
-        "last_refresh_at": _TIME,
-        "staleness_seconds": "double",
-        "consecutive_errors": _INT,
-        "group_id": _TEXT,
-        "scc_id": _TEXT,
-        "last_fixpoint_iterations": _INT,
-        "last_error": _TEXT,
-        "epoch": _INT,
-        "next_retry_at": _TIME,
-        "diamond_consistency": _TEXT,
-        "diamond_schedule_policy": _TEXT,
-        "query": _TEXT,
-        "cut_id": _INT,
-        "mixed_cuts": "array<bigint>",
-        "boundary": "boolean",
-        "boundaries": _TEXTS,
-        "blocked_by": _TEXT,
-        "blocked_reason": _TEXT,
-        "blocked_since": _TIME,
-    },
-    "refresh_history": {
-        "refresh_id": _INT,
-        "table": _TEXT,
-        "cut_id": _INT,
-        "action": _TEXT,
-        "status": _TEXT,
-        "reason": _TEXT,
-        "reason_code": _TEXT,
-        "rows_inserted": _INT,
-        "rows_deleted": _INT,
-        "delta_rows": _INT,
-        "duration_ms": _INT,
-        "epoch": _INT,
-        "fixpoint_iterations": _INT,
-        "tick_watermark": _INT,
-        "initiated_by": _TEXT,
-        "error": _TEXT,
-        "started_at": _TIME,
-        "source_rows": _INT,
-        "scanned_rows": _INT,
-        "predicted_ms": _INT,
-        "alternative_ms": _INT,
-        "rounds": _TEXT,
-        "stands_at": _INT,
-    },
-    "dependencies": {"table": _TEXT, "upstream": _TEXT},
-    "groups": {
-        "group_id": _TEXT,
-        "kind": _TEXT,
-        "why": _TEXT,
-        "members": _TEXTS,
-        "policy": _TEXT,
-        "isolation": _TEXT,
-        "next_due": _TIME,
-        "epoch": _INT,
-        "last_cut": _INT,
-        "cut_id": _INT,
-        "blocked_by": _TEXT,
-        "blocked_reason": _TEXT,
-        "blocked_since": _TIME,
-        "lag_seconds": "double",
-    },
-    "diamond_groups": {
-        "group_id": _TEXT,
-        "member": _TEXT,
-        "is_convergence": "boolean",
-        "epoch": _INT,
-        "schedule_policy": _TEXT,
-    },
-    "scc_status": {
-        "scc_id": _TEXT,
-        "member_count": _INT,
-        "members": _TEXTS,
-        "last_iterations": _INT,
-        "last_converged_at": _TIME,
-        "is_monotone": "boolean",
-        "last_reason": _TEXT,
-        "max_fixpoint_iterations": _INT,
-        "max_fixpoint_rows": _INT,
-        "max_fixpoint_time": "double",
-    },
-    "refresh_groups": {
-        "group_name": _TEXT,
-        "members": _TEXTS,
-        "isolation": _TEXT,
-        "snapshot_timeout_ms": _INT,
-        "created_at": _TIME,
-    },
-    "cuts": {"cut_id": _INT, "published_at": _TIME, "kind": _TEXT, "tables": _TEXTS},
-    "events": {
-        "event_id": _INT,
-        "at": _TIME,
-        "table": _TEXT,
-        "kind": _TEXT,
-        "message": _TEXT,
-    },
-    "settings": {
-        "name": _TEXT,
-        "value": _TEXT,
-        "origin": _TEXT,
-        "default": _TEXT,
-        "meaning": _TEXT,
-    },
 }

@@ -19,7 +19,8 @@ def note(part: str, instead: str, error: BaseException) -> None:
     with _lock:
         if part in _noted:
             return
-        _noted[part] = f"{part} cannot be used: {instead} ({type(error).__name__}: {error})"
+        why = next(iter(str(error).splitlines()), "").strip()
+        _noted[part] = f"{part} cannot be used: {instead} ({type(error).__name__}: {why})"
     log.warning("%s", _noted[part])
 
 
@@ -27,6 +28,12 @@ def waiting() -> dict[str, str]:
     """What is no event yet, by its part."""
     with _lock:
         return {part: message for part, message in _noted.items() if part not in _kept}
+
+
+def noted() -> list[str]:
+    """All that was said in this process."""
+    with _lock:
+        return list(_noted.values())
 
 
 def keep(parts: Iterable[str]) -> None:

@@ -26,7 +26,6 @@ from anabranch.indexes.read import cheapest
 from anabranch.lake.lake import Lake
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import TableVersion
-from anabranch.listing import COLUMNS
 from anabranch.model import Columns, Reading
 from anabranch.names import TableName
 from anabranch.spark.handed import handed_out
@@ -42,6 +41,7 @@ from anabranch.sql.lower.lookups import filtered, looked_up, lookup_bounds
 from anabranch.sql.lower.moments import Moment
 from anabranch.sql.lower.recursion import has_distinct_recursion
 from anabranch.sql.text.parse import Passage, check_query, parse_expression
+from anabranch.system_views import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

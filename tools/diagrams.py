@@ -100,14 +100,15 @@ def drawing(width: int, height: int, what: str, shapes: Sequence[Shape]) -> str:
 def layers() -> str:
     rows = (
         ("main", "cli · demo", "the command line"),
-        ("main", "api · statements", "Python and SQL: two ways to say the same"),
+        ("main", "api · statements", "Python and SQL: two ways to say the same verbs"),
+        ("main", "verbs · session", "one function for each verb; what an open connection is"),
         ("plain", "deploy · project", "folders of SQL, unit tests, change sets, stage and promote"),
         ("plain", "scheduler · tables · upkeep · backup", "what is due; writes; tidying; copies"),
         ("good", "refresh", "observe, decide, execute, publish whole groups, record"),
         (
             "plain",
-            "runtime · world · listing · indexes",
-            "transactions, one cut to read from, listings",
+            "runtime · world · indexes",
+            "transactions, one cut to read from",
         ),
         ("plain", "lake", "Iceberg: versions, changes, stage and publish"),
         ("plain", "spark  |  catalog", "Spark jobs  |  SQLite or PostgreSQL"),

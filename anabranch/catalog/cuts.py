@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -35,11 +34,11 @@ from sqlalchemy import (
 from anabranch.cache import cached
 from anabranch.catalog import foreign, tables, views
 from anabranch.catalog.remembered import once
+from anabranch.catalog.tables import CHUNK
 from anabranch.errors import InvalidValue, UnknownName
 from anabranch.names import TableName
 
 MANY_NAMES = 5_000
-CHUNK = 500
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ def moved_by_others(c: Connection, catalog: str) -> list[Version]:
     return [Version(name, location) for name, location in found if name is not None]
 
 
-@lru_cache(maxsize=8)
+@cached(8)
 def _moved(catalog: str) -> CompoundSelect[Any]:
     """Always the same for a catalog, and longer in the making than in the asking."""
     table, known = tables.iceberg_tables, tables.versions
@@ -219,7 +218,7 @@ def shown(c: Connection, catalog: str) -> Shown:
     return Shown(cut_id, pointers, committed, moved, frozenset(others))
 
 
-@lru_cache(maxsize=8)
+@cached(8)
 def _shown(catalog: str) -> CompoundSelect[Any]:
     table, known = tables.iceberg_tables, tables.versions
     same = and_(

@@ -15,9 +15,9 @@ from sqlalchemy import Connection, Table, bindparam, delete, insert, select, upd
 from anabranch.catalog import tables
 from anabranch.catalog.lineage import under_names
 from anabranch.catalog.streams import renamed, renewed
+from anabranch.catalog.tables import CHUNK
 from anabranch.names import TableName
 
-CHUNK = 500  # databases limit the length of IN
 KINDS: Mapping[str, tuple[Table, str]] = {  # the table, and the column that names the owner
     "streams": (tables.stream_tables, "name"),
     "views": (tables.views, "name"),

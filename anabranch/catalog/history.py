@@ -10,10 +10,10 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, func, insert, select, union_all
 
 from anabranch.catalog import tables
+from anabranch.catalog.tables import PARTS
 from anabranch.model import Action
 from anabranch.names import TableName
 
-PARTS = 300  # of one statement: databases limit them
 COMPLETED, FAILED, SKIPPED = "COMPLETED", "FAILED", "SKIPPED"
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, null, select, union_all, update
 
 from anabranch.catalog import cuts, stages, tables
-from anabranch.catalog.streams import CHUNK
+from anabranch.catalog.tables import CHUNK
 from anabranch.errors import PublishConflict
 from anabranch.names import TableName
 

@@ -12,10 +12,10 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select, update
 
 from anabranch.catalog import tables
+from anabranch.catalog.tables import CHUNK
 from anabranch.names import TableName
 
 Record = Mapping[str, Any]
-CHUNK = 500  # databases limit the length of IN
 
 
 def set_lineage(c: Connection, found: Mapping[TableName, Record]) -> None:

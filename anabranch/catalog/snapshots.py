@@ -13,9 +13,9 @@ from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from anabranch.catalog import tables
+from anabranch.catalog.tables import CHUNK
 
 Record = Mapping[str, Any]
-CHUNK = 500
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from sqlalchemy import (
 from anabranch import edition
 from anabranch.catalog import cuts, tables
 from anabranch.catalog.remembered import known, once
+from anabranch.catalog.tables import CHUNK
 from anabranch.edition import Edition
 from anabranch.model import RefreshMode, Status
 from anabranch.names import TableName
@@ -33,7 +34,6 @@ MIXED_CUTS = (
     "mixed_cuts"  # an option: the cuts that a table mixes which opted out of standing at one
 )
 MONOTONE = "monotone"  # an option of members: False once a refresh found that they are not
-CHUNK = 500  # databases limit the length of IN
 # What everybody looks at; lineage is read by those who ask for it.
 _STATE = [column for column in tables.stream_tables.c if column.name != "lineage"]
 DECLARED = frozenset({"query", "refresh_mode", "diamond_consistency", "cluster"})

@@ -31,6 +31,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
+# Names in one IN, and SELECTs in one statement: databases limit both.
+CHUNK, PARTS = 500, 300
 TABLE_TYPE = "TABLE"  # Iceberg keeps views in the same table
 
 metadata = MetaData()

@@ -4,23 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from anabranch.api import restore as restored
 from anabranch.catalog.grants import ROLES
 from anabranch.catalog.grants import grants as statements
 from anabranch.cli.output import Output, listed
 from anabranch.cli.session import CliSession
+from anabranch.cli.statements import REFRESH_COLUMNS, Runner, text_of
 from anabranch.cli.values import shown
 from anabranch.errors import CatalogDamaged
+from anabranch.lazy import lazy
+
+if TYPE_CHECKING:
+    from anabranch.cli import graph as drawings
+    from anabranch.cli import prepare as archives
+    from anabranch.cli import project as projects
+    from anabranch.cli import run as scheduler
+    from anabranch.cli import shell
+    from anabranch.demo import show as stage
+    from anabranch.refresh import check as checking
+else:
+    drawings = lazy("anabranch.cli.graph")
+    archives = lazy("anabranch.cli.prepare")
+    projects = lazy("anabranch.cli.project")
+    scheduler = lazy("anabranch.cli.run")
+    shell = lazy("anabranch.cli.shell")
+    stage = lazy("anabranch.demo.show")
+    checking = lazy("anabranch.refresh.check")
+
 
 STATUS_COLUMNS = (
     "name", "status", "refresh_mode", "schedule", "last_refresh_at", "last_error",
-)  # fmt: skip
-REFRESH_COLUMNS = (
-    "table", "cut_id", "action", "status", "rows_inserted", "rows_deleted", "duration_ms",
-    "predicted_ms", "reason", "error",
 )  # fmt: skip
 VERIFY_COLUMNS = ("table", "equal", "missing_rows", "unexpected_rows")
 EVENT_COLUMNS = ("at", "table", "kind", "message")
@@ -57,9 +74,7 @@ def limited(default: int, meaning: str) -> Callable[[Callable[..., Any]], Callab
 @command
 def init(session: CliSession, out: Output, folder: str, bare: bool) -> None:
     """Start a project: anabranch.toml, the catalog and an example to change."""
-    from anabranch.cli.project import create
-
-    created = create(session, folder, example=not bare)
+    created = projects.create(session, folder, example=not bare)
     out.answer(created.text, created.data)
 
 
@@ -69,9 +84,7 @@ def init(session: CliSession, out: Output, folder: str, bare: bool) -> None:
 @command
 def trust(session: CliSession, out: Output, file: str | None, revoke: bool) -> None:
     """Trust a settings file, as it is now, to name servers and secrets; see docs/security.md."""
-    from anabranch.cli.project import trust_file
-
-    text, data = trust_file(file, revoke=revoke)
+    text, data = projects.trust_file(file, revoke=revoke)
     out.answer(text, data)
 
 
@@ -121,15 +134,14 @@ def graph(
 
     Sources stand at the margin, and under each table those that read it.
     """
-    from anabranch.cli.graph import STDOUT, drawn, write_svg
-
     if svg and form:
         raise click.UsageError("give one of --dot, --mermaid and --svg")
     picture = session.ab.graph(name)
-    if svg is not None and svg != STDOUT:
-        write_svg(session, picture, svg)
+    if svg is not None and svg != drawings.STDOUT:
+        drawings.write_svg(session, picture, svg)
     else:
-        out.answer(drawn(picture, "svg" if svg else form) or "no stream tables yet", picture.data())
+        text = drawings.drawn(picture, "svg" if svg else form)
+        out.answer(text or "no stream tables yet", picture.data())
 
 
 @click.command()
@@ -180,9 +192,7 @@ def run(session: CliSession, out: Output, ticks: int | None) -> None:
     A first signal lets the groups under way finish, a second gives them up; nothing is ever published
     in part.
     """
-    from anabranch.cli.run import run_scheduler
-
-    run_scheduler(session, out, ticks)
+    scheduler.run_scheduler(session, out, ticks)
 
 
 @click.command()
@@ -261,9 +271,7 @@ def check(
                 previous_metadata=previous_metadata,
             )
     except CatalogDamaged as error:  # it could not even be opened
-        from anabranch.refresh.check import damaged_catalog
-
-        found = [damaged_catalog(error, repair=repair).row()]
+        found = [checking.damaged_catalog(error, repair=repair).row()]
     out.rows(found, CHECK_COLUMNS, "nothing is wrong")
     return 0 if all(row["repaired"] for row in found) else REFUSED
 
@@ -302,10 +310,8 @@ def backup(session: CliSession, out: Output, destination: str, verify: bool) -> 
 @command
 def restore(session: CliSession, out: Output, source: str, cut: int | None) -> None:
     """Restore a backup into an empty place: --home, or --catalog and --warehouse."""
-    import anabranch
-
     with session.progress.task("restoring …"):
-        done = anabranch.restore(source, session.settings(), cut=cut)
+        done = restored(source, session.settings(), cut=cut)
     out.answer(f"cut {done['cut_id']}: {done['files']} files in {done['warehouse']}", done)
 
 
@@ -332,15 +338,11 @@ def sql(
     session: CliSession, out: Output, statements: tuple[str, ...], file: Any, limit: int
 ) -> None:
     """Run SQL from the arguments, a file or stdin, or open a shell."""
-    from anabranch.cli.statements import Runner, text_of
-
     session.creates = True
     runner = Runner(session, out, limit)
     text = text_of(statements, file)
     if text is None:
-        from anabranch.cli.shell import Shell
-
-        Shell(runner).run()
+        shell.Shell(runner).run()
     else:
         runner.run(text)
 
@@ -349,9 +351,7 @@ def sql(
 @click.pass_obj
 def demo(session: CliSession) -> int:
     """Watch a diamond of stream tables follow its source, in .anabranch-demo."""
-    from anabranch.demo.show import Stage
-
-    return 0 if Stage(session).play() else REFUSED
+    return 0 if stage.Stage(session).play() else REFUSED
 
 
 @click.command()
@@ -359,10 +359,8 @@ def demo(session: CliSession) -> int:
 @command
 def prepare(session: CliSession, out: Output, again: bool) -> None:
     """Halve the time Spark needs to start; takes a minute, once, and 200 MB."""
-    from anabranch.cli.prepare import archive
-
     with session.progress.task("Spark's classes are written down …"):
-        path, made = archive(again)
+        path, made = archives.archive(again)
     text = f"Spark starts from {path}" if made else f"this was done before: {path}"
     out.answer(text, {"archive": str(path), "made": made})
 

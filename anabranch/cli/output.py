@@ -9,12 +9,24 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import click
 
-from anabranch.cli.values import dumps, is_number, shown
+from anabranch.cli.values import NUMBERS, dumps, is_number, shown
 from anabranch.errors import AnabranchError
+from anabranch.lazy import lazy
+
+if TYPE_CHECKING:
+    from rich import box, text
+    from rich import console as consoles
+    from rich import table as tables
+else:
+    box = lazy("rich.box")
+    consoles = lazy("rich.console")
+    tables = lazy("rich.table")
+    text = lazy("rich.text")
+
 
 Row = Mapping[str, Any]
 
@@ -112,29 +124,26 @@ class TextOutput(Notes):
         rows: Sequence[Sequence[Any]],
         null: str,
     ) -> None:
-        from rich.box import SIMPLE_HEAD
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
+        def cell(value: object) -> text.Text:
+            return text.Text(shown(value).replace("\n", "\\n"))
 
-        def cell(value: object) -> Text:
-            return Text(shown(value).replace("\n", "\\n"))
-
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+        table = tables.Table(
+            box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold"
+        )
         for name, to_the_right in zip(names, right, strict=True):
             justify: Literal["left", "right"] = "right" if to_the_right else "left"
-            table.add_column(Text(name), justify=justify, overflow="fold")
+            table.add_column(text.Text(name), justify=justify, overflow="fold")
         for row in rows:
-            table.add_row(*(Text(null, style="dim") if one is None else cell(one) for one in row))
-        console = Console(file=sys.stdout, highlight=False, emoji=False)
+            table.add_row(
+                *(text.Text(null, style="dim") if one is None else cell(one) for one in row)
+            )
+        console = consoles.Console(file=sys.stdout, highlight=False, emoji=False)
         if not console.is_terminal:  # a pipe has no width: nothing is folded
             console.width = 100_000
         console.print(table, crop=False)
 
 
 def is_number_type(spark_type: str) -> bool:
-    from anabranch.cli.values import NUMBERS
-
     return spark_type.split("(")[0] in NUMBERS
 
 

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from anabranch.api import connect
 from anabranch.errors import AnabranchError, Unreachable
 from anabranch.spark.archive import make, place
 
@@ -51,8 +52,6 @@ def train(path: str) -> None:
 
 
 def _use_spark(java_option: str) -> None:
-    from anabranch import connect
-
     with tempfile.TemporaryDirectory() as home:
         settings: dict[str, Any] = {"spark.conf.spark.driver.extraJavaOptions": java_option}
         with connect(home, **settings) as ab:

@@ -8,8 +8,14 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from anabranch.lazy import lazy
+
 if TYPE_CHECKING:
-    from rich.status import Status
+    from rich import console as consoles
+    from rich import status as spinners
+else:
+    consoles = lazy("rich.console")
+    spinners = lazy("rich.status")
 
 
 class Progress:
@@ -18,7 +24,7 @@ class Progress:
     def __init__(self, enabled: bool | None = None) -> None:
         self.enabled = sys.stderr.isatty() if enabled is None else enabled
         self._lock = Lock()
-        self._status: Status | None = None
+        self._status: spinners.Status | None = None
         self._running: list[str] = []
         self._starting = False
         self._task = ""
@@ -69,9 +75,6 @@ class Progress:
             self._status = None
             return
         if self._status is None:
-            from rich.console import Console
-            from rich.status import Status
-
-            self._status = Status(text, console=Console(stderr=True))
+            self._status = spinners.Status(text, console=consoles.Console(stderr=True))
             self._status.start()
         self._status.update(text)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anabranch.trust as trust
 from anabranch.cli.session import CliSession
 from anabranch.errors import AlreadyExists, UserError
+from anabranch.lazy import lazy
 from anabranch.places import find_file, read_toml, relative_to
 from anabranch.settings import FILE, TABLE, Setting, Settings, defaults, from_file, of_profile
+
+if TYPE_CHECKING:
+    from anabranch.project import example as examples
+    from anabranch.project import project as projects
+else:
+    examples = lazy("anabranch.project.example")
+    projects = lazy("anabranch.project.project")
+
 
 HEAD = """\
 # The project that deployments belong to: its objects in the catalog are recorded under this name.
@@ -47,11 +56,11 @@ def create(session: CliSession, folder: str, *, example: bool = True) -> Created
     places = {name: relative_to(file.parent, value) for name, value in chosen.items()}
     file.parent.mkdir(parents=True, exist_ok=True)
     session.connect(Settings.load(places)).close()  # opening it makes it
-    from anabranch.project.project import new_name
-
     example = example and not (file.parent / "models").exists()
     profiles = write_example(file.parent) if example else ""
-    file.write_text(settings_text(chosen, new_name(file.parent)) + profiles, encoding="utf-8")
+    file.write_text(
+        settings_text(chosen, projects.new_name(file.parent)) + profiles, encoding="utf-8"
+    )
     if trust_needed(file):
         trust.trust(file)  # whoever asked for the places in it is who trusts it
     catalog = TABLE["catalog"].kind.show(Settings.load(file).catalog)
@@ -86,13 +95,11 @@ def trust_needed(file: Path) -> list[str]:
 
 def write_example(folder: Path) -> str:
     """The files of the example project; what belongs into the settings file is returned."""
-    from anabranch.project.example import FILES, PROFILES
-
-    for name, text in FILES.items():
+    for name, text in examples.FILES.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return PROFILES
+    return examples.PROFILES
 
 
 def settings_text(chosen: dict[str, str], name: str = "project") -> str:

@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from anabranch.catalog import tokens
 from anabranch.cli.commands import command
 from anabranch.cli.output import Output
 from anabranch.cli.session import CliSession
+from anabranch.durations import parse_duration
 from anabranch.errors import Unsupported
+from anabranch.lazy import lazy
 
 if TYPE_CHECKING:
     from types import FrameType, ModuleType
+
+    from anabranch.deploy import state as deployments
+else:
+    deployments = lazy("anabranch.deploy.state")
 
 TOKEN_COLUMNS = ("id", "name", "grants", "status", "created_by", "created_at", "expires_at")
 ROLES = click.Choice(["reader", "writer", "admin"], case_sensitive=False)
@@ -75,14 +82,10 @@ def create_token(
     expires: str | None,
 ) -> None:
     """Make a token and print it once: the catalog keeps only its hash."""
-    from anabranch.catalog import tokens
-    from anabranch.deploy.state import who
-    from anabranch.durations import parse_duration
-
     grants = tokens.Grants.of(role, inside)
     lifetime = None if expires is None else parse_duration(expires)
     with session.ab._store.writing() as c:
-        id_, secret = tokens.create(c, name, grants, who(), lifetime)
+        id_, secret = tokens.create(c, name, grants, deployments.who(), lifetime)
     out.note(f"token {id_}; it is not shown again")
     out.answer(secret, {"id": id_, "token": secret, "grants": grants.record})
 
@@ -91,8 +94,6 @@ def create_token(
 @command
 def list_tokens(session: CliSession, out: Output) -> None:
     """List the tokens: what each may do, and whether it still holds."""
-    from anabranch.catalog import tokens
-
     with session.ab._store.reading() as c:
         found = tokens.listing(c)
     out.rows(found, TOKEN_COLUMNS, "no tokens yet")
@@ -103,8 +104,6 @@ def list_tokens(session: CliSession, out: Output) -> None:
 @command
 def revoke_token(session: CliSession, out: Output, id: str) -> None:
     """End a token; a server notices within seconds."""
-    from anabranch.catalog import tokens
-
     with session.ab._store.writing() as c:
         tokens.revoke(c, id)
     out.answer(f"token {id} is revoked", {"id": id, "status": "revoked"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from prompt_toolkit import PromptSession
@@ -17,12 +17,11 @@ from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
 from anabranch.cli.output import error_text
+from anabranch.cli.statements import REFRESH_COLUMNS, Runner
 from anabranch.errors import AnabranchError, InternalError, SqlSyntaxError, UnknownName
 from anabranch.names import TableName
 from anabranch.places import create_file
-
-if TYPE_CHECKING:
-    from anabranch.cli.statements import Runner
+from anabranch.sql.text.tokens import Sort, tokenize
 
 KEYWORDS = """
 SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT JOIN LEFT RIGHT FULL INNER CROSS ON USING UNION ALL
@@ -48,8 +47,6 @@ LEAVE = (r"\q", "exit", "quit", "exit;", "quit;")
 
 def complete(text: str) -> bool:
     """Whether Enter should run the text instead of starting another line."""
-    from anabranch.sql.text.tokens import Sort, tokenize
-
     if not text.strip() or text.lstrip().startswith("\\") or text.strip() in LEAVE:
         return True
     try:
@@ -138,8 +135,6 @@ class Shell:
             click.echo(error_text(unexpected), err=True)
 
     def meta(self, word: str, name: str = "") -> None:
-        from anabranch.cli.commands import REFRESH_COLUMNS
-
         ab, out = self.runner.session.ab, self.runner.out
         if word in (r"\d", r"\dt") and not name:
             out.rows(ab.tables(), ("table", "kind", "status"), "no tables yet")

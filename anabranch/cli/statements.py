@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from anabranch.cli.output import Output
 from anabranch.cli.session import CliSession
+from anabranch.lazy import lazy
+
+if TYPE_CHECKING:
+    from anabranch.spark import errors as spark_errors
+    from anabranch.sql.text import batches as scripts
+else:
+    spark_errors = lazy("anabranch.spark.errors")
+    scripts = lazy("anabranch.sql.text.batches")
+
+
+REFRESH_COLUMNS = (
+    "table", "cut_id", "action", "status", "rows_inserted", "rows_deleted", "duration_ms",
+    "predicted_ms", "reason", "error",
+)  # fmt: skip
 
 
 def text_of(statements: Sequence[str], file: IO[str] | None) -> str | None:
@@ -22,8 +36,6 @@ def text_of(statements: Sequence[str], file: IO[str] | None) -> str | None:
 
 def shown_columns(rows: Sequence[dict[str, Any]]) -> Sequence[str]:
     """Of refreshes what people look for, of other listings everything."""
-    from anabranch.cli.commands import REFRESH_COLUMNS
-
     names = list(rows[0]) if rows else []
     return REFRESH_COLUMNS if {"action", "table"} <= set(names) else names
 
@@ -50,9 +62,7 @@ class Runner:
 
     def run(self, text: str) -> None:
         """All statements are parsed before the first runs; the first error ends it."""
-        from anabranch.sql.text.batches import batches
-
-        for batch in batches(text):
+        for batch in scripts.batches(text):
             with self.session.progress.task("running …"):
                 show = self._prepared(self.session.ab.sql(batch.text))
             show()
@@ -70,9 +80,7 @@ class Runner:
         fields = result.schema.fields
         names = [field.name for field in fields]
         types = [field.dataType.simpleString() for field in fields]
-        from anabranch.spark.errors import translated
-
-        with translated():
+        with spark_errors.translated():
             rows = in_session_time(result, types).limit(self.limit + 1).collect()
         cut = len(rows) > self.limit
         return lambda: self.out.result(names, types, rows[: self.limit], cut)

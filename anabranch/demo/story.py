@@ -9,10 +9,14 @@ from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from anabranch.lazy import lazy
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from anabranch.api import Anabranch
+else:
+    pa = lazy("pyarrow")
 
 SOURCE = "shop.sales"
 SUMMARY = "shop.exec_summary"
@@ -54,8 +58,6 @@ class Round:
 
 def sales(first: int, count: int, seed: int) -> pa.Table:
     """Made-up sales with ids from `first`; the same seed gives the same sales."""
-    import pyarrow as pa
-
     chance = random.Random(seed)
     ids = range(first, first + count)
     return pa.table(

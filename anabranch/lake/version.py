@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
@@ -28,10 +29,10 @@ from anabranch.lake.footers import tail_of
 from anabranch.lake.imported import constants_of, names_of
 from anabranch.lake.manifests import is_live, live_entries, manifests
 from anabranch.lake.marks import Marks, Terms, blob_of, referenced
-from anabranch.lake.prune import pruned
-from anabranch.lake.ranges import file_statistics, kind_of
+from anabranch.lake.ranges import file_statistics, kind_of, pruned
 from anabranch.lake.types import columns_of
 from anabranch.lake.vectors import positions
+from anabranch.lazy import lazy
 from anabranch.model import (
     FILE_PATH_ID,
     POSITION_ID,
@@ -46,6 +47,12 @@ from anabranch.model import (
 )
 from anabranch.names import TableName
 from anabranch.plan.statistics import FileStatistics, is_clustered, share
+
+if TYPE_CHECKING:
+    from anabranch.lake import changes as deltas
+else:
+    deltas = lazy("anabranch.lake.changes")
+
 
 HIDDEN = "anabranch.hidden"  # table property: the hidden columns of our files
 STAGE = "anabranch.stage"  # snapshot summary: the stage that made it
@@ -172,10 +179,8 @@ class TableVersion:
     @property
     def net_rows(self) -> tuple[int, int]:
         """Rows that the current snapshot inserted and deleted; unknown deletions count as none."""
-        from anabranch.lake.changes import own_delta
-
         snapshot = self.metadata.current_snapshot()
-        own = own_delta(self, snapshot) if snapshot is not None else None
+        own = deltas.own_delta(self, snapshot) if snapshot is not None else None
         return (own.plus_rows, own.minus_rows) if own is not None else (self.rows, 0)
 
     def summary(self, snapshot_id: int | None = None) -> Mapping[str, str]:
@@ -278,10 +283,10 @@ class TableVersion:
 
         It may name rows that came and went on the way, unless it is found `by_states` alone.
         """
-        from anabranch.lake.changes import changes, compared
-
         last = self.snapshot_id if until is None else until
-        return compared(self, since, last) if by_states else changes(self, since, last)
+        if by_states:
+            return deltas.compared(self, since, last)
+        return deltas.changes(self, since, last)
 
     def _counted(self, content: ManifestContent) -> int:
         found = manifests(self.io, self.metadata.current_snapshot())

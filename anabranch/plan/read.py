@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from textwrap import dedent
 
+from sqlglot import exp, parse_one
+
 from anabranch.errors import InternalError
 from anabranch.names import TableName
 from anabranch.plan.exprs import VERBATIM, Expr, Tree, identifier
@@ -65,7 +67,6 @@ def _node(lines: Lines) -> Node:
 
 def expr(text: str) -> Expr:
     """An expression without quotes: a dotted name is one column."""
-    from sqlglot import exp, parse_one
 
     def quoted(node: Tree) -> Tree:
         if not isinstance(node, exp.Column):

@@ -15,13 +15,14 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import RemoveSnapshotsUpdate, SetLocationUpdate
 
 from anabranch.catalog import cuts, snapshots, streams
+from anabranch.catalog.lineage import Record, lineage_of
 from anabranch.catalog.read_set import readers_of
 from anabranch.catalog.store import Connection
 from anabranch.errors import FileMissing, Refused
 from anabranch.lake.manifests import entries, manifests
 from anabranch.lake.places import local_path, location_of, table_root
 from anabranch.lake.version import TableVersion
-from anabranch.names import TableName
+from anabranch.names import TableName, shown
 from anabranch.runtime import Runtime, Transaction, check_new_name
 from anabranch.serve.problems import bad_request, no_table, plain, taken
 from anabranch.serve.updates import Commit, NewTable, applied, created
@@ -171,12 +172,40 @@ def _stage(runtime: Runtime, tx: Transaction, name: TableName, change: Commit) -
     if base is None:
         check_new_name(tx, name)
     else:
+        _refuse_lost_columns(runtime, tx, name, base, metadata)
         _expire(runtime, tx, name, base, change)
     version = tx.stage.replace_metadata(name, metadata)
     known = {each.snapshot_id for each in base.snapshots} if base is not None else set[int]()
     for snapshot in metadata.snapshots:
         if snapshot.snapshot_id not in known:
             tx.stage.take(_files(version, snapshot))
+
+
+def _refuse_lost_columns(
+    runtime: Runtime, tx: Transaction, name: TableName, base: TableMetadata, made: TableMetadata
+) -> None:
+    """A column that a stream table reads keeps its name, as ALTER TABLE of ours would have it."""
+    kept = {each.field_id: each.name for each in made.schema().fields}
+    lost = {each.name for each in base.schema().fields if kept.get(each.field_id) != each.name}
+    if not lost:
+        return
+    with runtime.store.reading() as c:
+        readers = tx.used.readers[name] = readers_of(name, streams.dependencies(c))
+        known = lineage_of(c, readers)
+    for reader, record in sorted(known.items()):
+        read = lost if record is None else lost & _columns_read(record, name)
+        if read:
+            columns = ", ".join(shown(each) for each in sorted(read))
+            raise Refused(
+                f"{columns} of {name}: read by stream table {reader}",
+                hint="give it another query first, or add a column of the new name instead",
+            )
+
+
+def _columns_read(record: Record, name: TableName) -> set[str]:
+    """The columns of a table that a stream table is computed from, or that decide about it."""
+    flows = [record["decides"], *(pairs for _, *both in record["columns"] for pairs in both)]
+    return {column for pairs in flows for table, column in pairs if table == str(name)}
 
 
 def new_root(

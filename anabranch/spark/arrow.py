@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as T
 
 from anabranch.errors import InvalidValue
+from anabranch.lazy import lazy
 from anabranch.model import Columns
 from anabranch.spark.types import parse_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
 
 
 def as_arrow(rows: Any, columns: Columns) -> Any:
@@ -20,9 +26,7 @@ def as_arrow(rows: Any, columns: Columns) -> Any:
     if is_pandas(rows):
         table = from_pandas(rows, columns)
     elif hasattr(rows, "__arrow_c_stream__"):  # Arrow itself, Polars, DuckDB and others
-        import pyarrow
-
-        table = pyarrow.table(rows)
+        table = pa.table(rows)
     else:
         table = from_batches(rows)
     return None if table is None else with_plain_types(table)
@@ -42,8 +46,6 @@ def is_pandas(rows: Any) -> bool:
 
 def from_pandas(rows: Any, columns: Columns) -> Any:
     """Dicts are read as maps where the table has a map, and as structs elsewhere."""
-    import pyarrow
-
     targets = {column.name.lower(): parse_type(column.type) for column in columns}
     as_maps = {
         name: target
@@ -51,9 +53,9 @@ def from_pandas(rows: Any, columns: Columns) -> Any:
         if (target := targets.get(str(name).lower())) is not None and holds_map(target)
     }
     others = rows[[name for name in rows.columns if name not in as_maps]]
-    table = pyarrow.Table.from_pandas(others, preserve_index=False)
+    table = pa.Table.from_pandas(others, preserve_index=False)
     for name, target in as_maps.items():
-        values = pyarrow.array(rows[name], type=arrow_type(target), from_pandas=True)
+        values = pa.array(rows[name], type=arrow_type(target), from_pandas=True)
         table = table.append_column(str(name), values)
     return table
 
@@ -68,8 +70,6 @@ def holds_map(type_: T.DataType) -> bool:
 
 def arrow_type(type_: T.DataType) -> Any:
     """The Arrow type of a column of Spark."""
-    import pyarrow as pa
-
     if isinstance(type_, T.ArrayType):
         return pa.list_(arrow_type(type_.elementType))
     if isinstance(type_, T.MapType):
@@ -90,8 +90,6 @@ def arrow_type(type_: T.DataType) -> Any:
 
 
 def with_plain_types(table: Any) -> Any:
-    import pyarrow as pa
-
     plain = pa.schema([pa.field(field.name, plain_type(field)) for field in table.schema])
     if plain.equals(pa.schema([pa.field(field.name, field.type) for field in table.schema])):
         return table
@@ -103,7 +101,6 @@ def with_plain_types(table: Any) -> Any:
 
 def plain_type(field: Any) -> Any:
     """The nearest type that Spark takes; `field` is named when there is none."""
-    import pyarrow as pa
 
     def plain(type_: Any) -> Any:
         kind = pa.types
@@ -128,8 +125,6 @@ def plain_type(field: Any) -> Any:
 
 
 def _nearest(type_: Any) -> Any:
-    import pyarrow as pa
-
     kind = pa.types
     if kind.is_uint64(type_):
         return pa.decimal128(20, 0)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+from anabranch.cache import cached
 from anabranch.errors import AnabranchError, FileMissing
 from anabranch.spark.errors import translate
 
@@ -65,7 +66,7 @@ def _is_spark(kind: type) -> bool:
     return kind.__module__.startswith("pyspark.sql.") and kind.__name__ in PASSED_ON
 
 
-@cache
+@cached(200)
 def _guarded_class(kind: type) -> type:
     """A class below `kind` that looks the same."""
     body: dict[str, Any] = {CHECK: None}

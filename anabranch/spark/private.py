@@ -135,15 +135,21 @@ def reader_beside(session: Any, settings: Mapping[str, str]) -> DataFrameReader 
     It is one of Java's alone: a session of Python's would change what RDDs belong to.
     """
     with _Noting("DataFrameReader._jreader", "rows are numbered by Spark when files are read"):
-        other = session._jsparkSession.cloneSession()
-        for name, value in settings.items():
-            other.conf().set(name, value)
+        other = session_beside(session, settings)
         found: DataFrameReader = session.read
         if not hasattr(found, "_jreader"):
             raise AttributeError("DataFrameReader has no _jreader")
         found._jreader = other.read()
         return found
     return None
+
+
+def session_beside(session: Any, settings: Mapping[str, str]) -> Any:
+    """A session of Java's with the settings of the moment, and others."""
+    other = session._jsparkSession.cloneSession()
+    for name, value in settings.items():
+        other.conf().set(name, value)
+    return other
 
 
 def tasks_of(frame: DataFrame) -> int | None:

@@ -8,14 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.errors import InvalidValue
+from anabranch.lazy import lazy
 from anabranch.spark.arrow import arrow_type
 from anabranch.spark.types import parse_type, type_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
+
 
 Series = tuple[list[Any], T.DataType]  # the values of a column
 EXACT = Context(prec=80, rounding=ROUND_HALF_UP)
@@ -34,8 +41,6 @@ def rows_frame(
 
 
 def from_series(session: SparkSession, series: Mapping[str, Series]) -> DataFrame:
-    import pyarrow as pa
-
     columns = []
     for name, (values, type_) in series.items():
         try:

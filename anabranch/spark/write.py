@@ -8,18 +8,27 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote as encoded
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as F
 
 from anabranch.errors import InternalError
+from anabranch.lazy import lazy
 from anabranch.model import Column, Columns, Op, Written
 from anabranch.names import RESERVED_PREFIX, quote
 from anabranch.spark.errors import translated
 from anabranch.spark.produced import save
 from anabranch.spark.shared_disk import local, see_from_everywhere
 from anabranch.spark.types import FILE, POSITION, id_metadata, parse_type, sql_type, with_ids
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+else:
+    fs = lazy("pyarrow.fs")
+
 
 OP = "_ab_op"
 PHYSICAL = {FILE.name: "file_path", POSITION.name: "pos"}  # as Iceberg names them
@@ -128,10 +137,6 @@ def list_files(directory: str) -> list[str]:
 
 
 def list_remote(directory: str) -> list[str]:
-    from urllib.parse import quote as encoded
-
-    from pyarrow import fs
-
     address = directory.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1)
     system, root = fs.FileSystem.from_uri(encoded(address, safe=":/@"))
     selector = fs.FileSelector(root, allow_not_found=True, recursive=True)

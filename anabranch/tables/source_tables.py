@@ -26,6 +26,7 @@ from anabranch.refresh.definition import lineage, reach
 from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime, Transaction, check_new_name
 from anabranch.spark.types import columns_of
+from anabranch.sql.text.column_names import with_column_names
 from anabranch.tables.dependants import (
     Dependants,
     Readers,
@@ -252,8 +253,6 @@ def readers_after(
 
 
 def _renamed(tx: Transaction, query: str, columns: Sequence[str]) -> str:
-    from anabranch.sql.text.column_names import with_column_names
-
     given = tx.world.sql(query).columns
     if len(given) != len(columns):
         raise Refused(f"the view names {len(columns)} columns, its query gives {len(given)}")

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from anabranch.model import Column, Reading
-from anabranch.spark import whole
+from anabranch.spark import private, whole
 from anabranch.spark.scan import Among, frame
 from anabranch.spark.session import Spark
 from anabranch.spark.write import OP, write
@@ -124,7 +124,7 @@ def test_a_file_without_a_task_of_its_own_is_noticed(
 def test_the_reader_has_the_settings_of_the_moment(spark: Spark) -> None:
     for secret in ("old", "new"):
         spark.session.conf.set("fs.test.secret", secret)
-        assert whole._alone(spark.session).conf().get("fs.test.secret") == secret
+        assert private.session_beside(spark.session, {}).conf().get("fs.test.secret") == secret
     spark.session.conf.unset("fs.test.secret")
 
 

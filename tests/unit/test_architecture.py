@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,11 +25,12 @@ LAYERS = (
     ("catalog", "spark"),
     ("lake", "boundary"),
     ("indexes",),
-    ("world", "listing"),
+    ("world", "system_views"),
     ("runtime", "leases", "clusters"),
     ("refresh",),
     ("tables", "upkeep", "scheduler", "backup"),
     ("project", "deploy"),
+    ("listing",),
     ("open",),
     ("session",),
     ("verbs",),
@@ -95,7 +98,11 @@ def test_libraries_stay_in_their_rooms(path: Path) -> None:
 
 
 # The private parts of a library are used in one file, or in none.
-PRIVATE = {"spark/private.py": "pyspark", "plan/grammar.py": "sqlglot"}
+PRIVATE = {
+    "spark/private.py": "pyspark",
+    "plan/grammar.py": "sqlglot",
+    "lake/private.py": "pyiceberg",
+}
 
 
 def names_of_ours() -> set[str]:
@@ -153,11 +160,74 @@ def test_a_private_part_is_found_wherever_it_is_used() -> None:
     assert underscored(ast.parse(text)) == {"_a", "_b", "_c", "_d"}
 
 
+def test_answers_are_kept_by_one_module() -> None:
+    """`cache.clear` forgets all of them."""
+    for path in FILES:
+        if path.name != "cache.py":
+            assert not imports(path) & {"functools.cache", "functools.lru_cache"}, path
+
+
 def test_no_import_circle() -> None:
     known = {module(path): path for path in FILES}
     topological(
         {name: sorted(imports(path) & (known.keys() - {name})) for name, path in known.items()}
     )
+
+
+# Imports inside of functions; everything else that is loaded late is loaded by `lazy`.
+LATE = {
+    "cli/serve.py": "packages that only a server needs, and that may not be installed",
+    "spark/private.py": "a name that another version of PySpark may not have",
+}
+
+
+def test_modules_are_loaded_late_by_lazy_alone() -> None:
+    late = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in FILES
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        if any(isinstance(each, (ast.Import, ast.ImportFrom)) for each in ast.walk(function))
+    }
+    assert late == set(LATE)
+
+
+def named_late(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """By name, the module that the type checker sees, and the one that `lazy` loads."""
+    seen: dict[str, str] = {}
+    loaded: dict[str, str] = {}
+    for block in ast.parse(path.read_text()).body:
+        if not isinstance(block, ast.If) or ast.unparse(block.test) != "TYPE_CHECKING":
+            continue
+        for node in block.body:
+            before = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            for alias in node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
+                seen[alias.asname or alias.name] = before + alias.name
+        for node in block.orelse:
+            assert isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+            assert ast.unparse(node.value.func) == "lazy"
+            (module,) = node.value.args
+            loaded[ast.unparse(node.targets[0])] = ast.literal_eval(module)
+    return seen, loaded
+
+
+@pytest.mark.parametrize("path", FILES, ids=module)
+def test_what_is_loaded_late_is_what_the_type_checker_sees(path: Path) -> None:
+    seen, loaded = named_late(path)
+    assert loaded == {name: seen.get(name) for name in loaded}
+    assert path.read_text().count(" = lazy(") == len(loaded) or path.stem == "lazy"
+
+
+def test_importing_anabranch_and_its_listings_loads_no_engine() -> None:
+    heavy = ["pyspark", "pyiceberg", "pyarrow", "sqlglot", "pandas", "rich", "prompt_toolkit"]
+    program = (
+        "import sys, anabranch, anabranch.cli.main\n"
+        "from anabranch.verbs import listings\n"
+        "assert listings.status\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
 
 
 def test_rows_never_come_to_the_driver() -> None:

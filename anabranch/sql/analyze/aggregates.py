@@ -80,8 +80,8 @@ def is_grouped(node: exp.Select) -> bool:
 
 
 def _of(node: exp.Select, clause: str) -> list[Tree]:
-    found = node.args.get(clause)
-    return [found] if isinstance(found, exp.Expr) else []
+    tree = node.args.get(clause)
+    return [tree] if isinstance(tree, exp.Expr) else []
 
 
 def loose_columns(tree: Tree) -> Iterator[exp.Column]:

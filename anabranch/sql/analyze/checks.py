@@ -12,7 +12,7 @@ from itertools import combinations
 from sqlglot import exp
 
 from anabranch.plan.exprs import Tree, unwrapped
-from anabranch.sql.analyze.types import BOOLEAN, COMPARISONS, VOID, branches
+from anabranch.sql.analyze.types import ALIKE, BOOLEAN, COMPARISONS, VOID, branches
 from anabranch.types import Type
 
 TypeOf = Callable[["Tree | None"], "Type | None"]
@@ -20,7 +20,6 @@ Wrong = tuple[Tree, str, "str | None"]  # where, what, and a cure
 
 _WITH_STRING = ("number", "time", "boolean", "binary")
 _CAST = "CAST one of them"
-_ALIKE = ("coalesce", "nvl", "ifnull", "greatest", "least")
 _NO_CONDITION = ("time", "array", "map", "struct", "binary")  # HAVING casts all else
 
 
@@ -67,22 +66,22 @@ def mismatches(node: Tree, type_of: TypeOf) -> Iterator[Wrong]:
             yield from _conditions_of(node, type_of)
             if not isinstance(node.parent, exp.Case):
                 yield from _alternatives(node, list(branches(node)), "CASE", type_of)
-        case exp.Anonymous() if node.name.lower() in _ALIKE:
+        case exp.Anonymous() if node.name.lower() in ALIKE:
             yield from _alternatives(node, node.expressions, node.name.upper(), type_of)
 
 
 def _compared(node: Tree, sides: Sequence[Tree | None], type_of: TypeOf) -> Iterator[Wrong]:
     if any(isinstance(side, (exp.Any, exp.All)) for side in sides):
         return
-    if found := _apart([type_of(side) for side in sides]):
-        yield node, "{} cannot be compared with {}".format(*found), _CAST
+    if types := _apart([type_of(side) for side in sides]):
+        yield node, "{} cannot be compared with {}".format(*types), _CAST
 
 
 def _alternatives(
     node: Tree, values: Sequence[Tree | None], what: str, type_of: TypeOf
 ) -> Iterator[Wrong]:
-    if found := _apart([type_of(value) for value in values]):
-        yield node, "{} cannot give {} and {}".format(what, *found), _CAST
+    if types := _apart([type_of(value) for value in values]):
+        yield node, "{} cannot give {} and {}".format(what, *types), _CAST
 
 
 def _apart(types: Sequence[Type | None]) -> tuple[Type, Type] | None:
@@ -95,8 +94,8 @@ def _apart(types: Sequence[Type | None]) -> tuple[Type, Type] | None:
 
 def _operands(node: Tree, sides: Sequence[Tree], type_of: TypeOf) -> Iterator[Wrong]:
     for side in sides:
-        if family(found := type_of(side)) not in (None, "boolean", "string"):
-            yield side, f"{type(node).__name__.upper()} takes conditions, not {found}", None
+        if family(type_ := type_of(side)) not in (None, "boolean", "string"):
+            yield side, f"{type(node).__name__.upper()} takes conditions, not {type_}", None
 
 
 def _conditions_of(node: Tree, type_of: TypeOf) -> Iterator[Wrong]:
@@ -107,8 +106,8 @@ def _conditions_of(node: Tree, type_of: TypeOf) -> Iterator[Wrong]:
     for case in cases:
         if isinstance(node, exp.Case) and node.this:
             yield from _compared(case.this, [node.this, case.this], type_of)
-        elif family(found := type_of(case.this)) not in (None, "boolean"):
-            yield case.this, f"WHEN takes a condition, not {found}", None
+        elif family(type_ := type_of(case.this)) not in (None, "boolean"):
+            yield case.this, f"WHEN takes a condition, not {type_}", None
 
 
 def not_a_condition(clause: str, tree: Tree, type_of: TypeOf) -> Iterator[Wrong]:

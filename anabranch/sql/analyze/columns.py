@@ -45,17 +45,17 @@ NOTHING = Flow()
 
 
 def together(flows: Iterable[Flow]) -> Flow:
-    found = NOTHING
+    flow = NOTHING
     for each in flows:
-        found |= each
-    return found
+        flow |= each
+    return flow
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: `name` is None when Spark makes one up, `type` when it cannot be told.
+    """A column: `name` is None when Spark makes one up, `type` when it is not known.
 
-    `broken`: it comes from a mistake, which was told where it was made.  `any_name`: the name that
+    `broken`: it comes from a mistake, which was reported where it was made.  `any_name`: the name that
     Spark makes up may look like a user's.  `made_up`: what that name probably is.
     """
 
@@ -112,7 +112,7 @@ class Relation:
         return replace(self, flow=self.flow | flow.deciding)
 
     def named(self, names: Sequence[str]) -> Relation:
-        """Under the names of `AS t(a, b)`; a wrong number of them was told."""
+        """Under the names of `AS t(a, b)`; a wrong number of them was reported."""
         if self.columns is None or len(self.columns) != len(names):
             flow = Flow(self.whole.computed)
             broken = self.columns is not None

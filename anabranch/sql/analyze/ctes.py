@@ -46,9 +46,9 @@ def cte_of(table: exp.Table) -> exp.CTE | None:
         clause = parent.args.get("with_")
         if isinstance(clause, exp.With):
             seen = _seen(clause, inside) if child is clause else clause.expressions
-            found = next((cte for cte in reversed(seen) if cte.alias.lower() == wanted), None)
-            if found is not None:
-                return found
+            meant = next((cte for cte in reversed(seen) if cte.alias.lower() == wanted), None)
+            if meant is not None:
+                return meant
         child = parent
     return None
 

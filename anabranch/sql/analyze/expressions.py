@@ -36,7 +36,7 @@ class Queries(Protocol):
 
 def flow(walk: Queries, root: Tree, sight: Sight, ctes: Ctes) -> Flow:
     """Look at every column and call; a query inside sees this one from within."""
-    found = NOTHING
+    flow = NOTHING
     types = types_in(sight)
     todo: list[tuple[Tree, bool]] = [(root, False)]
     while todo:
@@ -53,8 +53,8 @@ def flow(walk: Queries, root: Tree, sight: Sight, ctes: Ctes) -> Flow:
                 walk.star(node, sight)
             _judge(walk, node, types)
             todo += _parts(node, decides)
-        found |= own.deciding if decides else own
-    return found
+        flow |= own.deciding if decides else own
+    return flow
 
 
 def _judge(walk: Queries, node: Tree, types: TypeOf) -> None:
@@ -89,49 +89,49 @@ def _parts(node: Tree, decides: bool) -> list[tuple[Tree, bool]]:
     ]
 
 
-def _of_query(walk: Queries, node: Tree, found: Relation, types: TypeOf) -> Flow:
+def _of_query(walk: Queries, node: Tree, relation: Relation, types: TypeOf) -> Flow:
     """A query inside an expression: EXISTS only asks whether there are rows."""
     around = node.parent
     while isinstance(around, exp.Paren):
         around = around.parent
     if isinstance(around, exp.Exists):
-        return found.flow.deciding
+        return relation.flow.deciding
     if isinstance(around, exp.In):
-        _compare_rows(walk, around, found, types)
+        _compare_rows(walk, around, relation, types)
     elif not isinstance(around, (exp.Subquery, exp.Any, exp.All)):
-        width = len(found.columns) if found.columns is not None else 1
+        width = len(relation.columns) if relation.columns is not None else 1
         if width > 1:
             message = f"a subquery that is used as a value gives {width} columns"
             walk.say(node, message, "select one column")
-    return found.whole if found.columns is None else _values(found)
+    return relation.whole if relation.columns is None else _values(relation)
 
 
-def _values(found: Relation) -> Flow:
+def _values(relation: Relation) -> Flow:
     computed = NOTHING
-    for each in found.columns or ():
+    for each in relation.columns or ():
         computed |= each.flow
-    return computed | found.flow.deciding
+    return computed | relation.flow.deciding
 
 
-def _compare_rows(walk: Queries, node: exp.In, found: Relation, types: TypeOf) -> None:
+def _compare_rows(walk: Queries, node: exp.In, relation: Relation, types: TypeOf) -> None:
     """x IN (SELECT …), (x, y) IN (SELECT …)"""
     left = unwrapped(node.this)
     values = left.expressions if isinstance(left, exp.Tuple) else [left]
-    if found.columns is None or any(star_of(each) is not None for each in values):
+    if relation.columns is None or any(star_of(each) is not None for each in values):
         return
-    if len(values) != len(found.columns):
-        message = f"IN compares {len(values)} with {len(found.columns)} columns"
+    if len(values) != len(relation.columns):
+        message = f"IN compares {len(values)} with {len(relation.columns)} columns"
         walk.say(node, message, "both sides need the same number")
         return
-    for value, column in zip(values, found.columns, strict=True):
+    for value, column in zip(values, relation.columns, strict=True):
         if apart(one := types(value), column.type):
             walk.say(value, f"{one} cannot be compared with {column.type}", "CAST one of them")
 
 
 def types_in(sight: Sight) -> TypeOf:
     def column(node: exp.Column) -> Type | None:
-        found = sight.find([part.name for part in node.parts])
-        return found.type if found is not None and not found.broken else None
+        known = sight.find([part.name for part in node.parts])
+        return known.type if known is not None and not known.broken else None
 
     return lambda tree: type_of(tree, column)
 

@@ -79,15 +79,15 @@ class External:
 
 def refuse_external_code(text: str) -> None:
     """Raise if a query or expression may run code or read files outside of the tables it names."""
-    found = external_code(text)
-    if found is None:
+    code = external_code(text)
+    if code is None:
         return
-    at = place(text, found.offset)
-    message = f"{found.message} (line {at.line}, column {at.column})"
-    if found.unknown is None:
-        raise Refused(message, hint=found.hint)
+    at = place(text, code.offset)
+    message = f"{code.message} (line {at.line}, column {at.column})"
+    if code.unknown is None:
+        raise Refused(message, hint=code.hint)
     error = UnknownName(message)
-    error.hint = found.hint
+    error.hint = code.hint
     raise error
 
 

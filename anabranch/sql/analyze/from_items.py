@@ -58,22 +58,22 @@ class Queries(Protocol):
     def query(self, node: Tree, ctes: Ctes, outer: Sight | None) -> Relation: ...
     def flow(self, root: Tree, sight: Sight, ctes: Ctes) -> Flow: ...
     def within(self, node: Tree, sight: Sight, ctes: Ctes, skip: Sequence[str] = ()) -> Flow: ...
-    def renamed(self, found: Relation, node: Tree) -> Relation: ...
+    def renamed(self, relation: Relation, node: Tree) -> Relation: ...
     def table(self, name: TableName) -> Relation: ...
     def generated(self, call: Tree, sight: Sight) -> tuple[str, ...] | None: ...
 
 
-def items_of(walk: Queries, found: Relation, qualifier: tuple[str, ...]) -> Rows:
+def items_of(walk: Queries, relation: Relation, qualifier: tuple[str, ...]) -> Rows:
     """The rows of a relation under a name."""
-    certain = found.columns is not None
+    certain = relation.columns is not None
     fields = (
         Field(qualifier, each.made_up if each.name is None else each.name,
               walk.fresh(each.name or "c"), named=each.name is not None, known=each,
               certain=certain)
-        for each in found.planned or ()
+        for each in relation.planned or ()
     )  # fmt: skip
-    opaque = () if certain else (Opaque(qualifier, found.whole),)
-    return Rows(Scope(tuple(fields), opaque), found.flow.deciding)
+    opaque = () if certain else (Opaque(qualifier, relation.whole),)
+    return Rows(Scope(tuple(fields), opaque), relation.flow.deciding)
 
 
 def is_wrapper(node: exp.Subquery) -> bool:
@@ -83,51 +83,51 @@ def is_wrapper(node: exp.Subquery) -> bool:
 
 
 def from_clause(walk: Queries, node: exp.Select, ctes: Ctes, outer: Sight | None) -> Rows:
-    found = Rows()
+    rows = Rows()
     from_ = node.args.get("from_")
     if from_ is not None:
-        found = _item(walk, from_.this, found, ctes, outer)
-    return _more(walk, node, found, ctes, outer)
+        rows = _item(walk, from_.this, rows, ctes, outer)
+    return _more(walk, node, rows, ctes, outer)
 
 
-def _more(walk: Queries, node: Tree, found: Rows, ctes: Ctes, outer: Sight | None) -> Rows:
+def _more(walk: Queries, node: Tree, rows: Rows, ctes: Ctes, outer: Sight | None) -> Rows:
     """What is joined to it, and what is made of its rows."""
     for join in node.args.get("joins") or ():
-        found = _join(walk, join, found, ctes, outer)
+        rows = _join(walk, join, rows, ctes, outer)
     for lateral in node.args.get("laterals") or ():
-        found = found + _item(walk, lateral, found, ctes, outer)
-    return found
+        rows = rows + _item(walk, lateral, rows, ctes, outer)
+    return rows
 
 
 def _item(walk: Queries, node: Tree, before: Rows, ctes: Ctes, outer: Sight | None) -> Rows:
     """One FROM item with what is joined to it; `before` is what LATERAL sees."""
     alias: tuple[str, ...] = (node.alias.lower(),) if node.alias else ()
     sight = Sight(before.scope, outer)
-    found, own = Relation(None), alias
+    relation, own = Relation(None), alias
     match node:
         case exp.Table() if not isinstance(node.this, exp.Identifier):  # a table function
             flow = walk.within(node, sight, ctes)
-            found = walk.renamed(Relation(None, Flow(flow.all)), node)
+            relation = walk.renamed(Relation(None, Flow(flow.all)), node)
         case exp.Table():
-            found, name = _table(walk, node, ctes)
+            relation, name = _table(walk, node, ctes)
             own = alias or name
-            found = walk.renamed(pivoted(walk, node, found, own, ctes, outer), node)
+            relation = walk.renamed(pivoted(walk, node, relation, own, ctes, outer), node)
         case exp.Lateral():
-            found = _lateral(walk, node, sight, ctes)
+            relation = _lateral(walk, node, sight, ctes)
         case exp.Subquery() if is_wrapper(node):
             inside = _item(walk, node.this, before, ctes, outer)
             return _more(walk, node, inside, ctes, outer)
         case exp.Subquery() if isinstance(node.this, exp.Table):
             inside = _item(walk, node.this, before, ctes, outer)
-            found = Relation(None, together([inside.flow, *_flows(inside.scope)]))
-            found = found.perhaps(tuple(each.known for each in inside.scope.star()))
-            found = walk.renamed(pivoted(walk, node, found, own, ctes, outer), node)
+            relation = Relation(None, together([inside.flow, *_flows(inside.scope)]))
+            relation = relation.perhaps(tuple(each.known for each in inside.scope.star()))
+            relation = walk.renamed(pivoted(walk, node, relation, own, ctes, outer), node)
         case exp.Subquery() | exp.Values():
-            found = walk.query(node, ctes, outer)
+            relation = walk.query(node, ctes, outer)
     if pivots := node.args.get("pivots"):
         own = (pivots[-1].alias.lower(),) if pivots[-1].alias else ()
-    rows = items_of(walk, found, own)
-    bind_fields(node, None if found.planned is None else rows.scope.fields)
+    rows = items_of(walk, relation, own)
+    bind_fields(node, None if relation.planned is None else rows.scope.fields)
     return _more(walk, node, rows, ctes, outer)
 
 
@@ -146,39 +146,39 @@ def _table(walk: Queries, node: exp.Table, ctes: Ctes) -> tuple[Relation, tuple[
 def pivoted(
     walk: Queries,
     node: Tree,
-    found: Relation,
+    relation: Relation,
     qualifier: tuple[str, ...],
     ctes: Ctes,
     outer: Sight | None,
 ) -> Relation:
     """The rows behind the PIVOT clauses of a FROM item, whose own name is `qualifier`."""
     for pivot in node.args.get("pivots") or ():
-        scope = items_of(walk, found, qualifier).scope
+        scope = items_of(walk, relation, qualifier).scope
         flow = walk.flow(pivot, Sight(scope.opened(), outer), ctes)
-        made = None if found.planned is None else outputs(pivot, scope)
+        made = None if relation.planned is None else outputs(pivot, scope)
         bind_outputs(pivot, made)
         columns = (
             None
             if made is None
             else (*(each.known for each in made.passed), *map(Column, made.made))
         )
-        found = found.deciding(flow).perhaps(columns)
+        relation = relation.deciding(flow).perhaps(columns)
         qualifier = (pivot.alias.lower(),) if pivot.alias else ()
-    return found
+    return relation
 
 
 def _lateral(walk: Queries, node: exp.Lateral, sight: Sight, ctes: Ctes) -> Relation:
     """The rows that a query or a function makes for each row before it."""
     decides = walk.within(node, sight, ctes, skip=("this",))
     if isinstance(node.this, exp.Subquery):
-        found = walk.query(node.this, ctes, sight)
+        relation = walk.query(node.this, ctes, sight)
     else:
-        found = Relation(None, Flow(walk.flow(node.this, sight, ctes).all))
-        found = Relation(None, found.flow | found.flow.deciding)
+        relation = Relation(None, Flow(walk.flow(node.this, sight, ctes).all))
+        relation = Relation(None, relation.flow | relation.flow.deciding)
         if is_generator(node.this):
             names = walk.generated(node.this, sight)
-            found = found.perhaps(None if names is None else tuple(map(Column, names)))
-    return walk.renamed(found.deciding(decides), node)
+            relation = relation.perhaps(None if names is None else tuple(map(Column, names)))
+    return walk.renamed(relation.deciding(decides), node)
 
 
 def _join(walk: Queries, join: exp.Join, left: Rows, ctes: Ctes, outer: Sight | None) -> Rows:

@@ -28,13 +28,13 @@ class Lineage:
     decides: frozenset[Ref] = frozenset()
 
     @staticmethod
-    def of(found: Relation, names: Sequence[str]) -> Lineage:
+    def of(relation: Relation, names: Sequence[str]) -> Lineage:
         """`names` are those of the columns that the query gives, in order."""
-        if found.columns is None or len(found.columns) != len(names):
-            whole = found.whole
+        if relation.columns is None or len(relation.columns) != len(names):
+            whole = relation.whole
             return Lineage(tuple((name, whole) for name in names), whole.decides)
-        pairs = zip(names, found.columns, strict=True)
-        return Lineage(tuple((name, each.flow) for name, each in pairs), found.flow.all)
+        pairs = zip(names, relation.columns, strict=True)
+        return Lineage(tuple((name, each.flow) for name, each in pairs), relation.flow.all)
 
     def sources(self, column: str) -> list[tuple[str, Ref]]:
         """The kind of each source column of a column; what it is computed from first."""

@@ -15,15 +15,15 @@ def mistake(query: str, tables: Tables) -> UserError | None:
     if is_list_of_values(query):
         return None
     try:
-        found = analyze(query, tables).findings
+        analysis = analyze(query, tables).findings
     except AnabranchError:
         return None  # Spark may take what we cannot read
-    if not found:
+    if not analysis:
         return None
-    at = place(query, found[0].start)
-    message = f"{found[0].message} (line {at.line}, column {at.column})"
-    error = UnknownName(message) if found[0].unknown else UserError(message)
-    error.hint = found[0].hint
+    at = place(query, analysis[0].start)
+    message = f"{analysis[0].message} (line {at.line}, column {at.column})"
+    error = UnknownName(message) if analysis[0].unknown else UserError(message)
+    error.hint = analysis[0].hint
     return error
 
 

@@ -28,8 +28,8 @@ def offline_obstacles(
     views: Mapping[TableName, str],
 ) -> tuple[Obstacle, ...]:
     """Why the query is surely not incremental; nothing where only Spark can say."""
-    found = offline_lowered(query, width, tables, views)
-    return found.obstacles if found is not None else ()
+    analysis = offline_lowered(query, width, tables, views)
+    return analysis.obstacles if analysis is not None else ()
 
 
 def offline_lowered(
@@ -44,19 +44,19 @@ def offline_lowered(
     views, by every name that they have there.
     """
     texts = [SourceText(query), *(SourceText(text, name) for name, text in views.items())]
-    found = tuple(chain.from_iterable(map(find_obstacles, texts)))
-    if found:
-        return Lowered(None, (), frozenset(tables), found)
+    obstacles = tuple(chain.from_iterable(map(find_obstacles, texts)))
+    if obstacles:
+        return Lowered(None, (), frozenset(tables), obstacles)
     columns = {name: each for name, each in tables.items() if each is not None}
     unclear = len(columns) < len(tables) or width is None
     if unclear or may_have_other_types(text.tree for text in texts):
         return None
 
     def types(node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
-        told = [offline_type(node, expr, columns) for expr in exprs]
-        if any(type_ is None or "void" in type_ for type_ in told):
+        types_ = [offline_type(node, expr, columns) for expr in exprs]
+        if any(type_ is None or "void" in type_ for type_ in types_):
             raise NeedsSpark
-        return [type_ for type_ in told if type_ is not None]
+        return [type_ for type_ in types_ if type_ is not None]
 
     output = tuple(Column(f"c{at}", "", True) for at in range(width or 0))
     try:

@@ -66,8 +66,8 @@ def _lower(name: TableName) -> tuple[str, ...]:
 
 def _named(table: exp.Table, names: Mapping[tuple[str, ...], TableName]) -> TableName:
     asked = TableName.of(*(part.name for part in table.parts))
-    found = names.get(_lower(asked))
-    if found is None:
+    own = names.get(_lower(asked))
+    if own is None:
         known = [str(name) for name in names.values()]
         raise UnknownName(f"table {asked} does not exist", name=str(asked), known=known)
-    return found
+    return own

@@ -54,33 +54,33 @@ class Queries(Protocol):
         self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
     ) -> None: ...
     def flow(self, root: Tree, sight: Sight, ctes: Ctes) -> Flow: ...
-    def positions(self, order: Tree, found: Relation) -> Flow: ...
+    def positions(self, order: Tree, relation: Relation) -> Flow: ...
     def generated(self, call: Tree, sight: Sight) -> tuple[str, ...] | None: ...
 
 
 @dataclass
 class Block:
-    """`found` are the columns so far, None from the first item on that gives nobody knows which."""
+    """`certain` are the columns so far, None from the first item on that gives nobody knows which."""
 
     walk: Queries
     node: exp.Select
     ctes: Ctes
     rows: Rows
     outer: Sight | None
-    found: list[Column] | None = field(default_factory=list)
+    certain: list[Column] | None = field(default_factory=list)
     planned: list[Column] | None = field(default_factory=list)  # also those that are not certain
     aliases: dict[str, Column] = field(default_factory=dict)
     flow: Flow = NOTHING
     hidden: Flow = NOTHING  # of the columns that nobody knows
 
-    told: set[str] = field(default_factory=set)
-    said: int = 0  # mistakes that were told before this SELECT
+    reported: set[str] = field(default_factory=set)
+    reported_before: int = 0  # findings when this SELECT began
 
     def __post_init__(self) -> None:
         self.flow = self.rows.flow
 
     def sight(self, aliases: Mapping[str, Column] | None = None) -> Sight:
-        return Sight(self.rows.scope, self.outer, dict(aliases or {}), self.told)
+        return Sight(self.rows.scope, self.outer, dict(aliases or {}), self.reported)
 
     def result(self) -> Relation:
         self.aliases = {name: Column(name) for name in time_windows(self.node)}
@@ -96,28 +96,28 @@ class Block:
         self.conditions(last)
         self.ordinals()
         self.grouped()
-        columns = None if self.found is None else tuple(self.found)
-        found = Relation(
+        columns = None if self.certain is None else tuple(self.certain)
+        relation = Relation(
             columns, self.flow.deciding | (self.hidden if columns is None else NOTHING)
         )
         if columns is None and self.planned is not None:
-            found = replace(found, probable=tuple(self.planned))
-        return found.deciding(found.whole) if self.node.args.get("distinct") else found
+            relation = replace(relation, probable=tuple(self.planned))
+        return relation.deciding(relation.whole) if self.node.args.get("distinct") else relation
 
     def outputs(self) -> dict[str, Column]:
-        return {each.name.lower(): each for each in reversed(self.found or ()) if each.name}
+        return {each.name.lower(): each for each in reversed(self.certain or ()) if each.name}
 
     # -- the SELECT list -----------------------------------------------------------------------
 
     def named_windows(self) -> Mapping[str, Flow]:
-        """What WINDOW w AS (…) looks at; what is wrong with it is told when its turn comes."""
-        told, said = set(self.told), len(self.walk.findings)
-        found = {
+        """What WINDOW w AS (…) looks at; what is wrong with it is reported when its turn comes."""
+        reported, before = set(self.reported), len(self.walk.findings)
+        flows = {
             each.name.lower(): self.walk.flow(each, self.sight(), self.ctes)
             for each in self.node.args.get("windows") or ()
         }
-        self.told, self.walk.findings[said:] = told, []
-        return found
+        self.reported, self.walk.findings[before:] = reported, []
+        return flows
 
     def item(self, item: Tree, windows: Mapping[str, Flow]) -> None:
         seen = self.sight(self.aliases)
@@ -134,7 +134,9 @@ class Block:
         if any(is_generator(each) for each in inside(item)):
             self.flow |= flow.deciding
         self.hidden |= flow if columns is None else NOTHING
-        self.found = None if self.found is None or columns is None else [*self.found, *columns]
+        self.certain = (
+            None if self.certain is None or columns is None else [*self.certain, *columns]
+        )
         self.planned = (
             None if self.planned is None or planned is None else [*self.planned, *planned]
         )
@@ -226,12 +228,12 @@ class Block:
                 break
 
     def ordinals(self) -> None:
-        relation = Relation(None if self.found is None else tuple(self.found))
+        relation = Relation(None if self.certain is None else tuple(self.certain))
         for key in ("order", "sort"):
             if (order := self.node.args.get(key)) is not None:
-                found = self.walk.positions(order, relation)
+                flow = self.walk.positions(order, relation)
                 cut = self.node.args.get("limit") or self.node.args.get("offset")
-                self.flow |= found.deciding if key == "order" and cut else NOTHING
+                self.flow |= flow.deciding if key == "order" and cut else NOTHING
 
     # -- groups --------------------------------------------------------------------------------
 
@@ -242,7 +244,7 @@ class Block:
             self.flow |= self.keys_by_place(group).deciding
         whole = group is not None and group.args.get("all")
         if (
-            len(self.walk.findings) > self.said
+            len(self.walk.findings) > self.reported_before
             or self.rows.scope.opaque
             or whole
             or not is_grouped(self.node)
@@ -260,7 +262,7 @@ class Block:
         self.ungrouped(keys)
 
     def ungrouped(self, keys: set[str]) -> None:
-        told: set[str] = set()
+        reported: set[str] = set()
         outputs = {*self.outputs(), *self.aliases}
         clauses = [self.node.args[key] for key in ("having", "order") if self.node.args.get(key)]
         listed = [item for item in self.node.expressions if star_of(item) is None]
@@ -269,8 +271,8 @@ class Block:
             *ungrouped(clauses, self.sight(), keys, outputs),
         ):
             name = text_of([part.name for part in node.parts])
-            if name.lower() not in told:
-                told.add(name.lower())
+            if name.lower() not in reported:
+                reported.add(name.lower())
                 message = f"column {name} is neither in GROUP BY nor inside an aggregate"
                 hint = f"add {name} to GROUP BY, or aggregate it, as with max({name})"
                 self.walk.say(node, message, hint)
@@ -300,20 +302,20 @@ class Block:
             )
         flow = NOTHING
         for key, at in _places(group):
-            if self.found is None:
+            if self.certain is None:
                 break
-            if not 1 <= at <= len(self.found):
-                message = f"GROUP BY {at} is not between 1 and {len(self.found)}"
+            if not 1 <= at <= len(self.certain):
+                message = f"GROUP BY {at} is not between 1 and {len(self.certain)}"
                 self.walk.say(key, message)
             else:
-                flow |= self.found[at - 1].flow
+                flow |= self.certain[at - 1].flow
         return flow
 
     def items(self) -> Iterator[tuple[Tree, Column]]:
-        if self.found is not None and len(self.found) == len(self.node.expressions):
-            yield from zip(self.node.expressions, self.found, strict=True)
+        if self.certain is not None and len(self.certain) == len(self.node.expressions):
+            yield from zip(self.node.expressions, self.certain, strict=True)
         else:
-            yield from ((self.node, each) for each in self.found or ())
+            yield from ((self.node, each) for each in self.certain or ())
 
     def groups(self) -> Groups | None:
         """The grouping expressions over the columns of FROM, by the rules of a plan."""
@@ -349,10 +351,10 @@ def without_queries(tree: Tree) -> Tree:
 
 def without_group_queries(node: exp.Select) -> exp.Select:
     group = node.args.get("group")
-    found = exp.Select()
+    grouping = exp.Select()
     if group is not None:
-        found.set("group", without_queries(group))
-    return found
+        grouping.set("group", without_queries(group))
+    return grouping
 
 
 def _places(group: exp.Group) -> Iterator[tuple[Tree, int]]:

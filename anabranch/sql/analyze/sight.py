@@ -21,12 +21,12 @@ _FUNCTIONS = sorted(functions.KNOWN)
 
 @dataclass(frozen=True)
 class Sight:
-    """`told` are the mistakes of this SELECT so far: a name that is wrong twice is told once."""
+    """`reported` are the mistakes of this SELECT so far: each wrong name once."""
 
     scope: Scope = field(default_factory=Scope)
     outer: Sight | None = None
     aliases: Mapping[str, Column] = field(default_factory=dict, hash=False)
-    told: set[str] = field(default_factory=set, compare=False)
+    reported: set[str] = field(default_factory=set, compare=False)
     through_plan: bool = (
         False  # Spark looks names up in its plan of the SELECT, which may lack columns
     )

@@ -79,10 +79,10 @@ def tables_of(query: str, *, expression: bool = False) -> frozenset[TableName]:
 
 def references(query: str, *, expression: bool = False) -> tuple[Reference, ...]:
     """Every mention of a table, in the order of the text."""
-    found = (source for source, _ in _walk(query, expression).sources)
+    sources = (source for source, _ in _walk(query, expression).sources)
     return tuple(
         Reference(source.name, source.start, source.end, place(query, source.start))
-        for source in sorted(found, key=lambda source: source.start)
+        for source in sorted(sources, key=lambda source: source.start)
     )
 
 
@@ -102,7 +102,7 @@ def rebind(
     if not walk.sources and not walk.columns:
         return text
     tokens = tokenize(text)
-    qualifiers = [found for column in walk.columns if (found := _qualifier(text, *column))]
+    qualifiers = [qualifier for column in walk.columns if (qualifier := _qualifier(text, *column))]
     edits = [
         (start, end, quote(scope.known_as(source)))
         for start, end, source, scope in qualifiers

@@ -134,8 +134,8 @@ def _number(text: str) -> Type | None:
 
 def common(types: Sequence[Type | None]) -> Type | None:
     """The one type that all have; NULL fits every type."""
-    found = {each for each in types if each != VOID}
-    return found.pop() if len(found) == 1 else None
+    distinct = {each for each in types if each != VOID}
+    return distinct.pop() if len(distinct) == 1 else None
 
 
 def _call(name: str, types: list[Type | None]) -> Type | None:

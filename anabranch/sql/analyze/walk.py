@@ -74,12 +74,12 @@ class Walk:
         *,
         unknown: bool = False,
     ) -> None:
-        if message not in sight.told:
-            sight.told.add(message)
+        if message not in sight.reported:
+            sight.reported.add(message)
             self.say(node, message, hint, unknown=unknown)
 
     def quietly(self, tree: Tree, ctes: Ctes, outer: Sight | None) -> Relation:
-        """What a query gives; what is wrong with it is told at another time."""
+        """What a query gives; what is wrong with it is reported at another time."""
         return self._quiet().query(tree, ctes, outer)
 
     def _quiet(self) -> Walk:
@@ -93,9 +93,9 @@ class Walk:
             ctes = self.with_ctes(with_, ctes, outer)
         match node:
             case exp.Select():
-                said = len(self.findings)
+                before = len(self.findings)
                 rows = from_clause(self, node, ctes, outer)
-                return Block(self, node, ctes, rows, outer, said=said).result()
+                return Block(self, node, ctes, rows, outer, reported_before=before).result()
             case exp.SetOperation():
                 return self.in_order(node, self.set_operation(node, ctes, outer), ctes, outer)
             case exp.Subquery():
@@ -112,8 +112,8 @@ class Walk:
             if with_.recursive and reads_itself(cte):
                 known[name] = self.recursion(cte, known, outer)
             else:
-                found = self.query(cte.this, known, outer)
-                known[name] = self.renamed(found, cte)
+                relation = self.query(cte.this, known, outer)
+                known[name] = self.renamed(relation, cte)
         return known
 
     def recursion(self, cte: exp.CTE, ctes: Ctes, outer: Sight | None) -> Relation:
@@ -125,10 +125,10 @@ class Walk:
             return self.renamed(Relation(None), cte)
         known = untyped(self._quiet().seed(tree, cte, ctes, outer), cte)
         for _ in range(ROUNDS):
-            found = untyped(self.quietly(tree, {**ctes, name: known}, outer), cte)
-            if found == known:
+            relation = untyped(self.quietly(tree, {**ctes, name: known}, outer), cte)
+            if relation == known:
                 break
-            known = found
+            known = relation
         self.renamed(self.query(tree, {**ctes, name: known}, outer), cte)
         return known
 
@@ -147,19 +147,19 @@ class Walk:
             return self.seed(first, cte, ctes, outer)
         return self.query(first, ctes, outer)
 
-    def renamed(self, found: Relation, node: Tree) -> Relation:
+    def renamed(self, relation: Relation, node: Tree) -> Relation:
         """`AS t(a, b)` gives the columns other names."""
         names = column_aliases(node)
         if not names:
-            return found
-        if found.columns is not None and len(found.columns) != len(names):
+            return relation
+        if relation.columns is not None and len(relation.columns) != len(names):
             self.say(
                 node.args["alias"],
                 f"{node.alias or 'the list'} names {len(names)} columns, but there are "
-                f"{len(found.columns)}",
+                f"{len(relation.columns)}",
                 "name all of them, or leave the list out",
             )
-        return found.named(names)
+        return relation.named(names)
 
     def set_operation(self, node: exp.SetOperation, ctes: Ctes, outer: Sight | None) -> Relation:
         left = self.query(node.this, ctes, outer)
@@ -195,30 +195,30 @@ class Walk:
         inside = pivoted(self, node, inside, alias, ctes, outer)
         return self.renamed(self.in_order(node, inside, ctes, outer), node)
 
-    def in_order(self, node: Tree, found: Relation, ctes: Ctes, outer: Sight | None) -> Relation:
+    def in_order(self, node: Tree, relation: Relation, ctes: Ctes, outer: Sight | None) -> Relation:
         """ORDER BY … LIMIT behind a set operation: it sees its columns.  Behind a query in parentheses
         it also sees what that query sees."""
         order = node.args.get("order")
         if order is None:
-            return found
-        scope = items_of(self, found, ()).scope
+            return relation
+        scope = items_of(self, relation, ()).scope
         sight = Sight(scope.opened() if isinstance(node, exp.Subquery) else scope, outer)
         flow = together(self.flow(each, sight, ctes) for each in order.expressions)
-        flow |= self.positions(order, found)
-        return found.deciding(flow) if is_cut(node) else found
+        flow |= self.positions(order, relation)
+        return relation.deciding(flow) if is_cut(node) else relation
 
-    def positions(self, order: Tree, found: Relation) -> Flow:
+    def positions(self, order: Tree, relation: Relation) -> Flow:
         """ORDER BY 2: the columns that are meant."""
         flow = NOTHING
         for each in order.expressions:
             at = position(each.this if isinstance(each, exp.Ordered) else each)
-            if at is None or found.columns is None:
+            if at is None or relation.columns is None:
                 continue
-            if not 1 <= at <= len(found.columns):
+            if not 1 <= at <= len(relation.columns):
                 clause = "SORT BY" if isinstance(order, exp.Sort) else "ORDER BY"
-                self.say(each, f"{clause} {at} is not between 1 and {len(found.columns)}")
+                self.say(each, f"{clause} {at} is not between 1 and {len(relation.columns)}")
             else:
-                flow |= found.columns[at - 1].flow
+                flow |= relation.columns[at - 1].flow
         return flow
 
     def values(self, node: exp.Values, ctes: Ctes, outer: Sight | None) -> Relation:
@@ -250,16 +250,16 @@ class Walk:
             return NOTHING
         parts = [part.name for part in node.parts]
         bind_column(node, sight.answer(parts))
-        found = sight.find(parts)
-        if found is not None and not sight.lacks_field(parts):
+        column = sight.find(parts)
+        if column is not None and not sight.lacks_field(parts):
             if sight.is_ambiguous(parts):
                 message = f"column {text_of(parts)} is ambiguous"
                 self.say_once(sight, node, message, "put the table's name before it")
-            return found.flow
+            return column.flow
         if not sight.is_open and not expressions.is_bare_call(parts):
             message = f"column {text_of(parts)} does not exist"
             self.say_once(sight, node, message, cure(parts, sight), unknown=True)
-        return found.flow if found is not None else NOTHING
+        return column.flow if column is not None else NOTHING
 
     def star(self, node: Tree, sight: Sight) -> None:
         bind_fields(node, star_fields(node, sight.scope))
@@ -276,8 +276,8 @@ class Walk:
         return names
 
     def table(self, name: TableName) -> Relation:
-        found = self.tables(name)
-        return found if isinstance(found, Relation) else table(name, found)
+        known = self.tables(name)
+        return known if isinstance(known, Relation) else table(name, known)
 
 
 def star_fields(node: Tree, scope: Scope) -> tuple[Field, ...] | None:
@@ -290,12 +290,12 @@ def star_fields(node: Tree, scope: Scope) -> tuple[Field, ...] | None:
     return tuple(each for each in scope.star(qualifier) if each.name.lower() not in dropped)
 
 
-def untyped(found: Relation, cte: exp.CTE) -> Relation:
+def untyped(relation: Relation, cte: exp.CTE) -> Relation:
     names = column_aliases(cte)
-    found = found.named(names) if names else found
-    if found.columns is None:
-        return found
-    return Relation(tuple(each.unknown for each in found.columns), found.flow)
+    relation = relation.named(names) if names else relation
+    if relation.columns is None:
+        return relation
+    return Relation(tuple(each.unknown for each in relation.columns), relation.flow)
 
 
 def column_aliases(node: Tree) -> list[str]:

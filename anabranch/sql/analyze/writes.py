@@ -103,22 +103,24 @@ class _Judge:
             into = [self.column(each) for each in statement.columns]
         if is_list_of_values(statement.query):
             return
-        found = analyze(statement.query, self.tables)
-        yield from _placed(found.findings, statement.query, statement.query_at)
-        if found.columns is None:
+        analysis = analyze(statement.query, self.tables)
+        yield from _placed(analysis.findings, statement.query, statement.query_at)
+        if analysis.columns is None:
             return
         if statement.by_name:
-            names = [each.name for each in found.columns if each.name]
+            names = [each.name for each in analysis.columns if each.name]
             yield from map(self.no_column, self.unknown(names, statement.query_at))
-            into = [self.column(each.name) if each.name else Column(None) for each in found.columns]
-        elif len(found.columns) != len(into):
+            into = [
+                self.column(each.name) if each.name else Column(None) for each in analysis.columns
+            ]
+        elif len(analysis.columns) != len(into):
             message = (
-                f"table {self.name} takes {len(into)} values and was given {len(found.columns)}"
+                f"table {self.name} takes {len(into)} values and was given {len(analysis.columns)}"
             )
             listed = ", ".join(each.name or "" for each in into)
             yield Mistake(message, statement.query_at, f"the columns are {listed}")
             return
-        for source, target in zip(found.columns, into, strict=True):
+        for source, target in zip(analysis.columns, into, strict=True):
             yield from self.taken(source.type, target, statement.query_at)
 
     # -- MERGE ---------------------------------------------------------------------------------
@@ -127,9 +129,9 @@ class _Judge:
         named = statement.source_table
         target = self.scope(self.relation(self.name), statement.target_alias, self.name)
         if named is None:
-            found = analyze(statement.source, self.tables)
-            yield from _placed(found.findings, statement.source, statement.source_at)
-            rows = found.relation
+            analysis = analyze(statement.source, self.tables)
+            yield from _placed(analysis.findings, statement.source, statement.source_at)
+            rows = analysis.relation
         else:
             rows = self.relation(named)
         alias = statement.source_alias or (None if named else "source")
@@ -197,8 +199,8 @@ class _Judge:
         return types(tree), list(_placed(sorted(set(walk.findings)), text, _place_of(text)))
 
     def column(self, name: str) -> Column:
-        found = (each for each in self.columns if (each.name or "").lower() == name.lower())
-        return next(found, Column(None))
+        matching = (each for each in self.columns if (each.name or "").lower() == name.lower())
+        return next(matching, Column(None))
 
     def unknown(
         self, names: Iterable[str], at: Place | None = None

@@ -21,9 +21,9 @@ from sqlglot import exp
 from anabranch.errors import UserError
 from anabranch.model import Bound, Column, Columns
 from anabranch.sql.text.parse import parse_expression
+from anabranch.types import Type
 
 _INT_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d\Z", re.ASCII)
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?\Z", re.ASCII)
 _OPS: dict[type[exp.Expr], str] = {
@@ -164,15 +164,16 @@ class _Bounds:
     def _value(self, node: exp.Expr, column: Column) -> object | None:
         if isinstance(node, exp.Paren):
             return self._value(node.this, column)
-        if column.type == "boolean":
+        type_ = Type.parse(column.type)
+        if type_.name == "boolean":
             return node.this if isinstance(node, exp.Boolean) else None
-        if column.type in _INT_BITS or column.type.startswith("decimal"):
-            return _number(node, column.type)
-        if column.type == "string" or column.type.startswith("varchar("):
+        if type_.is_integer or type_.is_decimal:
+            return _number(node, type_)
+        if type_.collation is None and type_.name in ("string", "varchar"):
             return self._string(node)
-        if column.type == "date":
+        if type_.name == "date":
             return _date(_text(node, exp.DType.DATE))
-        return self._timestamp(node, column.type)
+        return self._timestamp(node, type_.name)
 
     def _string(self, node: exp.Expr) -> str | None:
         return _text(node) if self.plain_strings else None
@@ -195,7 +196,7 @@ def _text(node: exp.Expr, *types: exp.DType) -> str | None:
     return node.this if isinstance(node, exp.Literal) and node.is_string else None
 
 
-def _number(node: exp.Expr, type_: str) -> int | Decimal | None:
+def _number(node: exp.Expr, type_: Type) -> int | Decimal | None:
     negative = isinstance(node, exp.Neg)
     literal = node.this if negative else node
     if not isinstance(literal, exp.Literal) or literal.is_string:
@@ -203,19 +204,18 @@ def _number(node: exp.Expr, type_: str) -> int | Decimal | None:
     if not re.fullmatch(r"\d+(\.\d*)?|\.\d+", literal.this, re.ASCII):
         return None  # 1e3 is a DOUBLE
     value = -Decimal(literal.this) if negative else Decimal(literal.this)
-    if type_ in _INT_BITS:
-        limit = 2 ** (_INT_BITS[type_] - 1)
+    if type_.is_integer:
+        limit = 2 ** (_INT_BITS[type_.name] - 1)
         fits = "." not in literal.this and -limit <= value < limit
         return int(value) if fits else None
     return _at_scale(value, type_)
 
 
-def _at_scale(value: Decimal, type_: str) -> Decimal | None:
+def _at_scale(value: Decimal, type_: Type) -> Decimal | None:
     """The value with exactly the column's scale, when it fits without rounding."""
-    match = _DECIMAL.fullmatch(type_)
-    if not match:
+    if type_.digits is None:
         return None
-    precision, scale = int(match[1]), int(match[2])
+    precision, scale = type_.digits
     with localcontext() as context:
         context.prec = precision
         try:

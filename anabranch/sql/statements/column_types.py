@@ -13,24 +13,24 @@ from anabranch.types import read_type as read
 def column_type(text: str) -> str:
     """`DECIMAL(12, 2)` → `decimal(12,2)`."""
     cursor = Cursor(Passage.of(text))
-    found = read_type(cursor)
+    parsed = read_type(cursor)
     cursor.expect_end()
-    return found
+    return parsed
 
 
 def read_type(cursor: Cursor) -> str:
     if cursor.token.sort is not Sort.WORD:
         raise cursor.error("a type")
     try:
-        found, end = read(cursor.passage.whole[: cursor.passage.end], cursor.token.start)
+        parsed, end = read(cursor.passage.whole[: cursor.passage.end], cursor.token.start)
     except UnknownType as error:
         raise Unsupported(error.message, hint=error.hint) from None
     except NotAType as error:
         raise cursor.passage.error(error.at, error.message, error.hint) from None
-    _refuse(found)
+    _refuse(parsed)
     while not cursor.ended() and cursor.token.start < end:
         cursor.next()
-    return str(found)
+    return str(parsed)
 
 
 def _refuse(type_: Type) -> None:

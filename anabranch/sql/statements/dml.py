@@ -79,9 +79,9 @@ def read_assignments(
         cursor.accept("=")  # Spark reads == as =
         return column, read_value(cursor, ",", *stops)
 
-    found = cursor.listed(assignment)
-    no_repeats(column for column, _ in found)
-    return found
+    assignments = cursor.listed(assignment)
+    no_repeats(column for column, _ in assignments)
+    return assignments
 
 
 def read_value(cursor: Cursor, *stops: str) -> str:

@@ -47,8 +47,8 @@ class CreateTable(Statement):
     @property
     def comments(self) -> dict[str, str]:
         """By the name of the column; "" is the table itself."""
-        said = {each.name: each.comment for each in self.columns}
-        return {name: text for name, text in {"": self.comment, **said}.items() if text}
+        comments = {"": self.comment, **{each.name: each.comment for each in self.columns}}
+        return {name: text for name, text in comments.items() if text}
 
 
 @dataclass(frozen=True)

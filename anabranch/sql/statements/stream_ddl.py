@@ -68,7 +68,7 @@ def _clauses(cursor: Cursor) -> dict[str, Any]:
         ("IN", "CLUSTER"): ("cluster", lambda c: c.identifier("a cluster's name")),
         ("WITH",): ("options", read_options),
     }
-    found: dict[str, Any] = {}
+    clauses: dict[str, Any] = {}
     while not cursor.at("AS"):
         words = next((words for words in readers if cursor.at(*words)), None)
         if words is None:
@@ -77,11 +77,11 @@ def _clauses(cursor: Cursor) -> dict[str, Any]:
                 hint = did_you_mean(cursor.token.text, [words[0] for words in readers])
             raise cursor.error("SCHEDULE, REFRESH MODE, IN CLUSTER, WITH or AS", hint)
         key, read = readers[words]
-        if key in found:
+        if key in clauses:
             raise cursor.passage.error(cursor.token.start, f"{' '.join(words)} appears twice")
         cursor.accept(*words)
-        found[key] = read(cursor)
-    return found
+        clauses[key] = read(cursor)
+    return clauses
 
 
 def _schedule(cursor: Cursor) -> str | None:

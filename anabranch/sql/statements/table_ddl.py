@@ -101,7 +101,7 @@ def read_column(cursor: Cursor) -> ColumnDef:
     name = not_reserved(cursor.identifier("a column's name"))
     if cursor.at("."):
         raise Unsupported(f"a field inside column {shown(name)} cannot be declared or changed")
-    found = read_type(cursor)
+    type_ = read_type(cursor)
     nullable, comment = True, None
     while not cursor.at_any(",", ")", "FIRST", "AFTER") and not cursor.ended():
         refuse(cursor, REFUSED_COLUMN_CLAUSES, f"the definition of column {shown(name)}")
@@ -111,7 +111,7 @@ def read_column(cursor: Cursor) -> ColumnDef:
             comment = cursor.string()
         else:
             raise cursor.error('NOT NULL, COMMENT, "," or ")"')
-    return ColumnDef(name, found, nullable, comment)
+    return ColumnDef(name, type_, nullable, comment)
 
 
 def _table_clauses(cursor: Cursor) -> str | None:
@@ -140,11 +140,11 @@ def drop_table(cursor: Cursor) -> Statement:
 
 def cascade(cursor: Cursor) -> bool:
     """Whether what reads it goes too; nothing else may follow."""
-    found = cursor.accept("CASCADE")
-    if not found:
+    cascades = cursor.accept("CASCADE")
+    if not cascades:
         cursor.accept("RESTRICT")
     cursor.expect_end()
-    return found
+    return cascades
 
 
 def create_view(cursor: Cursor, or_replace: bool) -> Statement:
@@ -201,14 +201,14 @@ def _add(cursor: Cursor, table: TableName) -> tuple[TableChange, ...]:
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
 
     def column() -> AddColumn:
-        found = read_column(cursor)
-        if not found.nullable:
+        column = read_column(cursor)
+        if not column.nullable:
             raise Unsupported(
-                f"column {shown(found.name)} cannot be added as NOT NULL",
+                f"column {shown(column.name)} cannot be added as NOT NULL",
                 hint="rows that are already there would have no value; leave NOT NULL out",
             )
         refuse(cursor, [("FIRST",), ("AFTER",)], "ALTER TABLE … ADD COLUMN")
-        return AddColumn(found, if_not_exists)
+        return AddColumn(column, if_not_exists)
 
     added = cursor.bracketed(column) if cursor.at("(") else cursor.listed(column)
     no_repeats(change.column.name for change in added)

@@ -27,13 +27,13 @@ def batches(text: str) -> list[Batch]:
     """A script in the order it runs; all of it is parsed."""
     passages = split(text)
     waiting = [parse_statement(passage) for passage in passages]
-    found: list[Batch] = []
+    made: list[Batch] = []
     while waiting:
         size = max(1, len(created_together(waiting)))
         whole = Passage(text, passages[0].start, passages[size - 1].end)
-        found.append(Batch(whole.text, tuple(waiting[:size])))
+        made.append(Batch(whole.text, tuple(waiting[:size])))
         del waiting[:size], passages[:size]
-    return found
+    return made
 
 
 def created_together(statements: Sequence[Statement]) -> list[CreateStreamTable]:

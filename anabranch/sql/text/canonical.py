@@ -69,17 +69,17 @@ def canonical(statement: Statement) -> str:
 
 def metadata(statement: Statement) -> str:
     """What a CREATE says beyond its canonical form, one `name = value` a line: it changes no row."""
-    said: dict[str, str | None] = {}
+    options: dict[str, str | None] = {}
     if isinstance(statement, CreateStreamTable):
-        said = {"schedule": statement.schedule, "refresh_mode": statement.refresh_mode.value}
-        said |= statement.options
+        options = {"schedule": statement.schedule, "refresh_mode": statement.refresh_mode.value}
+        options |= statement.options
     elif isinstance(statement, (CreateTable, CreateTableAs, CreateView)):
-        said = {"comment": statement.comment}
+        options = {"comment": statement.comment}
         if isinstance(statement, CreateTable):
-            said |= {f"comment of {shown(c.name)}": c.comment for c in statement.columns}
+            options |= {f"comment of {shown(c.name)}": c.comment for c in statement.columns}
     return "\n".join(
         f"{name} = {json.dumps(value, ensure_ascii=False)}"
-        for name, value in sorted(said.items())
+        for name, value in sorted(options.items())
         if value is not None or name == "schedule"
     )
 

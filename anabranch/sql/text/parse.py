@@ -202,24 +202,24 @@ def _syntax_error(passage: Passage, tokens: list[Token], error: ParseError) -> S
     offset = passage.start + len(str(detail.get("start_context", "")))
     behind = offset + len(str(detail.get("highlight", "")))
     index = next((i for i, token in enumerate(tokens) if token.end > offset), len(tokens) - 1)
-    found = tokens[index]
+    at_fault = tokens[index]
     expected = _expected(description)
     # at the end of the text sqlglot points at the last token, which is innocent
     if behind >= tokens[-1].end and not description.startswith(_BLAME):
-        found = tokens[-1]
-    if expected and expected.startswith("a type") and found.sort is Sort.WORD:
-        void = found.says("VOID")  # Spark has the type, for a NULL without one
+        at_fault = tokens[-1]
+    if expected and expected.startswith("a type") and at_fault.sort is Sort.WORD:
+        void = at_fault.says("VOID")  # Spark has the type, for a NULL without one
         hint = "VOID holds nothing but NULL: cast to the type that you want" if void else None
-        said = f"{found.text.upper()} is not a type that can be cast to"
-        return passage.error(found.start, said, hint)
-    message = f"unexpected {found.shown}"
+        message = f"{at_fault.text.upper()} is not a type that can be cast to"
+        return passage.error(at_fault.start, message, hint)
+    message = f"unexpected {at_fault.shown}"
     if expected:  # "AS after CAST" already says where
         message = f"expected {expected}" + (
-            "" if " after " in expected else f", found {found.shown}"
+            "" if " after " in expected else f", found {at_fault.shown}"
         )
-    before = tokens[index - 1] if index else found
-    hint = next((h for token in (found, before) if (h := _clause_hint(token))), None)
-    return passage.error(found.start, message, hint)
+    before = tokens[index - 1] if index else at_fault
+    hint = next((h for token in (at_fault, before) if (h := _clause_hint(token))), None)
+    return passage.error(at_fault.start, message, hint)
 
 
 def _expected(description: str) -> str | None:

@@ -16,7 +16,7 @@ from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
 from anabranch.errors import InternalError, InvalidValue
 from anabranch.lake.footers import TAIL_ID, data_files, delete_files
 from anabranch.lake.marks import Marks
-from anabranch.lake.prune import pruned
+from anabranch.lake.ranges import pruned
 from anabranch.lake.schemas import schema_of
 from anabranch.model import FILE_PATH_ID, POSITION_ID, Bound, Column
 
