@@ -16,17 +16,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pyiceberg.catalog import Catalog as IcebergCatalog
 from pyiceberg.catalog import CatalogType, load_catalog
-from pyiceberg.catalog.rest import Endpoints, RestCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-from requests import PreparedRequest, RequestException, Response, Session
-from requests.adapters import HTTPAdapter
+from requests import RequestException, Response
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -34,12 +32,12 @@ from anabranch.catalog import foreign
 from anabranch.catalog.foreign import Catalog
 from anabranch.catalog.store import Store
 from anabranch.errors import AnabranchError, InvalidValue, Refused, Unreachable
+from anabranch.lake.private import SIDE_BY_SIDE, PatientRest
 from anabranch.names import TableName, shown
 from anabranch.redaction import is_secret, remember, remember_all
 from anabranch.values import resolved
 
 TYPES = tuple(each.value for each in CatalogType if each is not CatalogType.IN_MEMORY)
-SIDE_BY_SIDE = 16
 SECONDS = 5.0
 FIRST_REST, LONGEST_REST = 1.0, 60.0  # seconds for which a silent catalog is not asked by ticks
 AGAIN = 1.0  # seconds after which it is asked again whether somebody attached a catalog
@@ -97,7 +95,7 @@ class Attached:
         given = dict(self.properties)
         name = given.pop(_NAME, self.catalog.name)
         if self.catalog.type == CatalogType.REST.value:
-            return _PatientRest(self.seconds, name, **given)
+            return PatientRest(self.seconds, name, **given)
         if self.catalog.type == CatalogType.SQL.value:
             _refuse_missing_file(given.get("uri", ""))
             given["init_catalog_tables"] = "false"  # nothing is ever written there
@@ -137,7 +135,7 @@ class Attached:
     def _asked(self, name: TableName) -> Answer:
         catalog = self.iceberg()
         try:
-            if isinstance(catalog, _PatientRest):
+            if isinstance(catalog, PatientRest):
                 return self._rest_pointer(catalog, name)
             table = catalog.load_table(name.parts[1:])
         except (NoSuchTableError, NoSuchNamespaceError):
@@ -146,7 +144,7 @@ class Attached:
             return f"its metadata file is missing: {said(error)}"
         return Pointer(table.metadata_location, lambda: table.metadata, table.io)
 
-    def _rest_pointer(self, catalog: _PatientRest, name: TableName) -> Answer:
+    def _rest_pointer(self, catalog: PatientRest, name: TableName) -> Answer:
         tag, known = self._tags.get(name, ("", ""))
         response = catalog.ask(name.parts[1:], tag)
         if response.status_code == 304 and known:
@@ -178,54 +176,6 @@ class Attached:
 
     def answered(self) -> None:
         self.rest_until, self._rest = 0.0, FIRST_REST
-
-
-class _PatientRest(RestCatalog):
-    """A REST catalog that waits for so long and no longer.
-
-    PyIceberg neither bounds its requests nor sends ETags, and keeps its session to itself.
-    """
-
-    def __init__(self, seconds: float, name: str, **properties: str) -> None:
-        self._seconds = seconds
-        super().__init__(name, **properties)
-
-    def _create_session(self) -> Session:
-        session = super()._create_session()
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, _Bounded(self._seconds))
-        return session
-
-    def ask(self, identifier: tuple[str, ...], tag: str) -> Response:
-        path = self._split_identifier_for_path(identifier)
-        address = self.url(Endpoints.load_table, prefixed=True, **path)
-        return self._session.get(address, headers={"If-None-Match": tag} if tag else {})
-
-    def io_for(self, metadata: Any, answer: Mapping[str, Any], location: str) -> FileIO:
-        """With what the answer lends: the longest prefix of the credentials wins."""
-        lent = [
-            each
-            for each in answer.get("storage-credentials") or ()
-            if location.startswith(each.get("prefix", ""))
-        ]
-        best = max(lent, key=lambda each: len(each["prefix"]))["config"] if lent else {}
-        config = answer.get("config") or {}
-        for each in (config, best):
-            for key, value in each.items():
-                if is_secret(key):
-                    remember(str(value))
-        said_of = metadata.get("properties") or {}
-        return self._load_file_io({**said_of, **config, **best}, location)
-
-
-class _Bounded(HTTPAdapter):
-    def __init__(self, seconds: float) -> None:
-        super().__init__(pool_maxsize=SIDE_BY_SIDE)
-        self._seconds = seconds
-
-    def send(self, request: PreparedRequest, *given: Any, **named: Any) -> Response:
-        named["timeout"] = named.get("timeout") or self._seconds
-        return super().send(request, *given, **named)
 
 
 def _refuse_missing_file(uri: str) -> None:

@@ -101,7 +101,7 @@ def test_libraries_stay_in_their_rooms(path: Path) -> None:
 PRIVATE = {
     "spark/private.py": "pyspark",
     "plan/grammar.py": "sqlglot",
-    "lake/attached.py": "pyiceberg",  # whose REST catalog is asked with tags and time limits
+    "lake/private.py": "pyiceberg",
 }
 
 
