@@ -25,11 +25,13 @@ from anabranch.names import TableName
 from anabranch.refresh.editions import to_be_looked_at
 
 if TYPE_CHECKING:
+    from anabranch.lake import foreign
     from anabranch.lake import observe as commits
     from anabranch.lake.lake import Lake
     from anabranch.runtime import Runtime
 else:
     commits = lazy("anabranch.lake.observe")
+    foreign = lazy("anabranch.lake.foreign")
 
 Frontier = Mapping[TableName, int | None]
 
@@ -338,13 +340,10 @@ def observe_now(runtime: Runtime) -> CatalogState:
 
 def observe_everything(runtime: Runtime, *, asked_for: bool = False) -> CatalogState:
     """The same, once what moved in attached catalogs is part of a cut as well."""
-    from anabranch.lake.foreign import observe_all
-    from anabranch.lake.observe import shown
-
-    with shown(runtime.lake) as (c, found):
+    with commits.shown(runtime.lake) as (c, found):
         if not found.foreign:
             return observe(c, runtime.lake, found)
-    observe_all(runtime.lake, asked_for=asked_for)
+    foreign.observe_all(runtime.lake, asked_for=asked_for)
     return observe_now(runtime)
 
 
