@@ -329,12 +329,12 @@ MUTATIONS: dict[str, Mutation] = {
         143,
     ),
     "ended-readers": Mutation(
-        "a reader is not told that its cut was given up", ((read_leases.holds, always),), 2454
+        "a reader is not told that its cut was given up", ((read_leases.holds, always),), 8157
     ),
     "write-skew": Mutation(
         "a serializable transaction does not compare what it has read",
         (((Transaction, "expect_what_was_read"), nothing),),
-        37,
+        87,
     ),
     "queue": Mutation(
         "a lease is taken past those who wait for it", ((leases._waited_for, nothing),), 38
