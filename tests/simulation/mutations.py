@@ -61,30 +61,18 @@ class Mutation:
     def applied(self) -> Iterator[None]:
         undo: list[Callable[[], None]] = []
         for found, other in self.changes:
-            if callable(other):
-                other = _fresh(other)
             if isinstance(found, tuple):
                 owner, name = found
                 before = vars(owner)[name] if name in vars(owner) else getattr(owner, name)
                 setattr(owner, name, other)
                 undo.append(lambda o=owner, n=name, b=before: setattr(o, n, b))  # type: ignore[misc]
             else:
-                swap(found, other)
-                undo.append(lambda f=found, o=other: swap(o, f))  # type: ignore[misc]
+                undo.append(swap(found, other))
         try:
             yield
         finally:
             for each in reversed(undo):
                 each()
-
-
-def _fresh(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of its own: one that replaces two others could not be taken back."""
-
-    def replaced(*given: Any, **named: Any) -> Any:
-        return function(*given, **named)
-
-    return replaced
 
 
 def nothing(*_: object, **__: object) -> None: ...
