@@ -332,7 +332,7 @@ class Runtime:
         self, isolation: IsolationLevel = IsolationLevel.SNAPSHOT
     ) -> Iterator[Transaction]:
         if self.transaction is not None:
-            raise Refused("a transaction is open already", hint="transactions do not nest")
+            raise Refused("a transaction is already open", hint="transactions do not nest")
         foreign.observe_all(self.lake)
         transaction = self._begin(None)
         self._local.transaction = transaction
@@ -447,4 +447,4 @@ def check_new_name(tx: Transaction, name: TableName) -> None:
     found = tx.world.find(name)
     if found is not None:
         what = "a view" if found in tx.world.views else "a table"
-        raise AlreadyExists(f"{found} exists already: it is {what}", hint="choose another name")
+        raise AlreadyExists(f"{found} already exists: it is {what}", hint="choose another name")

@@ -65,7 +65,7 @@ class NotObserved(UnknownName):
     def __init__(self, names: Iterable[TableName]) -> None:
         self.names = frozenset(names)
         super().__init__(f"there is no table {', '.join(sorted(map(str, self.names)))} at this cut")
-        self.hint = "a foreign table is part of a cut once it was read outside of it"
+        self.hint = "a foreign table becomes part of a cut once it has been read"
 
 
 @public_class("table", "sql")

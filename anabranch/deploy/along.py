@@ -110,7 +110,7 @@ class Cures:
     fixed: frozenset[TableName] = frozenset()
 
     def of(self, name: TableName, error: AnabranchError) -> str:
-        mend = f"mend the rows that {name} reads"
+        mend = f"fix the rows that {name} reads"
         if name in self.fixed:
             return f"{mend}, then {self.again}; or {self.instead.format(name=name)}"
         return f"{cure(name, error)}, then {self.again}"
@@ -148,7 +148,7 @@ class Flip:
                     why = {failed.table: failed.error.message}
                     raise breaks(why, cure=first) from failed.error
                 self.suspended[failed.table] = failed.error.message
-        raise PublishConflict("production moves all the time", hint="run it again")
+        raise PublishConflict("production keeps changing", hint="run it again")
 
     def along(
         self,
@@ -477,7 +477,7 @@ def cure(name: TableName, error: AnabranchError) -> str:
         return (
             f"REFRESH STREAM TABLE {name} FULL, or ALTER STREAM TABLE {name} SET REFRESH MODE AUTO"
         )
-    return f"mend the rows that it reads, or ALTER STREAM TABLE {name} AS …"
+    return f"fix the rows that it reads, or ALTER STREAM TABLE {name} AS …"
 
 
 class Broken(Exception):

@@ -165,6 +165,6 @@ def _not_monotone(
 
 def with_path(error: Refused, reads: Reads, circle: Circle) -> Refused:
     """The same for who did not write the whole circle: which way it goes, and what can be done."""
-    error.message = f"{error.message}\nthe circle is closed here: {path(reads, circle)}"
-    error.hint = f"{error.hint}; or let one of the others in the circle read something else"
+    error.message = f"{error.message}\nthe cycle is closed here: {path(reads, circle)}"
+    error.hint = f"{error.hint}; or let one of the others in the cycle read something else"
     return error

@@ -107,7 +107,7 @@ def _what_helps(flip: Flip, deployment: Deployment, error: AnabranchError) -> st
             found = [cures.of(name, error)]
     if _could_be_put(flip, deployment):
         words = cures.again.strip("`")
-        found.append(f"`{words} --no-refresh` takes what was staged")
+        found.append(f"`{words} --no-refresh` promotes what was staged")
     return "; or ".join(found) or None
 
 

@@ -210,6 +210,6 @@ def check_open(runtime: Runtime, deployment: Deployment) -> None:
         raise wrong_status(now, "staged")
     if not now.owned_by(stages.mine(deployment.id)):
         raise Refused(
-            f"another process took {deployment.id} over: this one was silent for too long",
-            hint=f"`anabranch wait {deployment.id}` tells how far it is",
+            f"another process took {deployment.id} over: this one stopped responding for too long",
+            hint=f"`anabranch wait {deployment.id}` shows its progress",
         )

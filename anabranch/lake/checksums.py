@@ -27,7 +27,7 @@ SEAL = "anabranch.checksum"  # table property: the name of the metadata file and
 _UNSEALED = "00000000"
 _NAMED = re.compile(r"/(?:snap-\d+-[0-9a-f]{32}|[0-9a-f]{32}-\d+-m\d+)-([0-9a-f]{8})\.avro$")
 _ROTTEN = (errno.EIO, errno.EISDIR)  # the file is at fault, not the way to it
-_CURE = "anabranch check finds out what else is damaged, and what mends it"
+_CURE = "anabranch check finds out what else is damaged, and how to repair it"
 
 
 def checksum(data: bytes) -> str:

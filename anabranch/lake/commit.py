@@ -83,7 +83,7 @@ def _change(
         operation = Operation.OVERWRITE if not empty else Operation.APPEND
         return FileChange(operation, [*keep, *add], everything=not empty, summary=told)
     if keep:
-        raise InternalError(f"{version.name}: rows to keep, but the table is not rewritten")
+        raise InternalError(f"{version.name}: rows are to be kept, but the table is not rewritten")
     marks = delete_files(io, removed)
     if not marks:
         return FileChange(Operation.APPEND, add, summary=told)
@@ -134,7 +134,7 @@ def _placed(version: TableVersion, paths: Sequence[str]) -> list[str]:
     placed = [same_form(path, version.root) for path in paths]
     for path in placed:
         if not path.startswith(version.root + "/"):
-            raise InternalError(f"{path} does not lie in the folder of table {version.name}")
+            raise InternalError(f"{path} is not in the folder of table {version.name}")
     return placed
 
 
@@ -158,13 +158,13 @@ def _writable(version: TableVersion) -> TableMetadata:
     metadata = version.metadata
     if metadata.format_version > 2:
         raise Unsupported(
-            f"table {version.name} has format version {metadata.format_version}: it is only read",
-            hint="write it with the program that made it",
+            f"table {version.name} has format version {metadata.format_version}: it is read-only",
+            hint="write it with the program that created it",
         )
     if metadata.spec().fields:
         raise Unsupported(
-            f"table {version.name} is partitioned: it is only read",
-            hint="write it with the program that made it",
+            f"table {version.name} is partitioned: it is read-only",
+            hint="write it with the program that created it",
         )
     if metadata.format_version == 1:
         upgrade = UpgradeFormatVersionUpdate.model_validate({"format-version": 2})

@@ -110,7 +110,7 @@ def _fill(
     if left_out:
         few = ", ".join(str(each) for each in sorted(left_out)[:5])
         log.warning(
-            "not restored: %s older cuts (%s%s), because the backup has no sound copy of %s",
+            "not restored: %s older cuts (%s%s), because the backup has no intact copy of %s",
             len(left_out),
             few,
             ", …" if len(left_out) > 5 else "",
@@ -131,7 +131,7 @@ def _told_of(found: Rewound) -> dict[str, Any]:
     for name, why in sorted(found.stale.items()):
         log.warning("%s is recomputed by its next refresh: %s", name, why)
     for name in found.undefined:
-        log.warning("%s is a source table now: the backup has no query for it any more", name)
+        log.warning("%s is a source table now: the backup no longer has a query for it", name)
     for id_, why in sorted(found.ended.items()):
         log.warning("deployment %s is aborted: %s", id_, why)
     statuses = {row["id"]: row["status"] for row in found.rows.get("ab_deployments", ())}
@@ -226,7 +226,7 @@ def _check_empty(lake: Lake) -> None:
 
 def _not_empty(place: str) -> Refused:
     return Refused(
-        f"{place} is not empty: a backup is restored into an empty place only",
+        f"{place} is not empty: a backup can only be restored into an empty place",
         hint="choose another home, or remove what an interrupted restore left there",
     )
 

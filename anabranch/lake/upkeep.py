@@ -268,7 +268,7 @@ def _refuse_needed(
 ) -> None:
     for name, gone in removed.items():
         if not set(gone).isdisjoint(needed.get(name, ())):
-            raise PublishConflict(f"{name} is needed as it was by now", hint="run it again")
+            raise PublishConflict(f"{name} is in use at its previous version", hint="run it again")
 
 
 def _untidy(

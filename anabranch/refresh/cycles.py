@@ -53,8 +53,8 @@ def check_allowed(settings: Settings, reads: Reads, found: Iterable[Circle]) -> 
         return
     for circle in found:
         raise Refused(
-            f"stream tables read each other in a circle: {path(reads, circle)}",
-            hint="SET anabranch.allow_circular = true, or break the circle",
+            f"stream tables read each other in a cycle: {path(reads, circle)}",
+            hint="SET anabranch.allow_circular = true, or break the cycle",
         )
 
 
@@ -65,7 +65,7 @@ def path(reads: Reads, circle: Circle) -> str:
         topological(inside)
     except Cycle as cycle:
         return str(cycle)
-    raise AssertionError("a circle has a way round")
+    raise AssertionError("a cycle has a way round")
 
 
 def check_member(
@@ -74,20 +74,20 @@ def check_member(
     """A member has a plan, only gains rows when other members do, and is not recomputed in full."""
     if mode is RefreshMode.FULL:
         raise Refused(
-            f"{name} has refresh mode FULL, but is in a circle with {_others(name, circle)}",
+            f"{name} has refresh mode FULL, but is in a cycle with {_others(name, circle)}",
             hint="a fixed point is found from changes: use REFRESH MODE AUTO or DIFFERENTIAL",
         )
     if definition.plan is None:
         reasons = "\n".join(f"  {obstacle}" for obstacle in definition.obstacles)
         raise NotIncremental(
-            f"{name} cannot be in a circle with {_others(name, circle)}, "
+            f"{name} cannot be in a cycle with {_others(name, circle)}, "
             f"because its query is not incremental:\n{reasons}",
             hint="change the query, or read the part that is not incremental from another table",
         )
     for column in definition.columns:
         if any(part.name == "map" for part in Type.parse(column.type).walk()):
             raise Refused(
-                f"{name} cannot be in a circle: its column {shown(column.name)} is a map, "
+                f"{name} cannot be in a cycle: its column {shown(column.name)} is a map, "
                 "and maps cannot be compared",
                 hint="use map_entries(…)",
             )
@@ -100,7 +100,7 @@ def check_member(
 def _refuse_recursion(name: TableName, query: str, circle: Circle) -> None:
     if has_distinct_recursion(query):
         raise Refused(
-            f"{name} cannot be in a circle with {_others(name, circle)}: "
+            f"{name} cannot be in a cycle with {_others(name, circle)}: "
             "its query has a WITH RECURSIVE … UNION of its own",
             hint="make the recursion a stream table of its own, and read that",
         )
@@ -120,11 +120,11 @@ def not_monotone_in(
     line, column = source.position(below.start)
     where = f"in view {source.view}, " if source.view else ""
     error = Refused(
-        f"{name} reads {broken.table}, which is in a circle with it, "
+        f"{name} reads {broken.table}, which is in a cycle with it, "
         f"{below.operator.value} ({where}line {line}, column {column})\n"
         f"{caret(source.text, line, column)}",
-        hint="in a circle more rows must never take rows away: "
-        "put this into a stream table that reads the circle from outside",
+        hint="in a cycle more rows must never remove rows: "
+        "put this into a stream table that reads the cycle from outside",
     )
     error.not_monotone = True
     return error
@@ -141,7 +141,7 @@ def _growth_notices(plans: Mapping[TableName, Node], circle: Circle) -> list[Eve
         Event(
             min(loop),
             UNBOUNDED,
-            f"nothing in the circle {path(open_, loop)} keeps a row only once: if data goes round "
+            f"nothing in the cycle {path(open_, loop)} keeps a row only once: if data goes round "
             "it, counts grow until max_fixpoint_iterations; UNION or DISTINCT would end that",
         )
         for loop in circles(open_)

@@ -125,8 +125,8 @@ def fitting(world: World, name: TableName, query: str) -> Iterator[None]:
     except UserError as error:
         if missing := _missing(world, query):
             raise SchemaError(
-                f"{name} reads {', '.join(map(str, missing))}, which is not there any more",
-                hint="make it again with the columns it had, or restore it from a backup; ALTER STREAM "
+                f"{name} reads {', '.join(map(str, missing))}, which no longer exists",
+                hint="recreate it with the columns it had, or restore it from a backup; ALTER STREAM "
                 f"TABLE {name} AS … gives another query, and DROP STREAM TABLE {name} removes it",
             ) from error
         raise SchemaError(
@@ -261,7 +261,7 @@ def _columns(lowered: Lowered, types: TypesOf) -> Columns:
     if lowered.plan is None:
         raise NotIncremental(
             "Spark cannot run WITH RECURSIVE … UNION, nor compare with ANY or ALL rows of a query, and "
-            "incrementally this one cannot be kept either:\n"
+            "and this query cannot be maintained incrementally:\n"
             + "\n".join(f"  {obstacle}" for obstacle in lowered.obstacles)
         )
     found = types(lowered.plan, [column(name) for name in lowered.plan.columns])
@@ -306,15 +306,15 @@ def definition_notices(name: TableName, mode: RefreshMode, definition: Definitio
 
 
 WITHOUT_COLLATION = (
-    "is stored as STRING, without its collation, since Iceberg has none: whoever reads the table "
-    "compares its values byte by byte"
+    "is stored as STRING, without its collation, since Iceberg has none: readers of the table "
+    "compare its values byte by byte"
 )
 
 
 AFRESH = (
-    "WITH RECURSIVE … UNION is not the whole query, so that its rows are not stored: each change "
-    "computes it as it was before; a stream table of its own, read by this one, would follow the "
-    "change alone"
+    "WITH RECURSIVE … UNION is only part of the query, so its rows are not stored: each refresh first "
+    "computes what they were; a stream table of its own, read by this one, would follow the change "
+    "alone"
 )
 
 

@@ -184,7 +184,7 @@ def explain_member(
     """The circle, the rules of a round, and the Spark SQL of one."""
     definition = member_definition(world, stream, circle)
     member = rule_of(stream.name, definition, circle)
-    around = f"circle: {path(state.reads, circle)}, refreshed to its least fixed point"
+    around = f"cycle: {path(state.reads, circle)}, refreshed to its least fixed point"
     if member is None:
         return [around, *(f"recomputed: {obstacle}" for obstacle in definition.obstacles)]
     ups = frozenset(member.upstreams)

@@ -181,7 +181,7 @@ def as_member(definition: Definition) -> Definition:
         replace(column, field_id=FIRST_HIDDEN_ID + at)
         for at, column in enumerate(HASHES if fits else ())
     )
-    plan, why = definition.plan, "a member of a circle gains and loses rows"
+    plan, why = definition.plan, "a member of a cycle gains and loses rows"
     kept = None if plan is None else ByRows(plan, why, hidden)
     return replace(definition, kept=kept, hidden=hidden, fingerprint=definition.fingerprint + MARK)
 
@@ -253,7 +253,7 @@ def redefined(
     causes = changed_below(world, definition, known)
     if not causes and definition.moment is not None:
         return Reason(Code.TIME_PASSED, f"the current time is now {definition.moment}")
-    unknown = "the query, or the way it is read or kept, changed"
+    unknown = "the query, or how it is read or stored, changed"
     return Reason(Code.REDEFINED, "; ".join(causes) or unknown)
 
 

@@ -346,7 +346,7 @@ class RefreshRun:
         self.published(tx, states, done, late)
         self.runtime.progress("published", {"cut_id": cut_id})
         if cut_id is None:
-            reason = "the changes leave the tables as they are"
+            reason = "the changes leave the tables unchanged"
             return Result(publish_set, Verdict.NO_DATA, reason, records=tuple(records))
         return Result(publish_set, Verdict.PUBLISHED, None, cut_id, tuple(records))
 

@@ -118,7 +118,7 @@ def is_computed(plan: Node | None) -> bool:
 def _differs(definition: Definition) -> str:
     """Where a query leaves open what it shows, two right answers may differ."""
     open_ = [each for each in definition.obstacles if each.code in LEAVE_OPEN]
-    return f"{DIFFERS}; but its query leaves open what they are: {open_[0]}" if open_ else DIFFERS
+    return f"{DIFFERS}; but its query does not determine them: {open_[0]}" if open_ else DIFFERS
 
 
 def state_difference(
@@ -183,13 +183,13 @@ def misplaced(
     for source, snapshot in sorted(frontier.items()):
         there = shown.get(source)
         if there is None:
-            return f"it stands on {source}, which cut {stream.cut_id} does not show"
+            return f"it was computed from {source}, which cut {stream.cut_id} does not show"
         found = there.snapshot_id
         if found is None and there.metadata_location is not None:
             found = runtime.lake.version(source, there.metadata_location).snapshot_id
         if found != snapshot:
             said = f"snapshot {snapshot} of {source}; cut {stream.cut_id} shows {found}"
-            return f"it stands on {said}"
+            return f"it was computed from {said}"
     return None
 
 

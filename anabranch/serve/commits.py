@@ -85,7 +85,9 @@ def register(
         except FileMissing as error:
             raise bad_request(error.message) from None
         if (other := _shares(version.root, others)) is not None:
-            raise bad_request(f"{location} is of table {other}: two tables must not share files")
+            raise bad_request(
+                f"{location} belongs to table {other}: two tables must not share files"
+            )
 
     return published(runtime, [name], act)[name]
 
@@ -198,7 +200,7 @@ def _refuse_lost_columns(
             columns = ", ".join(shown(each) for each in sorted(read))
             raise Refused(
                 f"{columns} of {name}: read by stream table {reader}",
-                hint="give it another query first, or add a column of the new name instead",
+                hint="change its query first, or add a column of the new name instead",
             )
 
 
@@ -221,7 +223,7 @@ def new_root(
             f"location {wanted} is not in the warehouse {warehouse.location}: leave it out"
         )
     if (other := _shares(root, others)) is not None:
-        raise bad_request(f"location {wanted} is that of table {other}: leave it out")
+        raise bad_request(f"location {wanted} belongs to table {other}: leave it out")
     return root
 
 

@@ -132,14 +132,14 @@ def check_views(c: Connection, dropped: Collection[TableName]) -> None:
     for view, text in sorted(view_rows.all_views(c).items()):
         for name in sorted(tables_of(text)):
             if name.folded in gone:
-                raise PublishConflict(f"view {view} reads {name} by now", hint="run it again")
+                raise PublishConflict(f"view {view} reads {name} now", hint="run it again")
 
 
 def check_unread(c: Connection, dropped: Collection[TableName]) -> None:
     """Refuse when somebody else made a reader of what is dropped meanwhile."""
     for reader, reads in sorted(stream_rows.dependencies(c).items()):
         for name in sorted(set(reads).intersection(dropped)):
-            raise PublishConflict(f"{reader} reads {name} by now", hint="run it again")
+            raise PublishConflict(f"{reader} reads {name} now", hint="run it again")
     check_views(c, dropped)
 
 
@@ -149,7 +149,7 @@ def refused(table: TableName, columns: Sequence[str], by: Dependants, *, renames
     if renames:
         cure = "add a column of the new name instead, and let their queries use it"
     else:
-        cure = "CASCADE drops them too, with all that reads them; or first give them other queries"
+        cure = "CASCADE drops them too, with all that reads them; or change their queries first"
     return Refused(f"{word} {which} of {table}: read by {by}", hint=cure)
 
 

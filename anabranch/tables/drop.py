@@ -158,6 +158,6 @@ def _still_read(name: TableName, by: Dependants, circle: Collection[TableName] |
     hint = "CASCADE drops those too"
     if circle is not None and len(circle) > 1:
         listed = ", ".join(str(each) for each in by.streams)
-        hint += f"; to keep {listed}, first open the circle: ALTER STREAM TABLE … AS a query "
+        hint += f"; to keep {listed}, first break the cycle: ALTER STREAM TABLE … AS a query "
         hint += f"that does not read {name}"
     return Refused(f"{name} is read by {by.names()}", hint=hint)

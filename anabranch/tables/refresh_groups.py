@@ -67,7 +67,7 @@ def alter_refresh_group(
     """Change members, isolation and time-out at once: read, checked and written in one transaction."""
     if not add and not drop and isolation is None and snapshot_timeout_ms is None:
         raise InvalidValue(
-            f"nothing is said that shall change in refresh group {name}",
+            f"nothing to change is given for refresh group {name}",
             hint="ADD, DROP, SET ISOLATION or SET SNAPSHOT TIMEOUT",
         )
     if snapshot_timeout_ms is not None:
@@ -134,7 +134,7 @@ def read_isolation(text: str) -> Isolation:
         return Isolation(text.strip().lower().replace(" ", "_"))
     except ValueError:
         raise InvalidValue(
-            f"{text!r} is not an isolation", hint="use repeatable_read or read_committed"
+            f"{text!r} is not an isolation level", hint="use repeatable_read or read_committed"
         ) from None
 
 
@@ -172,7 +172,7 @@ def check(seen: CatalogState, group: RefreshGroup) -> None:
 
 def refuse_name(group: RefreshGroup, others: Iterable[str]) -> None:
     if (there := refresh_groups.find(group.name, others)) is not None:
-        raise AlreadyExists(f"refresh group {there} exists already", hint="choose another name")
+        raise AlreadyExists(f"refresh group {there} already exists", hint="choose another name")
 
 
 def refuse_conflicts(group: RefreshGroup, others: Mapping[str, RefreshGroup]) -> None:

@@ -45,7 +45,7 @@ from anabranch.tables.writing import Names, write_tables
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-KEEP_COLUMNS = "keep the columns and types that they use, or give them other queries first"
+KEEP_COLUMNS = "keep the columns and types that they use, or change their queries first"
 NO_COMMENTS: Mapping[str, str] = {}
 
 

@@ -123,7 +123,7 @@ def create(
         )
     elif not if_not_exists:
         raise AlreadyExists(
-            f"stream table {there} exists already",
+            f"stream table {there} already exists",
             hint="CREATE OR REPLACE STREAM TABLE changes its query",
         )
 
@@ -435,9 +435,7 @@ def readers_of(tx: Transaction, seen: CatalogState, names: Collection[TableName]
 def refuse_to_leave_behind(tx: Transaction, before: Collection[Readers]) -> None:
     """Stream tables that follow have their new columns by now; views must mean something still."""
     for each in before:
-        each.refuse(
-            tx.world, cure="keep the columns that they use, or give them other queries first"
-        )
+        each.refuse(tx.world, cure="keep the columns that they use, or change their queries first")
 
 
 def moving_readers(
@@ -479,7 +477,7 @@ def set_status(runtime: Runtime, name: TableName, wanted: str) -> None:
             resume(c, observe(c, runtime.lake), name)
         else:
             streams.change(c, name, status=Status.SUSPENDED, **FORGIVEN)
-            said = f"suspended by hand; ALTER STREAM TABLE {name} RESUME takes it in again"
+            said = f"suspended by hand; ALTER STREAM TABLE {name} RESUME re-enables it"
             events.record(c, name, events.SUSPENDED, said)
 
 

@@ -92,7 +92,7 @@ def test_who_starts_from_nothing_says_why() -> None:
     assert [each.action for each in (asked, gone, failed)] == [FULL, REINITIALIZE, FULL]
     assert [each.wanted for each in (asked, gone, failed)] == [True, True, False]
     assert [each.fallback for each in (asked, gone, failed)] == [False, False, True]
-    assert gone.reason.text == "a file that it needs is gone or damaged: a.parquet is gone"
+    assert gone.reason.text == "a file that it needs is missing or damaged: a.parquet is gone"
     assert all(each.afresh for each in (asked, gone, failed))
 
 
