@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from anabranch import statements
     from anabranch.catalog.store import Store
+    from anabranch.cut_view import CutView
     from anabranch.deploy.plan import Plan
     from anabranch.graph.picture import Picture
     from anabranch.model import Columns
     from anabranch.names import TableName
     from anabranch.runtime import Runtime
-    from anabranch.world import World
 else:
     statements = lazy("anabranch.statements")
 
@@ -115,7 +115,7 @@ class Anabranch:
     def _runtime(self) -> Runtime:
         return self._session.runtime
 
-    def _world(self) -> World:
+    def _world(self) -> CutView:
         return self._session.world
 
     # -- progress and settings -----------------------------------------------------------------
@@ -157,10 +157,10 @@ class Anabranch:
         return verbs.reading.table(self._session, name, where)
 
     @contextmanager
-    def at(self, cut: int | None = None) -> Iterator[World]:
+    def at(self, cut: int | None = None) -> Iterator[CutView]:
         """Hold one cut and read any number of tables from it: the current one, or `cut`.
 
-        `with ab.at() as world:` gives a `World`.  The cut stays readable until the end of the block,
+        `with ab.at() as world:` gives a `CutView`.  The cut stays readable until the end of the block,
         whatever expires meanwhile.
         """
         with verbs.reading.held(self._session, cut) as world:

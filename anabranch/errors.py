@@ -151,7 +151,7 @@ class SchemaError(AnabranchError):
 class Refused(AnabranchError):
     kind = Kind.REFUSED
     retry = Retry.ON_CHANGE
-    not_monotone = False  # a member of a circle may lose rows when others gain some
+    not_monotone = False  # a member of a cycle may lose rows when others gain some
 
 
 class NotIncremental(Refused):

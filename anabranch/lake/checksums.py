@@ -152,7 +152,7 @@ class Buffered(OutputFile):
         return Held(self.location, self.data)
 
     def create(self, overwrite: bool = False) -> OutputStream:
-        return _Kept(self)
+        return _BufferedStream(self)
 
     def write(self, files: FileIO) -> str:
         """The path, with the checksum in its name."""
@@ -162,7 +162,7 @@ class Buffered(OutputFile):
         return self.location
 
 
-class _Kept(io.BytesIO):
+class _BufferedStream(io.BytesIO):
     def __init__(self, file: Buffered) -> None:
         super().__init__()
         self._file = file

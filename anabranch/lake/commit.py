@@ -44,7 +44,7 @@ def committed(
         rows = _rows_after(version, change)
         told = {STAGE: stage_id, ROWS: str(rows), **summary, **change.summary}
         change = FileChange(
-            change.operation, change.add, change.marks, change.drop, change.everything, told
+            change.operation, change.add, change.deletes, change.drop, change.everything, told
         )
         return with_snapshot(version.io, metadata, stage_id, change)
     except OSError as error:
@@ -84,10 +84,10 @@ def _change(
         return FileChange(operation, [*keep, *add], everything=not empty, summary=told)
     if keep:
         raise InternalError(f"{version.name}: rows are to be kept, but the table is not rewritten")
-    marks = delete_files(io, removed)
-    if not marks:
+    deletes = delete_files(io, removed)
+    if not deletes:
         return FileChange(Operation.APPEND, add, summary=told)
-    return FileChange(Operation.OVERWRITE if add else Operation.DELETE, add, marks, summary=told)
+    return FileChange(Operation.OVERWRITE if add else Operation.DELETE, add, deletes, summary=told)
 
 
 def check_rows(name: object, produced: int, found: int) -> None:
@@ -127,7 +127,7 @@ def _rows_after(version: TableVersion, change: FileChange) -> int:
         return added
     if change.operation is Operation.REPLACE:
         return version.rows
-    return version.rows + added - sum(file.record_count for file in change.marks)
+    return version.rows + added - sum(file.record_count for file in change.deletes)
 
 
 def _placed(version: TableVersion, paths: Sequence[str]) -> list[str]:

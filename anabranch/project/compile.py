@@ -75,7 +75,7 @@ def compile_files(
         if part.cyclic:
             problems += circular(part, reads, found, files, allow_circular)
         wrong: list[Problem] = []
-        for _ in range(2 if part.cyclic else 1):  # in a circle the first look only learns names
+        for _ in range(2 if part.cyclic else 1):  # in a cycle the first look only learns names
             wrong = []
             for key in part.members:
                 objects[key], said = resolved(files.models[key], found[key], objects)

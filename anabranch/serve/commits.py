@@ -18,6 +18,7 @@ from anabranch.catalog import cuts, snapshots, streams
 from anabranch.catalog.lineage import Record, lineage_of
 from anabranch.catalog.read_set import readers_of
 from anabranch.catalog.store import Connection
+from anabranch.cut_view import CutView
 from anabranch.errors import FileMissing, Refused
 from anabranch.lake.manifests import entries, manifests
 from anabranch.lake.places import local_path, location_of, table_root
@@ -28,7 +29,6 @@ from anabranch.serve.problems import bad_request, no_table, plain, taken
 from anabranch.serve.updates import Commit, NewTable, applied, created
 from anabranch.tables import drop as dropping
 from anabranch.tables.indexes import check_source
-from anabranch.world import World
 
 KIND = "rest commit"
 _STRIPES = 64
@@ -236,7 +236,7 @@ def _shares(root: str, others: Mapping[TableName, str]) -> TableName | None:
     return None
 
 
-def refuse_taken(world: World, name: TableName) -> None:
+def refuse_taken(world: CutView, name: TableName) -> None:
     """A table may not have a name that something has."""
     found = world.find(name)
     if found is None:
@@ -246,7 +246,7 @@ def refuse_taken(world: World, name: TableName) -> None:
     raise taken(f"Table already exists: {plain(found)}")
 
 
-def refuse_rename(world: World, name: TableName, new: TableName) -> None:
+def refuse_rename(world: CutView, name: TableName, new: TableName) -> None:
     found = world.find(new)
     if found is not None:
         kind = "View" if found in world.views else "Table"

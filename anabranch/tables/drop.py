@@ -154,9 +154,11 @@ def _forget_view(view: TableName, c: Connection, cut_id: int | None) -> None:
     view_rows.remove(c, view)
 
 
-def _still_read(name: TableName, by: Dependants, circle: Collection[TableName] | None) -> Refused:
+def _still_read(
+    name: TableName, by: Dependants, component: Collection[TableName] | None
+) -> Refused:
     hint = "CASCADE drops those too"
-    if circle is not None and len(circle) > 1:
+    if component is not None and len(component) > 1:
         listed = ", ".join(str(each) for each in by.streams)
         hint += f"; to keep {listed}, first break the cycle: ALTER STREAM TABLE … AS a query "
         hint += f"that does not read {name}"

@@ -84,7 +84,7 @@ def alter_refresh_group(
             group = replace(group, snapshot_timeout_ms=snapshot_timeout_ms)
         others = {each: one for each, one in seen.declared.items() if each != group.name}
         refuse_conflicts(group, others)
-        refuse_circles(seen, group)
+        refuse_cycles(seen, group)
         refresh_groups.change(c, group)
         events.add(c, joiners(seen, group))
 
@@ -167,7 +167,7 @@ def stream(seen: CatalogState, name: TableName) -> TableName:
 def check(seen: CatalogState, group: RefreshGroup) -> None:
     refuse_name(group, seen.declared)
     refuse_conflicts(group, seen.declared)
-    refuse_circles(seen, group)
+    refuse_cycles(seen, group)
 
 
 def refuse_name(group: RefreshGroup, others: Iterable[str]) -> None:
@@ -184,7 +184,7 @@ def refuse_conflicts(group: RefreshGroup, others: Mapping[str, RefreshGroup]) ->
         )
 
 
-def refuse_circles(seen: CatalogState, group: RefreshGroup) -> None:
+def refuse_cycles(seen: CatalogState, group: RefreshGroup) -> None:
     """Groups must have an order: none may wait for one that waits for it."""
     groups = {**seen.declared, group.name: group}
     home = {name: each.name for each in groups.values() for name in each.members}

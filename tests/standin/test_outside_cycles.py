@@ -114,7 +114,7 @@ def test_the_swap_looks_at_circles_itself(
 
     staged = own.stage(UP)
     close(ab)
-    monkeypatch.setattr(promote, "deployed_circles", lambda *_: ())
+    monkeypatch.setattr(promote, "deployed_cycles", lambda *_: ())
     with pytest.raises(Refused, match=ROUND):
         ab.promote(staged)
 
@@ -164,7 +164,7 @@ def test_promote_asks_spark_for_the_rules(own: Own, ab: Anabranch) -> None:
     from anabranch.deploy import promote
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(promote, "deployed_circles", lambda *_: ())
+        patch.setattr(promote, "deployed_cycles", lambda *_: ())
         with pytest.raises(Refused, match=r"db\.p\.a reads db\.h\.o") as raised:
             ab.promote(staged)
     assert "the cycle is closed here" in raised.value.message
