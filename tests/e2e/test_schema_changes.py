@@ -488,4 +488,4 @@ def test_other_programs_change_columns(ab: Anabranch, outside: Outside) -> None:
     assert reason(ab, "py.whole") == "another program changed the columns of the table"
     assert bag(ab.table("py.whole")) == rows((1, 10), (None, 3000000000))
     outside.catalog.drop_table(("py", "t"))
-    fails(ab, "py.ids", SchemaError, "py.ids reads py.t, which is not there any more")
+    fails(ab, "py.ids", SchemaError, "py.ids reads py.t, which no longer exists")

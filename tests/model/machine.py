@@ -97,7 +97,7 @@ class Machine(Verbs):
             self.clock += timedelta(seconds=min(seconds, SILENCE))
             seconds -= SILENCE
             for ab in awake or (self.ab, self.other):
-                if kept := list(ab._store.heartbeat._kept.values()):
+                if kept := list(ab._store.heartbeat._tasks.values()):
                     with ab._store.writing() as c:
                         for each in kept:
                             each.beat(c)

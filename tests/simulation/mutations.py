@@ -31,6 +31,7 @@ from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.catalog.read_set import ReadSet
 from anabranch.catalog.retention import Retention
 from anabranch.catalog.store import Store
+from anabranch.cut_view import CutView
 from anabranch.deploy import abort, along, conflicts
 from anabranch.errors import PublishConflict
 from anabranch.lake import archive, collect, publish
@@ -41,7 +42,6 @@ from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Transaction
 from anabranch.scheduler.due import Agenda
 from anabranch.tables import stream_tables as declare
-from anabranch.world import World
 from tests.simulation.disk import LocalFiles
 from tests.simulation.plans import directed
 from tests.standin.engine import swap
@@ -99,7 +99,7 @@ def compares_nothing(self: ReadSet, c: Any) -> None:
 
 _SWAP, _GROUPED, _EXPIRED = publish._swap, groups.grouped, Retention.expired
 _SHOWN = cuts.shown
-_STAGES, _VERSION, _REMOVE = lake_upkeep._stages, World.version, stages.remove
+_STAGES, _VERSION, _REMOVE = lake_upkeep._stages, CutView.version, stages.remove
 _MOVE = deployments.move
 _ALONE, _ALONG = Store._alone, along.Along.stage
 
@@ -138,7 +138,7 @@ def cuts_of_nobody(c: Any, now: Any) -> Any:
     return [replace(each, cut_id=None) for each in living], dead
 
 
-def reads_the_newest(self: World, name: Any) -> Any:
+def reads_the_newest(self: CutView, name: Any) -> Any:
     if self.check_held is None:
         return _VERSION(self, name)
     return self.lake.current(name)
@@ -212,7 +212,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "one-cut": Mutation(
         "a reader looks each table up when it reads it",
-        (((World, "version"), reads_the_newest),),
+        (((CutView, "version"), reads_the_newest),),
         59,
     ),
     "rebase": Mutation(
