@@ -14,9 +14,9 @@ from pyiceberg.io.pyarrow import PyArrowFileIO, schema_to_pyarrow
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
 
 from anabranch.errors import InternalError, InvalidValue
-from anabranch.lake.row_deletes import RowDeletes
 from anabranch.lake.footers import TAIL_ID, data_files, delete_files
 from anabranch.lake.ranges import pruned
+from anabranch.lake.row_deletes import RowDeletes
 from anabranch.lake.schemas import schema_of
 from anabranch.model import FILE_PATH_ID, POSITION_ID, Bound, Column
 
