@@ -49,8 +49,8 @@ CASES: list[tuple[str, Any, Any, Any, Any]] = [
 ]
 
 
-@pytest.delete.parametrize("integers", [True, False], ids=["like Spark", "like Arrow"])
-@pytest.delete.parametrize("case", CASES, ids=lambda case: case[0])
+@pytest.mark.parametrize("integers", [True, False], ids=["like Spark", "like Arrow"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 def test_bounds(tmp_path: Path, case: tuple[str, Any, Any, Any, Any], integers: bool) -> None:
     kind, least, greatest, inside, outside = case
     schema = schema_of((Column("v", kind), Column("w", kind)))
@@ -83,7 +83,7 @@ FAR = [  # type, Arrow's type, number, bytes of the bound
 ]
 
 
-@pytest.delete.parametrize(("kind", "arrow", "number", "length"), FAR)
+@pytest.mark.parametrize(("kind", "arrow", "number", "length"), FAR)
 def test_days_that_python_has_no_date_for(
     tmp_path: Path, kind: str, arrow: pa.DataType, number: int, length: int
 ) -> None:
