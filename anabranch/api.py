@@ -318,8 +318,9 @@ class Anabranch:
     def tick(self) -> list[dict[str, Any]]:
         """One pass of the scheduler: refresh every group that is due.
 
-        Returns one dict per group: members, outcome (PUBLISHED, NO_DATA, SKIPPED or FAILED), reason
-        and cut.
+        Returns one dict per group: `group_id`, `members`, `outcome` (PUBLISHED, NO_DATA, SKIPPED or
+        FAILED), `code` (why it was SKIPPED), `reason`, `cut_id`, `duration_ms` and `waits_for` (the
+        table that holds it up).
         """
         return verbs.stream_tables.tick(self._session)
 

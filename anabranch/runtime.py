@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -17,6 +17,7 @@ from anabranch.catalog import views as view_rows
 from anabranch.catalog.history import Refresh
 from anabranch.catalog.indexes import Index, all_indexes, set_indexes
 from anabranch.catalog.leases import Lease
+from anabranch.catalog.read_leases import ReadLease
 from anabranch.catalog.read_set import Present, ReadSet
 from anabranch.catalog.store import Connection, Store
 from anabranch.errors import (
@@ -313,13 +314,23 @@ class Runtime:
         """The same, under a read lease: upkeep leaves the cut readable until the end."""
         if cut is None:
             foreign.observe_all(self.lake)
-        while True:
-            world = replace(self.world(cut), fresh=None, again=None)
-            with self.leases.hold_cut(world.cut_id or 0, self.settings.lease_time) as lease:
-                if lease is None:
-                    continue  # upkeep was faster: a numbered cut is now said to have expired
-                yield replace(world, check_held=lambda: self.leases.check_cut(lease))
-                return
+        with ExitStack() as end:
+            world, lease = self._hold(cut, end)
+            yield replace(world, check_held=lambda: self.leases.check_cut(lease))
+
+    def _hold(self, cut: int | None, end: ExitStack) -> tuple[World, ReadLease]:
+        for attempt in attempts():
+            with attempt:
+                world = replace(self.world(cut), fresh=None, again=None)
+                held = self.leases.hold_cut(world.cut_id or 0, self.settings.lease_time)
+                lease = end.enter_context(held)
+                if lease is None:  # upkeep was faster: of a numbered cut the next look says so
+                    raise PublishConflict(
+                        f"cut {world.cut_id} was forgotten before it could be held",
+                        hint="run it again",
+                    )
+                return world, lease
+        raise AssertionError("unreachable")
 
     @property
     def transaction(self) -> Transaction | None:

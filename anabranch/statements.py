@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from anabranch.boundary import public
 from anabranch.errors import AnabranchError, InvalidValue, UnknownName, Unsupported
 from anabranch.session import Session
+from anabranch.sql.batches import batches
 from anabranch.sql.statements import records as s
-from anabranch.sql.text.batches import batches
 from anabranch.tables.options import written_options
 from anabranch.verbs import catalogs, listings, reading, source_tables, stream_tables
 from anabranch.verbs.table import PROCEDURES

@@ -22,8 +22,8 @@ from anabranch.api import UNSET
 from anabranch.cli.main import cli
 from anabranch.retry import described
 from anabranch.settings import FILE, TABLE, Settings
-from anabranch.sql.lower.support import CODES
 from anabranch.sql.lower.supported import SUPPORTED
+from anabranch.sql.obstacles import CODES
 from anabranch.verbs.table import SECTIONS as TABLE_OF_VERBS
 from anabranch.verbs.table import VERBS, Absent, Verb
 from anabranch.world import World

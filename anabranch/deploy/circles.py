@@ -24,7 +24,7 @@ from anabranch.refresh.cycles import Circle, check_allowed, circles, not_monoton
 from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime
 from anabranch.settings import Settings
-from anabranch.sql.analyze.offline import offline_lowered
+from anabranch.sql.offline import offline_lowered
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from anabranch.project.references import Link, links, qualified
 from anabranch.project.rules import object_problems
 from anabranch.sql.analyze.analysis import Column, Columns, analyze
 from anabranch.sql.analyze.external import external_code
-from anabranch.sql.analyze.offline import offline_obstacles
 from anabranch.sql.lower.recursion import is_beyond_spark
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.obstacles import Obstacle
+from anabranch.sql.offline import offline_obstacles
 from anabranch.sql.statements.records import CreateStreamTable, CreateTable, CreateView
 from anabranch.sql.text.column_names import with_column_names
 from anabranch.sql.text.tokens import Place

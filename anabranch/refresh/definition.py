@@ -30,7 +30,7 @@ from anabranch.sql.lower.moments import Moment, is_timely, pinned
 from anabranch.sql.lower.query import Lowered, lower
 from anabranch.sql.lower.recursion import is_beyond_spark
 from anabranch.sql.lower.relation import TypesOf
-from anabranch.sql.lower.support import Obstacle, obstacle
+from anabranch.sql.obstacles import Obstacle, obstacle
 from anabranch.sql.render import to_sql
 from anabranch.world import World
 

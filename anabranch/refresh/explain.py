@@ -34,7 +34,7 @@ from anabranch.refresh.publish_sets import world_of
 from anabranch.refresh.run import resolve
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.obstacles import Obstacle
 from anabranch.sql.render import to_sql
 from anabranch.world import World
 

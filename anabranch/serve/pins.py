@@ -25,8 +25,9 @@ from anabranch.catalog.read_leases import ReadLease
 from anabranch.catalog.store import Connection
 from anabranch.errors import CutExpired, InvalidValue, UnknownName
 from anabranch.lake.observe import observed
+from anabranch.retry import attempts
 from anabranch.runtime import Runtime
-from anabranch.serve.problems import Problem, bad_request
+from anabranch.serve.problems import Problem, bad_request, busy
 
 LATEST, PINNED = "latest", "pinned"
 _CUT = re.compile(r"cut:(\d{1,18})\Z")
@@ -74,15 +75,11 @@ class Pins:
                 "NotFoundException",
                 f"there is no warehouse {warehouse!r} (possible: latest, pinned, cut:<number>)",
             )
-        while True:
-            cut_id = int(numbered[1]) if numbered else self._newest()
-            try:
-                self._hold(cut_id)
-            except CutExpired:
-                if numbered:
-                    raise
-                continue  # upkeep was faster than the lease: there is a newer one
+        if numbered is not None:
+            cut_id = int(numbered[1])
+            self._hold(cut_id)
             return f"cut-{cut_id}"
+        return f"cut-{self._hold_newest()}"
 
     @contextmanager
     def shown(self, prefix: str) -> Iterator[Shown]:
@@ -120,6 +117,18 @@ class Pins:
     def _newest(self) -> int:
         with observed(self._runtime.lake) as c:
             return cuts.current(c)
+
+    def _hold_newest(self) -> int:
+        for attempt in attempts():
+            cut_id = self._newest()
+            try:
+                self._hold(cut_id)
+                return cut_id
+            except CutExpired as error:  # upkeep was faster: there is a newer one
+                if attempt.last:
+                    raise busy(error.message) from error
+                attempt.pause()
+        raise AssertionError("unreachable")
 
     def _hold(self, cut_id: int) -> ReadLease:
         with self._lock:

@@ -12,10 +12,10 @@ from anabranch.refresh.definition import not_incremental
 from anabranch.sql.analyze.analysis import analyze
 from anabranch.sql.analyze.columns import Relation, table
 from anabranch.sql.analyze.mistakes import mistake
-from anabranch.sql.analyze.offline import offline_obstacles
 from anabranch.sql.analyze.tables import tables_of
 from anabranch.sql.lower.moments import Moment, pinned
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.obstacles import Obstacle
+from anabranch.sql.offline import offline_obstacles
 from anabranch.world import World
 
 

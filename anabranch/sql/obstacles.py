@@ -179,3 +179,11 @@ def obstacle(
     entry = CODES[code]
     message = f"{what}: {entry.meaning}" if what else entry.meaning
     return Obstacle(code, entry.operator, line, column, message, entry.hint, view)
+
+
+class Stop(Exception):
+    """Raised for a query that cannot be maintained incrementally."""
+
+    def __init__(self, obstacle: Obstacle) -> None:
+        super().__init__(str(obstacle))
+        self.obstacle = obstacle
