@@ -20,10 +20,10 @@ def cluster_of(fact: ClusterFact) -> Cluster:
 
 def swap(c: Connection, names: Iterable[str], snapshot: Snapshot) -> dict[str, Cluster | None]:
     """Clusters become what the project says; one that is still used stays."""
-    there = clusters.all_clusters(c)
+    existing = clusters.all_clusters(c)
     before: dict[str, Cluster | None] = {}
     for name in names:
-        before[name] = there.get(name)
+        before[name] = existing.get(name)
         if name in snapshot.clusters:
             clusters.put(c, cluster_of(snapshot.clusters[name]))
         elif not clusters.users(c, name):

@@ -95,7 +95,7 @@ class Plan:
         return plan_text(self)
 
     def as_dict(self) -> dict[str, Any]:
-        found = self.found
+        changeset = self.found
         return {
             "empty": self.empty,
             "changed": [
@@ -105,14 +105,14 @@ class Plan:
             "dirty": [
                 {
                     "object": str(key),
-                    "index_only": key not in found.propagating,
-                    "why": list(found.why(key)),
+                    "index_only": key not in changeset.propagating,
+                    "why": list(changeset.why(key)),
                 }
-                for key in sorted(found.dirty)
+                for key in sorted(changeset.dirty)
             ],
-            "dirty_clusters": sorted(found.clusters),
-            "dirty_schemas": [str(place) for place in sorted(found.schemas)],
-            "metadata_only": [str(key) for key in sorted(found.metadata)],
+            "dirty_clusters": sorted(changeset.clusters),
+            "dirty_schemas": [str(place) for place in sorted(changeset.schemas)],
+            "metadata_only": [str(key) for key in sorted(changeset.metadata)],
             "clusters_changed": list(self.clusters_changed),
             "steps": [step.as_dict() for step in self.steps],
             "readers": [reader.as_dict() for reader in self.readers],
@@ -142,16 +142,19 @@ def what_if_plan(
     return _plan(new, new, what_if(new, keys), rows)
 
 
-def _plan(old: Snapshot, new: Snapshot, found: ChangeSet, rows: Mapping[ObjectKey, int]) -> Plan:
+def _plan(
+    old: Snapshot, new: Snapshot, changeset: ChangeSet, rows: Mapping[ObjectKey, int]
+) -> Plan:
     changed = tuple(
-        Changed(key, change, _diff(old, new, key)) for key, change in sorted(found.changed.items())
+        Changed(key, change, _diff(old, new, key))
+        for key, change in sorted(changeset.changed.items())
     )
     clusters = tuple(
         name
         for name in sorted(old.clusters.keys() | new.clusters.keys())
         if old.clusters.get(name) != new.clusters.get(name)
     )
-    return Plan(old, new, found, changed, steps(old, new, found, rows), clusters)
+    return Plan(old, new, changeset, changed, steps(old, new, changeset, rows), clusters)
 
 
 def _diff(old: Snapshot, new: Snapshot, key: ObjectKey) -> str:

@@ -103,8 +103,8 @@ def rollback(
             tx.used.add(seen.used(before))
             with runtime.store.reading() as c:
                 own = whose(c, seen, deployment.project)
-            found = readers_after_rollback(runtime, seen, undo, own.own, own.staged)
-            flip.break_views(tx, seen, found)
+            readers = readers_after_rollback(runtime, seen, undo, own.own, own.staged)
+            flip.break_views(tx, seen, readers)
             along = flip.along(tx, KIND, seen, deployment.project, {*before, *undo.altered})
             try:
                 stage(tx, along)
@@ -183,13 +183,13 @@ def to_roll_back(
     """The deployment, after all checks that can be made before."""
     promoted = DeploymentStatus.PROMOTED
     with observed(runtime.lake) as c:
-        found = find(c, deployment_id) if deployment_id else newest(c, promoted, project)
-        if found.status not in PROMOTED:
-            raise wrong_status(found, "rolled back")
-        check_newest(c, found)
-        check_kept(c, found, cuts.current(c) + 1)
-        check_left(c, runtime.lake, observe(c, runtime.lake), found)
-    return found
+        deployment = find(c, deployment_id) if deployment_id else newest(c, promoted, project)
+        if deployment.status not in PROMOTED:
+            raise wrong_status(deployment, "rolled back")
+        check_newest(c, deployment)
+        check_kept(c, deployment, cuts.current(c) + 1)
+        check_left(c, runtime.lake, observe(c, runtime.lake), deployment)
+    return deployment
 
 
 def check_newest(c: Connection, deployment: Deployment) -> None:
@@ -295,5 +295,7 @@ def _rows(
     versions = deployments.schema_versions(c)
     for database, schema, owner in undo.schemas:
         place = (database, schema)
-        there = versions[place].deployment_id if place in versions else deployment.id
-        deployments.raise_versions(c, [place], owner if there == deployment.id else there, by)
+        owner_now = versions[place].deployment_id if place in versions else deployment.id
+        deployments.raise_versions(
+            c, [place], owner if owner_now == deployment.id else owner_now, by
+        )

@@ -206,14 +206,14 @@ class Swap:
         new_tables = self._new_tables()
         names = [name for name in self.replaced if name not in new_tables]
         before = {name: self.indexed.get(name, ()) for name in sorted(self.reindexed)}
-        before = {name: found for name, found in before.items() if name not in new_tables}
+        before = {name: indexes for name, indexes in before.items() if name not in new_tables}
         copies = [index.copy for name in names for index in before.get(name, ())]
         keys = self._recorded(c)
         versions = deployments.schema_versions(c)
         return replace(
             self.noted,
             pointers={name: self.seen.pointers.get(name) for name in (*names, *copies)},
-            indexes={name: tuple(found) for name, found in before.items()},
+            indexes={name: tuple(indexes) for name, indexes in before.items()},
             rows=definitions.take(c, names),
             metadata=self._before(c),
             comments=self.commented,
