@@ -57,7 +57,7 @@ def note(c: Connection, statement: str) -> None:
     written = _WRITES.match(statement)
     if reads.alone and written is not None and written.group(1) in _BEHIND_THE_LOCK:
         kept = reads.answers.items()
-        reads.answers = {ask: found for ask, found in kept if written.group(1) not in found[0]}
+        reads.answers = {ask: answer for ask, answer in kept if written.group(1) not in answer[0]}
     elif not _READS.match(statement) or "FOR UPDATE" in statement:
         reads.answers = {}
         reads.alone = reads.alone or tables.meta.name in statement
@@ -75,8 +75,8 @@ def once(*read: Table) -> Callable[[Ask[T]], Ask[T]]:
                 return ask(c)
             if ask not in reads.answers:
                 reads.answers[ask] = (names, ask(c))
-            found: T = reads.answers[ask][1]
-            return copy(found)
+            answer: T = reads.answers[ask][1]
+            return copy(answer)
 
         asked.__dict__["ask"] = ask
         return asked
