@@ -76,7 +76,7 @@ def damages_of(
     now: set[str] = set()
     for snapshot_id in dict.fromkeys([version.snapshot_id, *sorted(needed)]):
         if snapshot_id is not None and version.find_snapshot(snapshot_id) is None:
-            gone = f"snapshot {snapshot_id}, which a stream table stands on, is gone"
+            gone = f"snapshot {snapshot_id}, which a stream table depends on, is gone"
             damages.append(Damage(location, EXPIRED, gone, current=False))
             continue
         current = snapshot_id == version.snapshot_id

@@ -366,7 +366,7 @@ def _news(seen: Observation, moved: Mapping[TableName, _Moved], before: _Before)
 def _news_of(name: TableName, moved: _Moved) -> Iterable[Event]:
     before, now = moved.before, moved.now
     if now is None:
-        yield Event(name, events.FOREIGN_GONE, "its catalog does not have it any more")
+        yield Event(name, events.FOREIGN_GONE, "its catalog no longer has it")
         return
     if before is None:
         return

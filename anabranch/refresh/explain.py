@@ -121,11 +121,11 @@ def _cut(state: CatalogState, name: TableName) -> list[str]:
     if name in state.opted_out:
         lines.append("opted out of standing at one cut: reads what is there when it is refreshed")
     if name in state.boundaries:
-        lines.append("boundary: refreshed by hand only, a source for the tables that read it")
+        lines.append("boundary: refreshed on request only, a source for the tables that read it")
     read = sorted(state.boundaries.intersection(state.reads.get(name, ())))
     if read:
         shown = ", ".join(str(each) for each in read)
-        lines.append(f"reads as sources, because they are refreshed by hand only: {shown}")
+        lines.append(f"reads as sources, because they are refreshed on request only: {shown}")
     return lines
 
 

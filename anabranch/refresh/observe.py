@@ -98,7 +98,7 @@ class CatalogState:
 
     @cached_property
     def boundaries(self) -> frozenset[TableName]:
-        """Tables that are refreshed by hand only: those that read them take them as sources.
+        """Tables that are refreshed on request only: those that read them take them as sources.
 
         A table without a schedule that shares a group with one that has a schedule comes along with
         its group, and is no boundary.

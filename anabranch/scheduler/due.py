@@ -17,7 +17,7 @@ from anabranch.refresh.observe import CatalogState
 from anabranch.schedules import EVERY_TICK, Schedule, ScheduleKind
 
 NOT_DUE = "not due"
-BY_HAND = "refreshed by hand only"
+BY_HAND = "refreshed on request only"
 SKEW = timedelta(seconds=5)  # by which clocks may differ
 
 
