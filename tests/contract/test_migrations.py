@@ -351,7 +351,7 @@ def test_a_lost_table_is_not_taken_for_an_older_layout(tmp_path: Path) -> None:
     put(path, FIXTURES[0])
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP TABLE ab_history")
-    with pytest.raises(Unreachable, match="is damaged: its table ab_history is gone"):
+    with pytest.raises(Unreachable, match="is damaged: its table ab_history is missing"):
         Store.open(path)
 
 

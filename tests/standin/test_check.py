@@ -149,14 +149,14 @@ def test_a_table_over_a_damaged_source_waits_for_it(home: Path) -> None:
             for each in found:
                 assert each["problem"] == "CANNOT_COMPARE" and not each["repaired"]
                 assert each["detail"] == "cannot be compared: s.t is damaged"
-                assert each["cure"] == "mend s.t first, then --repair"
+                assert each["cure"] == "repair s.t first, then --repair"
                 assert each["error"] == ("it waits for s.t" if asked else None)
         assert {name: sorted(ab.table(name).collect()) for name in before} == before
         assert {each["status"] for each in ab.status()} == {"ACTIVE"}
     break_table(home, "s.d", "data", "gone")
     with opened(home) as ab:  # what is damaged itself has to wait as well
         cures = {each["cure"] for each in ab.check(deep=True) if each["table"] == "s.d"}
-        assert cures == {"mend s.t first, then --repair"}
+        assert cures == {"repair s.t first, then --repair"}
         found = ab.check(deep=True, repair=True, roll_back_sources=True)
         assert all(each["repaired"] for each in found) and ab.check(deep=True) == []
 
@@ -171,7 +171,7 @@ def test_a_table_whose_source_is_gone_says_what_can_be_done(home: Path) -> None:
             assert row["problem"] == "CANNOT_COMPARE" and not row["repaired"]
             assert row["detail"] == "cannot be compared: s.t is no longer there"
             assert row["cure"] == (
-                "create s.t again, or ALTER STREAM TABLE s.d AS another query, or "
+                "recreate s.t, or ALTER STREAM TABLE s.d AS another query, or "
                 "DROP STREAM TABLE s.d"
             )
             assert row["error"] == ("it waits for s.t" if asked else None)
@@ -284,7 +284,7 @@ def test_a_damaged_catalog_says_so_and_offers_a_way_back(home: Path) -> None:
     with opened(home) as ab:
         with ab._store.writing() as c:
             c.exec_driver_sql("DROP TABLE iceberg_tables")
-        with pytest.raises(Unreachable, match="iceberg_tables is gone") as caught:
+        with pytest.raises(Unreachable, match="iceberg_tables is missing") as caught:
             ab.tables()
     assert "recover --from-warehouse" in str(caught.value)
     for path in home.glob("catalog.db-*"):

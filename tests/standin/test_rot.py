@@ -164,7 +164,7 @@ def test_a_refresh_rebuilds_what_it_cannot_read(home: Path, kind: str, way: str,
         assert sorted(ab.table("s.e").collect()) == [(1, 6), (3, 301), (7, 8)]
         line = ab.history("s.d", 1)[0]
         if (mode, kind) != ("FULL", "data"):  # its old rows are not looked at
-            assert "gone or damaged" in line["reason"] or "cannot be computed" in line["reason"]
+            assert "missing or damaged" in line["reason"] or "cannot be computed" in line["reason"]
             kinds = {each["kind"] for each in ab.events("s.d")}
             assert kinds & {"REINITIALIZED", "FALLBACK"}
         assert line["action"] in ("REINITIALIZE", "FULL")

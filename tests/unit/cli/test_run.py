@@ -54,9 +54,9 @@ def test_the_code_says_whether_a_wait_is_news_whatever_the_words_are(
 
 def test_a_wait_is_said_once_and_a_countdown_is_not_news(report: Report, heard: Heard) -> None:
     for seconds in (9, 8, 7):
-        said = f"s.u failed and is tried again in {seconds} s"
+        said = f"s.u failed and is retried in {seconds} s"
         report([waits(WaitCode.BACKING_OFF, said, "s.u")])
-    assert heard.lines == ["waits      s.t: s.u failed and is tried again in 9 s"]
+    assert heard.lines == ["waits      s.t: s.u failed and is retried in 9 s"]
 
 
 def test_to_wait_for_another_table_is_news(report: Report, heard: Heard) -> None:
