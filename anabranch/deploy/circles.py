@@ -24,6 +24,8 @@ from anabranch.refresh.cycles import Circle, check_allowed, circles, not_monoton
 from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime
 from anabranch.settings import Settings
+from anabranch.sql.analyze.failures import spark_judges
+from anabranch.sql.lower.query import Lowered
 from anabranch.sql.offline import offline_lowered
 
 
@@ -155,7 +157,9 @@ def _not_monotone(
     views = {each: after.views[each] for each in below & after.views.keys()}
     given = columns.given(query)
     tables = {each: stored_columns(columns.of(each)) for each in below - views.keys()}
-    found = offline_lowered(query, None if given is None else len(given), tables, views)
+    found: Lowered | None = None
+    with spark_judges("its query", name):
+        found = offline_lowered(query, None if given is None else len(given), tables, views)
     if found is None or found.plan is None:
         return None
     for broken in not_monotone(found.plan, circle):

@@ -15,9 +15,9 @@ from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.exc import IntegrityError
 
-from anabranch import failpoints, missing
+from anabranch import failpoints, noted
 from anabranch.catalog import cuts, events, read_leases, snapshots, stages, tables
-from anabranch.catalog.events import FALLBACK, Event
+from anabranch.catalog.events import Event
 from anabranch.errors import (
     AnabranchError,
     InternalError,
@@ -57,7 +57,7 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = F
     """
     if not stage.open:
         raise InternalError("this stage was already published or given up")
-    committing, noted = False, missing.waiting()
+    committing, notes = False, noted.waiting()
     try:
         failpoints.hit(failpoints.STAGED)
         found = {name: _prepared(stage, each) for name, each in sorted(stage.changes.items())}
@@ -73,7 +73,7 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = F
             _write_again(stage, changes.values())
             if rows is not None:
                 rows(c, cut_id)
-            events.add(c, [Event(None, FALLBACK, message) for message in noted.values()])
+            events.add(c, [Event(e.table, e.kind, e.message) for e in notes.values()])
             failpoints.hit(failpoints.IN_TRANSACTION)
             committing = True
     except IntegrityError as error:  # somebody wrote the same row of ours first
@@ -90,7 +90,7 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = F
                     stage.abort()
             raise
     stage.close()
-    missing.keep(noted)
+    noted.keep(notes)
     if cut_id is not None:
         with suppress(AnabranchError):  # published it is; the next one marks it
             stage.lake.fence.advance(cut_id)
