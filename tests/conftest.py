@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 import pytest
 from hypothesis import settings
 
-from anabranch import noted
+from anabranch import noted, redaction
 from anabranch.catalog.events import ANALYSIS_FAILED
 from anabranch.spark.session import Spark, expect_little
 from tests.leftovers import pytest_sessionfinish, pytest_sessionstart
@@ -63,6 +63,14 @@ def no_analysis_fails(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.node.get_closest_marker("analysis_fails") is None:
         assert failed == []
     noted.forget(ANALYSIS_FAILED)
+
+
+@pytest.fixture(autouse=True)
+def secrets_of_this_test_only() -> Iterator[None]:
+    """What one test takes for a secret may be a plain word in the messages of the next."""
+    before = set(redaction._known)
+    yield
+    redaction._known.intersection_update(before)
 
 
 @pytest.fixture(scope="session")

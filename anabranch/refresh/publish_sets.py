@@ -16,6 +16,7 @@ from anabranch.catalog.history import Refresh
 from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
+from anabranch.cut_view import CutView
 from anabranch.errors import InternalError, NewerEdition, PublishConflict
 from anabranch.lake.stage import or_conflict
 from anabranch.model import Status, WaitCode
@@ -30,7 +31,6 @@ from anabranch.refresh.record import Trigger, note_cuts, record_outcomes
 from anabranch.refresh.staging import Staging, with_name
 from anabranch.retry import attempts
 from anabranch.runtime import Leased, Runtime, Transaction
-from anabranch.world import World
 
 
 class Verdict(str, Enum):
@@ -368,7 +368,7 @@ class RefreshRun:
         self.published(tx, states, done, late)
         self.runtime.progress("published", {"cut_id": cut_id})
         if cut_id is None:
-            reason = "the changes leave the tables as they are"
+            reason = "the changes leave the tables unchanged"
             return Result(publish_set, Verdict.NO_DATA, reason, records=tuple(records))
         return Result(publish_set, Verdict.PUBLISHED, None, cut_id, tuple(records))
 
@@ -408,8 +408,8 @@ def asked_for(
     return PublishSet(tuple(group for group in groups if group in wanted))
 
 
-def world_of(runtime: Runtime, state: CatalogState) -> World:
-    return World(
+def world_of(runtime: Runtime, state: CatalogState) -> CutView:
+    return CutView(
         runtime.lake,
         runtime.spark,
         state.pointers,

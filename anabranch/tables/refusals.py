@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from anabranch.cut_view import CutView
 from anabranch.errors import AnabranchError
 from anabranch.model import Columns, RefreshMode
 from anabranch.names import TableName
@@ -18,7 +19,6 @@ from anabranch.sql.analyze.tables import tables_of
 from anabranch.sql.lower.moments import Moment, pinned
 from anabranch.sql.obstacles import Obstacle
 from anabranch.sql.offline import offline_obstacles
-from anabranch.world import World
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Declared:
     refresh_mode: RefreshMode
 
 
-def refuse_early(world: World, declared: Iterable[Declared]) -> None:
+def refuse_early(world: CutView, declared: Iterable[Declared]) -> None:
     """Refuse mistakes, and queries that DIFFERENTIAL cannot keep; those declared together may read
     each other.  Where Spark has started it tells mistakes itself."""
     together = {each.name.folded: each for each in declared}
@@ -51,7 +51,7 @@ def refuse_early(world: World, declared: Iterable[Declared]) -> None:
 class _Relations:
     """What can be known of tables, and of those that are to be made."""
 
-    world: World
+    world: CutView
     others: Mapping[tuple[str, ...], Declared]
 
     def of(self, name: TableName) -> Relation:
@@ -65,7 +65,7 @@ class _Relations:
         return Relation(None)
 
 
-def _obstacles(world: World, declared: Declared, relations: _Relations) -> tuple[Obstacle, ...]:
+def _obstacles(world: CutView, declared: Declared, relations: _Relations) -> tuple[Obstacle, ...]:
     tables: dict[TableName, Columns | None] = {}
     views: dict[TableName, str] = {}
     moment = Moment(world.at)

@@ -25,7 +25,7 @@ LAYERS = (
     ("catalog", "spark"),
     ("lake", "boundary"),
     ("indexes",),
-    ("world", "system_views"),
+    ("cut_view", "system_views"),
     ("runtime", "leases", "clusters"),
     ("refresh",),
     ("tables", "upkeep", "scheduler", "backup"),

@@ -120,7 +120,7 @@ def _branches(tree: Tree, cte: Cte, *, distinct: bool) -> Iterator[Tree]:
     elif tree.args.get("distinct", True) and not distinct:
         raise Stop(
             cte.place.source.obstacle(
-                "RECURSION", tree.expression, "UNION", what="UNION inside of UNION ALL"
+                "RECURSION", tree.expression, "UNION", what="UNION inside UNION ALL"
             )
         )
     else:
