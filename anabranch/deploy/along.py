@@ -20,7 +20,7 @@ from anabranch.catalog.events import Event
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.catalog.views import all_views
-from anabranch.deploy.circles import Queries, with_path
+from anabranch.deploy.cycles import Queries, with_path
 from anabranch.deploy.outside import is_staged
 from anabranch.deploy.readers import Reader
 from anabranch.deploy.refresh_groups import leave
@@ -110,7 +110,7 @@ class Cures:
     fixed: frozenset[TableName] = frozenset()
 
     def of(self, name: TableName, error: AnabranchError) -> str:
-        mend = f"mend the rows that {name} reads"
+        mend = f"fix the rows that {name} reads"
         if name in self.fixed:
             return f"{mend}, then {self.again}; or {self.instead.format(name=name)}"
         return f"{cure(name, error)}, then {self.again}"
@@ -148,7 +148,7 @@ class Flip:
                     why = {failed.table: failed.error.message}
                     raise breaks(why, cure=first) from failed.error
                 self.suspended[failed.table] = failed.error.message
-        raise PublishConflict("production moves all the time", hint="run it again")
+        raise PublishConflict("production keeps changing", hint="run it again")
 
     def along(
         self,
@@ -224,7 +224,7 @@ class Along:
         while True:
             after = self.tx.rehearse(self.kind, lambda c: look_after(c, self.runtime, self.project))
             self._check_world(after.seen)
-            self._check_circles(after)
+            self._check_cycles(after)
             needed = needing(after, self.moved)
             failing = self._fit(after, needed | unfilled(after, self.moved))
             failing |= self._unfit(after, needed)
@@ -279,13 +279,13 @@ class Along:
                 raise PublishConflict(f"{name} moved meanwhile", hint="run it again")
         self.tx.world.views = after.views
 
-    def _check_circles(self, after: After) -> None:
-        """With the tables of others a circle may close that the project alone does not have."""
+    def _check_cycles(self, after: After) -> None:
+        """With the tables of others a cycle may close that the project alone does not have."""
         before, then = (Queries.of(seen, after.staged) for seen in (self.before, after.seen))
         found = then.closed(before, self.moved)
         then.check_allowed(self.runtime.settings, before, found)
-        for circle in found:
-            queries = {name: then.streams[name] for name in sorted(circle & then.streams.keys())}
+        for component in found:
+            queries = {name: then.streams[name] for name in sorted(component & then.streams.keys())}
             try:
                 definitions = define_again(self.tx, queries)
             except (UserError, SchemaError):  # a reader does not fit: that is told with its cure
@@ -293,9 +293,9 @@ class Along:
             for name, definition in definitions.items():
                 mode = after.seen.streams[name].refresh_mode
                 try:
-                    check_member(self.tx.world, name, mode, definition, circle)
+                    check_member(self.tx.world, name, mode, definition, component)
                 except Refused as error:
-                    raise with_path(error, then.reads, circle) from None
+                    raise with_path(error, then.reads, component) from None
 
     def _take_out(self, failing: Mapping[TableName, str]) -> None:
         """Readers that cannot follow are suspended, if somebody agreed to it."""
@@ -478,7 +478,7 @@ def cure(name: TableName, error: AnabranchError) -> str:
         return (
             f"REFRESH STREAM TABLE {name} FULL, or ALTER STREAM TABLE {name} SET REFRESH MODE AUTO"
         )
-    return f"mend the rows that it reads, or ALTER STREAM TABLE {name} AS …"
+    return f"fix the rows that it reads, or ALTER STREAM TABLE {name} AS …"
 
 
 class Broken(Exception):

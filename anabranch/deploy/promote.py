@@ -14,8 +14,8 @@ from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.leases import Lease
 from anabranch.deploy.along import OF_THE_TABLE, Broken, Consent, Cures, Flip, whose
 from anabranch.deploy.by_hand import made_by_hand
-from anabranch.deploy.circles import Moving, deployed_circles
 from anabranch.deploy.conflicts import check_base, refuse_staged_readers
+from anabranch.deploy.cycles import Moving, deployed_cycles
 from anabranch.deploy.outside import outside_readers
 from anabranch.deploy.production import Fingerprints, fingerprints, renaming
 from anabranch.deploy.readers import Reader
@@ -107,7 +107,7 @@ def _what_helps(flip: Flip, deployment: Deployment, error: AnabranchError) -> st
             found = [cures.of(name, error)]
     if _could_be_put(flip, deployment):
         words = cures.again.strip("`")
-        found.append(f"`{words} --no-refresh` takes what was staged")
+        found.append(f"`{words} --no-refresh` promotes what was staged")
     return "; or ".join(found) or None
 
 
@@ -203,7 +203,7 @@ def check_now(runtime: Runtime, deployment: Deployment) -> None:
     actions = (Action.SWAP, Action.DROP, Action.ALTER)
     moving = Moving(*(keys_of(deployment, each) for each in actions))
     snapshot = snapshot_of(deployment.wanted)
-    for error in deployed_circles(runtime, seen, snapshot, moving, staged):
+    for error in deployed_cycles(runtime, seen, snapshot, moving, staged):
         raise error
 
 

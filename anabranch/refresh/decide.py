@@ -50,7 +50,7 @@ class Code(str, Enum):
     ABOVE_THRESHOLD = "ABOVE_THRESHOLD"
     CHEAPER = "CHEAPER"
     MEASURED_AGAIN = "MEASURED_AGAIN"
-    SORTED_AGAIN = "SORTED_AGAIN"
+    SORTED_AGAIN = "SORTED_AGAIN"  # an index: the order of its files is what it is for
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ NO_CHANGE = Reason(Code.NO_CHANGE, "no change in the sources")
 def lost(error: AnabranchError) -> Reason:
     """Why a refresh starts from nothing that nobody asked to."""
     first = error.message.splitlines()[0]
-    return Reason(Code.FILES_LOST, f"a file that it needs is gone or damaged: {first}")
+    return Reason(Code.FILES_LOST, f"a file that it needs is missing or damaged: {first}")
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def _first(now: DecisionInputs) -> Decision | None:
 def _new_member(now: DecisionInputs) -> Decision | None:
     if not now.unfilled:
         return None
-    reason = Reason(Code.NEW_MEMBER, f"{now.unfilled[0]} is new in the circle")
+    reason = Reason(Code.NEW_MEMBER, f"{now.unfilled[0]} is new in the cycle")
     return _full(now, reason, afresh=True)
 
 
@@ -295,7 +295,8 @@ def _in_order(now: DecisionInputs) -> Decision | None:
     if now.kind is not TableKind.INDEX:
         return None
     if now.source_rows <= SORTED_ROWS:
-        return _full(now, Reason(Code.SORTED_AGAIN, f"{now.source_rows:,} rows are soon sorted"))
+        text = f"{now.source_rows:,} rows are few enough to sort again"
+        return _full(now, Reason(Code.SORTED_AGAIN, text))
     if now.delta_rows > SORTED_SHARE * now.source_rows:
         share = now.delta_rows / now.source_rows
         text = f"{now.delta_rows:,} changed rows are {share:.0%} of the table"
@@ -390,7 +391,7 @@ def without_effect(decision: Decision, delta_rows: int) -> Decision:
     """The sources changed, the table did not."""
     if decision.action is not Action.DIFFERENTIAL:
         return decision
-    text = f"{delta_rows} changed rows in the sources leave the table as it is"
+    text = f"{delta_rows} changed rows in the sources leave the table unchanged"
     return Decision(Action.NO_DATA, Reason(Code.NO_EFFECT, text))
 
 
@@ -402,7 +403,7 @@ def settled(decision: Decision, done: Converged) -> Decision:
     if done.gave_up:
         reason = (
             f"from empty: {text} took away {done.lost():,} rows, more than "
-            f"{TOO_MANY:.0%} of the circle"
+            f"{TOO_MANY:.0%} of the cycle"
         )
         return replace(decision, action=Action.FULL, reason=Reason(Code.MOST_DELETED, reason))
     if done.strategy is Strategy.EMPTY:

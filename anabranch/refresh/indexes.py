@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 
 from anabranch.catalog import events
 from anabranch.catalog.bounds import bounds_of
-from anabranch.catalog.events import FALLBACK, Event
 from anabranch.catalog.history import COMPLETED, Refresh, began
 from anabranch.catalog.indexes import Index
 from anabranch.clusters import cluster_there, on_cluster
+from anabranch.cut_view import CutView
 from anabranch.delta.maintenance import ByRows
 from anabranch.errors import FileMissing
 from anabranch.lake.indexes import (
@@ -36,6 +36,7 @@ from anabranch.lake.version import TableVersion
 from anabranch.model import FixpointBounds, RefreshMode, TableKind
 from anabranch.names import TableName, quote, shown
 from anabranch.plan.nodes import Scan
+from anabranch.refresh.component import fell_back
 from anabranch.refresh.decide import Code, Decision, Reason, decide, lost, rebuilding
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.execute.run import execute
@@ -46,7 +47,6 @@ from anabranch.refresh.rebuild import all_rows, make_room
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark.identity import hidden_hashes
-from anabranch.world import World
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,11 @@ def keep_index(runtime: Runtime, tx: Transaction, index: Index) -> None:
     stage.set_properties(index.copy, noted(stage.version(index.table), index))
     if decision.strategy is not None:
         tx.kept[index.copy] = _line(decision, found, before, stage.version(index.copy), start)
-    if decision.fallback:
-        said = f"recomputed, because another way failed: {decision.reason}"
-        tx.later(lambda c, cut_id: events.add(c, [Event(index.copy, FALLBACK, said)]))
+    if event := fell_back(index.copy, decision):
+        tx.later(lambda c, cut_id: events.add(c, [event]))
 
 
-def observe_index(world: World, index: Index, *, there: bool) -> Observed:
+def observe_index(world: CutView, index: Index, *, there: bool) -> Observed:
     """What is stored of an index against its table as it is; `there`: whether anything is."""
     table, definition = world.version(index.table), _definition(index, world.version(index.table))
     now = only_now(world, [index.table]).sources

@@ -15,8 +15,8 @@ from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
 
 from anabranch.errors import InternalError, InvalidValue
 from anabranch.lake.footers import TAIL_ID, data_files, delete_files
-from anabranch.lake.marks import Marks
 from anabranch.lake.ranges import pruned
+from anabranch.lake.row_deletes import RowDeletes
 from anabranch.lake.schemas import schema_of
 from anabranch.model import FILE_PATH_ID, POSITION_ID, Bound, Column
 
@@ -49,8 +49,8 @@ CASES: list[tuple[str, Any, Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("integers", [True, False], ids=["like Spark", "like Arrow"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+@pytest.delete.parametrize("integers", [True, False], ids=["like Spark", "like Arrow"])
+@pytest.delete.parametrize("case", CASES, ids=lambda case: case[0])
 def test_bounds(tmp_path: Path, case: tuple[str, Any, Any, Any, Any], integers: bool) -> None:
     kind, least, greatest, inside, outside = case
     schema = schema_of((Column("v", kind), Column("w", kind)))
@@ -83,7 +83,7 @@ FAR = [  # type, Arrow's type, number, bytes of the bound
 ]
 
 
-@pytest.mark.parametrize(("kind", "arrow", "number", "length"), FAR)
+@pytest.delete.parametrize(("kind", "arrow", "number", "length"), FAR)
 def test_days_that_python_has_no_date_for(
     tmp_path: Path, kind: str, arrow: pa.DataType, number: int, length: int
 ) -> None:
@@ -166,8 +166,8 @@ def test_which_marks_reach_which_files() -> None:
         )
 
     data = [entry("b", 1), entry("a", 1), entry("c", 5)]
-    marks = Marks([entry("m1", 2, "a", "b"), entry("m2", 3), entry("m3", 9, "d", "e")])
-    assert marks.applying_to(data).paths == {"m1", "m2"}
-    assert [each.data_file.file_path for each in marks.touched(data)] == ["a", "b"]
-    assert marks.without(Marks([entry("m2", 3)])).paths == {"m1", "m3"}
-    assert Marks(()).touched(data) == []
+    deletes = RowDeletes([entry("m1", 2, "a", "b"), entry("m2", 3), entry("m3", 9, "d", "e")])
+    assert deletes.applying_to(data).paths == {"m1", "m2"}
+    assert [each.data_file.file_path for each in deletes.touched(data)] == ["a", "b"]
+    assert deletes.without(RowDeletes([entry("m2", 3)])).paths == {"m1", "m3"}
+    assert RowDeletes(()).touched(data) == []
