@@ -394,7 +394,8 @@ class Along:
 
         def rows(c: Connection, cut_id: int | None) -> None:
             note_cuts(c, found, seen)
-            record_outcomes(c, cut_id, done, Trigger(self.kind), seen.groups)
+            kept = self.tx.kept.values()
+            record_outcomes(c, cut_id, done, Trigger(self.kind), seen.groups, kept=kept)
 
         self.tx.later(rows)
 

@@ -31,7 +31,7 @@ from anabranch.names import TableName
 from anabranch.refresh.observe import CatalogState, observe, observe_now
 from anabranch.refresh.publish_sets import world_of
 from anabranch.refresh.run import refresh
-from anabranch.runtime import Runtime, Transaction
+from anabranch.runtime import Runtime
 
 KIND = "promote"
 
@@ -143,7 +143,7 @@ def _attempt(
         hint = f"`anabranch promote {deployment.id}` brings it up to date first"
         raise Refused(late.message, hint=hint) from None  # nobody else would
     check_prints(seen, staging, prints)
-    tx = Transaction(world_of(runtime, seen))
+    tx = runtime.begin(world_of(runtime, seen))
     try:
         flip.break_views(tx, seen, readers_of(runtime, seen, deployment, snapshot))
         altered = [key.table for key in sorted(staging.altered)]

@@ -97,7 +97,7 @@ def rollback(
 
     def attempt(lease: Lease) -> int | None:
         seen = observe_now(runtime)
-        tx = Transaction(world_of(runtime, seen))
+        tx = runtime.begin(world_of(runtime, seen))
         try:
             tx.used.hold(lease)
             tx.used.add(seen.used(before))

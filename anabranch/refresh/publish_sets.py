@@ -302,7 +302,7 @@ class RefreshRun:
         self, c: Connection, publish_set: PublishSet, found: CatalogState, state: CatalogState
     ) -> Begun:
         """In one transaction: the stage, and what nobody changes while we have the lease."""
-        tx = Transaction(replace(world_of(self.runtime, state), at=self.at), c)
+        tx = self.runtime.begin(replace(world_of(self.runtime, state), at=self.at), c)
         members = [state.streams[name] for name in publish_set.members if name in state.streams]
         filled = [each.name for each in members if each.populated]
         tx.leased = Leased(all_indexes(c), last_runs(c, filled))
@@ -356,7 +356,15 @@ class RefreshRun:
                 known = [name for name in others if name in noted.streams]
                 idle = [self.trigger.no_data(name, noted) for name in known]
             records[:] = record_outcomes(
-                c, cut_id, outcomes, self.trigger, publish_set.groups, noted, tx.found, idle
+                c,
+                cut_id,
+                outcomes,
+                self.trigger,
+                publish_set.groups,
+                noted,
+                tx.found,
+                idle,
+                tx.kept.values(),
             )
             note_cuts(c, found, noted, tx.found, done)
             if not publish_set.pulled:

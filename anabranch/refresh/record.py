@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -74,17 +74,28 @@ def record_outcomes(
     state: CatalogState | None = None,
     found: Present | None = None,
     idle: Sequence[Refresh] = (),
+    kept: Iterable[Refresh] = (),
 ) -> list[Refresh]:
     """Every outcome into the catalog; groups of which a table changed reach their next epoch.
 
     `seen` is what they were computed from, and `found` what the publish has compared, where that is
-    known; `idle` are lines of tables of the same groups that had nothing to do.
+    known; `idle` are lines of tables of the same groups that had nothing to do, `kept` those of
+    indexes: they are written down, and nobody asked for them.
     """
     now = found or Present(c, [each.table for each in done])
     epochs = next_epochs(now, groups, done) if cut_id is not None else {}
     write_outcomes(c, done, epochs, now, state)
     rows = [history_row(each, cut_id, trigger, epochs.get(each.table)) for each in done]
-    history.add(c, [*rows, *idle])
+    beside = [
+        replace(
+            each,
+            cut_id=cut_id,
+            initiated_by=trigger.initiated_by,
+            tick_watermark=trigger.watermark,
+        )
+        for each in kept
+    ]
+    history.add(c, [*beside, *rows, *idle])
     events.add(c, [outcome.event for outcome in done if outcome.event is not None])
     return [*rows, *idle]
 

@@ -20,7 +20,7 @@ from anabranch.catalog.streams import StreamTable
 from anabranch.errors import AnabranchError
 from anabranch.graph.components import components
 from anabranch.graph.order import closure
-from anabranch.indexes.keep import current
+from anabranch.lake.indexes import current
 from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh.observe import CatalogState, observe

@@ -24,7 +24,6 @@ LAYERS = (
     ("delta", "sql"),
     ("catalog", "spark"),
     ("lake", "boundary"),
-    ("indexes",),
     ("cut_view", "system_views"),
     ("runtime", "leases", "clusters"),
     ("refresh",),
