@@ -11,7 +11,7 @@ version of Anabranch, is slow to use and never wrong.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from anabranch.catalog.clusters import Cluster, all_clusters
@@ -112,10 +112,13 @@ def keep(
     changed = {*stage.changes, *declared}
     if not changed or (there is not None and not declared and changed.isdisjoint(there)):
         return {}
-    with stage.lake.store.reading() as c:
-        there = all_indexes(c) if there is None else there
-        known = {**there, **declared}
-        clusters = all_clusters(c) if known else {}
+    clusters: Mapping[str, Cluster] = {}
+    if there is None or any(_somewhere(changed, {**there, **declared})):
+        with stage.lake.store.reading() as c:
+            there = all_indexes(c) if there is None else there
+            if any(_somewhere(changed, {**there, **declared})):
+                clusters = all_clusters(c)
+    known = {**there, **declared}
     rows = dict(declared)
     for table in sorted({*stage.changes, *declared}):
         if not stage.exists(table):
@@ -130,6 +133,18 @@ def keep(
                 continue
             bring(stage, spark, index, clusters.get(index.cluster or ""))
     return rows
+
+
+def _somewhere(
+    changed: Collection[TableName], known: Mapping[TableName, tuple[Index, ...]]
+) -> Iterator[str]:
+    """The clusters that indexes of what changes are kept on."""
+    return (
+        each.cluster
+        for table in changed
+        for each in known.get(table, ())
+        if each.cluster is not None
+    )
 
 
 def check_columns(index: Index, columns: Columns) -> None:
