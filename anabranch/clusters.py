@@ -27,7 +27,7 @@ def create(
             if if_not_exists:
                 return
             raise AlreadyExists(
-                f"cluster {shown(cluster.name)} exists already",
+                f"cluster {shown(cluster.name)} already exists",
                 hint="CREATE OR REPLACE CLUSTER changes it",
             )
         clusters.put(c, cluster)

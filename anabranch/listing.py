@@ -95,7 +95,7 @@ def _component(name: TableName, group: Group) -> str | None:
 
 
 def scc_status(store: Store, settings: Settings) -> Rows:
-    """Components of stream tables that read each other in a circle, how they last converged, and the
+    """Components of stream tables that read each other in a cycle, how they last converged, and the
     bounds in force."""
     with store.reading() as c:
         found = streams.all_streams(c)
@@ -319,7 +319,7 @@ def dependencies(store: Store) -> Rows:
 
 
 def dependency_tree(store: Store, name: TableName) -> dict[str, Any]:
-    """The table and what it reads, down to the sources; a circle is followed once."""
+    """The table and what it reads, down to the sources; a cycle is followed once."""
     with store.reading() as c:
         reads, known = streams.dependencies(c), streams.all_streams(c)
         groups = all_groups(c, known)

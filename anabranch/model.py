@@ -39,6 +39,27 @@ class Status(str, Enum):
     ERROR = "ERROR"
 
 
+class WaitCode(str, Enum):
+    """Why a tick left a group as it was."""
+
+    BY_HAND = "BY_HAND"
+    NOT_DUE = "NOT_DUE"
+    SUSPENDED = "SUSPENDED"
+    BACKING_OFF = "BACKING_OFF"
+    AWAITING_CHANGE = "AWAITING_CHANGE"
+    BUSY = "BUSY"
+    BEHIND = "BEHIND"
+    LOST_RACE = "LOST_RACE"
+    STOPPED = "STOPPED"
+    DROPPED = "DROPPED"
+    NEWER_EDITION = "NEWER_EDITION"
+
+    @property
+    def is_news(self) -> bool:
+        """Whether anybody has to hear of it: the others are how things should be."""
+        return self not in (WaitCode.BY_HAND, WaitCode.NOT_DUE)
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of a table; `type` is Spark's DDL text such as `decimal(12,2)`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -17,8 +17,10 @@ from anabranch.catalog import views as view_rows
 from anabranch.catalog.history import Refresh
 from anabranch.catalog.indexes import Index, all_indexes, set_indexes
 from anabranch.catalog.leases import Lease
+from anabranch.catalog.read_leases import ReadLease
 from anabranch.catalog.read_set import Present, ReadSet
 from anabranch.catalog.store import Connection, Store
+from anabranch.cut_view import CutView, NotObserved
 from anabranch.errors import (
     AlreadyExists,
     InvalidValue,
@@ -38,7 +40,6 @@ from anabranch.model import Action, Written
 from anabranch.names import TableName
 from anabranch.retry import attempts
 from anabranch.settings import Settings
-from anabranch.world import NotObserved, World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -84,7 +85,7 @@ class Transaction:
     time of the publish: rows that depend on nothing in it can be added to what it is then.
     """
 
-    def __init__(self, world: World, c: Connection | None = None) -> None:
+    def __init__(self, world: CutView, c: Connection | None = None) -> None:
         self.stage = Stage(world.lake, world.pointers, world.cut_id, c)
         self.world = replace(world, stage=self.stage, again=None)
         self.used = ReadSet()  # what the publish has to compare, besides pointers
@@ -138,7 +139,7 @@ class Transaction:
                 return True
         return False
 
-    def restart(self, world: World) -> None:
+    def restart(self, world: CutView) -> None:
         """Begin again upon another cut; files that were written stay and may be used."""
         self.stage.restart(world.pointers, world.cut_id)
         self.world = replace(world, stage=self.stage, again=None)
@@ -285,7 +286,7 @@ class Runtime:
             self._workers.close()
         self.spark.stop()
 
-    def world(self, cut: int | None = None, fresh: Collection[TableName] = ()) -> World:
+    def world(self, cut: int | None = None, fresh: Collection[TableName] = ()) -> CutView:
         """The current cut, or an old one by number; read in one transaction.
 
         `fresh`: foreign tables that were just observed; the current cut tells no others, since they
@@ -298,28 +299,38 @@ class Runtime:
             past = shown < newest
             views = view_rows.views_at(c, shown) if past else view_rows.all_views(c)
             indexes = all_indexes(c)
-        world = World(self.lake, self.spark, pointers, views, None, shown, self.system)
+        world = CutView(self.lake, self.spark, pointers, views, None, shown, self.system)
         if cut is not None:
             return replace(world, indexes=indexes)
         return replace(world, indexes=indexes, fresh=frozenset(fresh), again=self._observed)
 
-    def _observed(self, names: Collection[TableName]) -> World:
+    def _observed(self, names: Collection[TableName]) -> CutView:
         """The current cut, once it shows these foreign tables as they are now."""
         foreign.require(self.lake, names)
         return self.world(fresh=names)
 
     @contextmanager
-    def held(self, cut: int | None = None) -> Iterator[World]:
+    def held(self, cut: int | None = None) -> Iterator[CutView]:
         """The same, under a read lease: upkeep leaves the cut readable until the end."""
         if cut is None:
             foreign.observe_all(self.lake)
-        while True:
-            world = replace(self.world(cut), fresh=None, again=None)
-            with self.leases.hold_cut(world.cut_id or 0, self.settings.lease_time) as lease:
-                if lease is None:
-                    continue  # upkeep was faster: a numbered cut is now said to have expired
-                yield replace(world, check_held=lambda: self.leases.check_cut(lease))
-                return
+        with ExitStack() as end:
+            world, lease = self._hold(cut, end)
+            yield replace(world, check_held=lambda: self.leases.check_cut(lease))
+
+    def _hold(self, cut: int | None, end: ExitStack) -> tuple[CutView, ReadLease]:
+        for attempt in attempts():
+            with attempt:
+                world = replace(self.world(cut), fresh=None, again=None)
+                held = self.leases.hold_cut(world.cut_id or 0, self.settings.lease_time)
+                lease = end.enter_context(held)
+                if lease is None:  # upkeep was faster: of a numbered cut the next look says so
+                    raise PublishConflict(
+                        f"cut {world.cut_id} was forgotten before it could be held",
+                        hint="run it again",
+                    )
+                return world, lease
+        raise AssertionError("unreachable")
 
     @property
     def transaction(self) -> Transaction | None:
@@ -332,7 +343,7 @@ class Runtime:
         self, isolation: IsolationLevel = IsolationLevel.SNAPSHOT
     ) -> Iterator[Transaction]:
         if self.transaction is not None:
-            raise Refused("a transaction is open already", hint="transactions do not nest")
+            raise Refused("a transaction is already open", hint="transactions do not nest")
         foreign.observe_all(self.lake)
         transaction = self._begin(None)
         self._local.transaction = transaction
@@ -447,4 +458,4 @@ def check_new_name(tx: Transaction, name: TableName) -> None:
     found = tx.world.find(name)
     if found is not None:
         what = "a view" if found in tx.world.views else "a table"
-        raise AlreadyExists(f"{found} exists already: it is {what}", hint="choose another name")
+        raise AlreadyExists(f"{found} already exists: it is {what}", hint="choose another name")

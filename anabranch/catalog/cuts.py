@@ -415,7 +415,7 @@ def needed(
             table.c.source == str(name), table.c.snapshot_id.in_(sorted(gone))
         )
         if (reader := c.execute(reads).scalars().first()) is not None:
-            return f"{reader} stands on it"
+            return f"{reader} depends on it"
     table = tables.versions
     shown = select(table.c.cut_id, table.c.until_cut).where(
         table.c.table_uuid == table_uuid, table.c.snapshot_id.in_(sorted(gone))

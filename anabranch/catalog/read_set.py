@@ -62,10 +62,10 @@ class ReadSet:
         self.groups |= other.groups
         self.groups_after |= other.groups_after
         self.leases.update(other.leases)
-        _merge(self.readers, other.readers, "readers of {} were made or dropped")
+        _merge(self.readers, other.readers, "readers of {} were created or dropped")
         self.names |= other.names
         self.last |= other.last
-        _merge(self.indexes, other.indexes, "indexes of {} were made or dropped")
+        _merge(self.indexes, other.indexes, "indexes of {} were created or dropped")
         self.whole |= other.whole
 
     def hold(self, lease: Lease, *, last: bool = False) -> None:
@@ -103,9 +103,9 @@ class ReadSet:
             _compare(self.inputs, now.graph.inputs, "{} was refreshed", {})
         if self.readers:
             readers = {name: readers_of(name, now.graph.dependencies) for name in self.readers}
-            _compare(self.readers, readers, "readers of {} were made or dropped")
+            _compare(self.readers, readers, "readers of {} were created or dropped")
         if self.indexes:
-            _compare(self.indexes, all_indexes(c), "indexes of {} were made or dropped", ())
+            _compare(self.indexes, all_indexes(c), "indexes of {} were created or dropped", ())
         _check_groups(now, self.groups)
         return now
 
@@ -152,7 +152,7 @@ def _check_groups(found: Present, whole: Collection[Members]) -> None:
     now = {frozenset(each.members) for each in found.groups}
     for members in sorted(whole):
         if frozenset(members) not in now:
-            raise _conflict("other tables were put together with {}", members[0])
+            raise _conflict("the tables grouped with {} changed", members[0])
 
 
 def readers_of(

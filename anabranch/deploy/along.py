@@ -21,7 +21,7 @@ from anabranch.catalog.indexes import Index
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.catalog.views import all_views
-from anabranch.deploy.circles import Queries, with_path
+from anabranch.deploy.cycles import Queries, with_path
 from anabranch.deploy.outside import is_staged
 from anabranch.deploy.readers import Reader
 from anabranch.deploy.refresh_groups import leave
@@ -41,7 +41,7 @@ from anabranch.graph.order import closure, dependants
 from anabranch.graph.policies import DiamondConsistency
 from anabranch.model import Status
 from anabranch.names import TableName
-from anabranch.refresh.cycles import Circle, check_member, define_again
+from anabranch.refresh.cycles import Members, check_member, define_again
 from anabranch.refresh.definition import check_mode, understood
 from anabranch.refresh.observe import CatalogState, observe
 from anabranch.refresh.publish_sets import asked_for, world_of
@@ -111,7 +111,7 @@ class Cures:
     fixed: frozenset[TableName] = frozenset()
 
     def of(self, name: TableName, error: AnabranchError) -> str:
-        mend = f"mend the rows that {name} reads"
+        mend = f"fix the rows that {name} reads"
         if name in self.fixed:
             return f"{mend}, then {self.again}; or {self.instead.format(name=name)}"
         return f"{cure(name, error)}, then {self.again}"
@@ -168,7 +168,7 @@ class Flip(Generic[F]):
                     why = {failed.table: failed.error.message}
                     raise breaks(why, cure=first) from failed.error
                 self.suspended[failed.table] = failed.error.message
-        raise PublishConflict("production moves all the time", hint="run it again")
+        raise PublishConflict("production keeps changing", hint="run it again")
 
     def _attempt(self, act: Callable[[Transaction, Lease, F], int | None]) -> int | None:
         """The stage begins in the transaction that takes the lease, and the publish gives it back."""
@@ -317,7 +317,7 @@ class Along:
         while True:
             after, self.rehearsed = self.rehearsed or self._rehearse(), None
             self._check_world(after.seen)
-            self._check_circles(after)
+            self._check_cycles(after)
             needed = needing(after, self.moved)
             failing = self._fit(after, needed | unfilled(after, self.moved))
             failing |= self._unfit(after, needed)
@@ -376,11 +376,11 @@ class Along:
                 raise PublishConflict(f"{name} moved meanwhile", hint="run it again")
         self.tx.world.views = after.views
 
-    def _check_circles(self, after: After) -> None:
-        """With the tables of others a circle may close that the project alone does not have."""
+    def _check_cycles(self, after: After) -> None:
+        """With the tables of others a cycle may close that the project alone does not have."""
         then, found = self._closed(after)
-        for circle in found:
-            queries = {name: then.streams[name] for name in sorted(circle & then.streams.keys())}
+        for component in found:
+            queries = {name: then.streams[name] for name in sorted(component & then.streams.keys())}
             try:
                 definitions = define_again(self.tx, queries)
             except (UserError, SchemaError):  # a reader does not fit: that is told with its cure
@@ -388,12 +388,12 @@ class Along:
             for name, definition in definitions.items():
                 mode = after.seen.streams[name].refresh_mode
                 try:
-                    check_member(self.tx.world, name, mode, definition, circle)
+                    check_member(self.tx.world, name, mode, definition, component)
                 except Refused as error:
-                    raise with_path(error, then.reads, circle) from None
+                    raise with_path(error, then.reads, component) from None
 
-    def _closed(self, after: After) -> tuple[Queries, list[Circle]]:
-        """What is read then, and the circles that close; refused where they are not allowed."""
+    def _closed(self, after: After) -> tuple[Queries, list[Members]]:
+        """What is read then, and the cycles that close; refused where they are not allowed."""
         before, then = (Queries.of(seen, after.staged) for seen in (self.before, after.seen))
         found = then.closed(before, self.moved)
         then.check_allowed(self.runtime.settings, before, found)
@@ -582,7 +582,7 @@ def cure(name: TableName, error: AnabranchError) -> str:
         return (
             f"REFRESH STREAM TABLE {name} FULL, or ALTER STREAM TABLE {name} SET REFRESH MODE AUTO"
         )
-    return f"mend the rows that it reads, or ALTER STREAM TABLE {name} AS …"
+    return f"fix the rows that it reads, or ALTER STREAM TABLE {name} AS …"
 
 
 class Broken(Exception):

@@ -40,7 +40,11 @@ def set_by_hand(now: Production, plan: Plan) -> Iterator[ByHand]:
             yield from _options(now, before, after)
         for index in unknown_indexes(now.indexed.get(key.table, ()), before, after):
             stays = after is not None and after.kind != "view"
-            then = "stays as long as the table has its columns" if stays else "goes with the table"
+            then = (
+                "stays as long as the table has its columns"
+                if stays
+                else "is dropped with the table"
+            )
             yield ByHand(key, f"index {index.name} ({', '.join(index.columns)})", then)
 
 

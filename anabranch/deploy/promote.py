@@ -26,8 +26,8 @@ from anabranch.deploy.along import (
     whose,
 )
 from anabranch.deploy.by_hand import Records, made_by_hand
-from anabranch.deploy.circles import Moving, deployed_circles
 from anabranch.deploy.conflicts import check_base, refuse_staged_readers
+from anabranch.deploy.cycles import Moving, deployed_cycles
 from anabranch.deploy.outside import outside_readers
 from anabranch.deploy.production import fingerprints, renaming
 from anabranch.deploy.readers import Reader
@@ -155,7 +155,7 @@ def _what_helps(flip: Flip[Staged], deployment: Deployment, error: AnabranchErro
             found = [cures.of(name, error)]
     if _could_be_put(flip):
         words = cures.again.strip("`")
-        found.append(f"`{words} --no-refresh` takes what was staged")
+        found.append(f"`{words} --no-refresh` promotes what was staged")
     return "; or ".join(found) or None
 
 
@@ -236,7 +236,7 @@ def check_now(c: Connection, runtime: Runtime, found: Staged) -> None:
     actions = (Action.SWAP, Action.DROP, Action.ALTER)
     moving = Moving(*(keys_of(deployment, each) for each in actions))
     snapshot = snapshot_of(deployment.wanted)
-    for error in deployed_circles(runtime, seen, snapshot, moving, found.after.staged):
+    for error in deployed_cycles(runtime, seen, snapshot, moving, found.after.staged):
         raise error
 
 

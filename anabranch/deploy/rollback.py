@@ -46,12 +46,12 @@ from anabranch.tables.indexes import set_indexes
 
 KIND = "rollback"
 KEPT = (
-    "keeps the columns that a deployment gave it, which was rolled back: rows were written since, or "
-    "it was altered again; ALTER TABLE … DROP COLUMN takes them away"
+    "keeps the columns that the rolled-back deployment added: rows were written since, or it was "
+    "altered again; ALTER TABLE … DROP COLUMN removes them"
 )
 CLUSTER_KEPT = (
     "cluster {name} stays as it is: it was changed since the deployment that was rolled back; "
-    "CREATE OR REPLACE CLUSTER defines it anew"
+    "CREATE OR REPLACE CLUSTER redefines it"
 )
 PROMOTED = (DeploymentStatus.PROMOTED,)
 
@@ -245,7 +245,7 @@ def check_kept(c: Connection, deployment: Deployment, before_cut: int) -> None:
     needed = {at for at in undo.pointers.values() if at is not None} if undo else set()
     if undo is None or needed - cuts.locations_before(c, before_cut):
         raise Refused(
-            f"what {deployment.id} replaced is not kept any more",
+            f"what {deployment.id} replaced is no longer kept",
             hint="check the older SQL out and `anabranch stage` it; snapshot_retention keeps more",
         )
 

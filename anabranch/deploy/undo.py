@@ -60,7 +60,7 @@ def set_options(c: Connection, undo: Undo, tokens: Mapping[str, str]) -> list[Ev
         left = undo.options_left.get(name, now)
         if now["created_at"] != left["created_at"]:
             said.append(
-                Event(name, events.OPTIONS_KEPT, KEPT.format(what="the table was made anew"))
+                Event(name, events.OPTIONS_KEPT, KEPT.format(what="the table was recreated"))
             )
             continue
         wanted, kept = put_back(values, *({key: of[key] for key in values} for of in (left, now)))

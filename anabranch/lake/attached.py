@@ -342,7 +342,8 @@ def silent_error(catalog: str, problem: str) -> Unreachable:
 def unreadable_error(name: TableName, problem: str) -> Unreachable:
     return Unreachable(
         f"table {name} cannot be read: {problem}",
-        hint=f"mend it in catalog {shown(name.namespace[0])}; here it stays as it was observed last",
+        hint=f"repair it in catalog {shown(name.namespace[0])}; until then its last observed "
+        "version is read",
     )
 
 

@@ -138,7 +138,7 @@ def _unknown(stage: Stage) -> OutcomeUnknown:
     tables = ", ".join(str(name) for name in sorted(stage.changes)) or "the catalog's own rows"
     return OutcomeUnknown(
         f"the catalog was lost during a commit, and whether it took place is unknown: {tables}",
-        hint="look at cuts() before you do it again; no file was removed",
+        hint="check cuts() before you repeat it; no file was removed",
     )
 
 
@@ -163,7 +163,7 @@ class _Rehearsed(Exception):
 
 def _made_twice() -> PublishConflict:
     return PublishConflict(
-        "another process made the same thing at the same time", hint="run it again"
+        "another process created the same object at the same time", hint="run it again"
     )
 
 
@@ -175,7 +175,7 @@ def _in_transaction(
         cuts.hold(c)
     if not stages.remove(c, stage.id):
         raise PublishConflict(
-            "the staged work was given up for dead and collected", hint="run it again"
+            "the staged work was taken for abandoned and deleted", hint="run it again"
         )
     catalog = stage.lake.catalog_name
     if cut_id is not None and (others := cuts.moved_by_others(c, catalog)):

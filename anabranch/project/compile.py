@@ -19,9 +19,9 @@ from anabranch.project.references import Link, links, qualified
 from anabranch.project.rules import object_problems
 from anabranch.sql.analyze.analysis import Column, Columns, analyze
 from anabranch.sql.analyze.external import external_code
-from anabranch.sql.analyze.offline import offline_obstacles
 from anabranch.sql.lower.recursion import is_beyond_spark
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.obstacles import Obstacle
+from anabranch.sql.offline import offline_obstacles
 from anabranch.sql.statements.records import CreateStreamTable, CreateTable, CreateView
 from anabranch.sql.text.column_names import with_column_names
 from anabranch.sql.text.tokens import Place
@@ -75,7 +75,7 @@ def compile_files(
         if part.cyclic:
             problems += circular(part, reads, found, files, allow_circular)
         wrong: list[Problem] = []
-        for _ in range(2 if part.cyclic else 1):  # in a circle the first look only learns names
+        for _ in range(2 if part.cyclic else 1):  # in a cycle the first look only learns names
             wrong = []
             for key in part.members:
                 objects[key], said = resolved(files.models[key], found[key], objects)
@@ -237,12 +237,12 @@ def circular(
         return
     path = shortest(part.members[0], set(part.members), reads)
     link = next(link for link in found[path[0]] if link.key == path[1])
-    message = f"objects read each other in a circle: {' -> '.join(map(str, path))}"
-    hint = "break the circle"
+    message = f"objects read each other in a cycle: {' -> '.join(map(str, path))}"
+    hint = "break the cycle"
     if not outsiders:
-        hint = "break the circle, or set allow_circular = true for stream tables"
+        hint = "break the cycle, or set allow_circular = true for stream tables"
     elif allowed:
-        hint = f"break the circle: {outsiders[0]} is a {files.models[outsiders[0]].kind}"
+        hint = f"break the cycle: {outsiders[0]} is a {files.models[outsiders[0]].kind}"
     yield files.models[path[0]].query_problem(link.start, message, hint)
 
 

@@ -24,7 +24,7 @@ from anabranch.sql.analyze.tables import rebind, tables_of
 from anabranch.sql.lower.cycle_columns import settle_columns
 from anabranch.sql.lower.query import lower
 from anabranch.sql.lower.recursion import is_beyond_spark
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.obstacles import Obstacle
 from anabranch.sql.render import to_sql
 from anabranch.sql.statements.records import CreateStreamTable, CreateTable
 

@@ -152,5 +152,5 @@ def repeated(named: list[tuple[str, Placed]], what: str) -> Iterator[Problem]:
     seen: set[str] = set()
     for name, at in named:
         if name.lower() in seen:
-            yield at.problem(f"{what} {shown(name)} is there twice", "choose another name", name)
+            yield at.problem(f"{what} {shown(name)} appears twice", "choose another name", name)
         seen.add(name.lower())

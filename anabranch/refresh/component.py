@@ -257,18 +257,18 @@ def event_after(
     name, decision = outcome.table, outcome.decision
     fallback = None
     if decision.fallback:
-        said = f"recomputed, because another way failed: {decision.reason}"
+        said = f"recomputed after a failure: {decision.reason}"
         fallback = Event(name, FALLBACK, said)
     if now is None:
         lost = full.text if full is not None and full.code is Code.FILES_LOST else None
         why = member.replaced or lost
-        built = f"built again from nothing: {why}"
+        built = f"rebuilt from nothing: {why}"
         return Event(name, REINITIALIZED, built) if why is not None else fallback
     if fallback is not None or not now.cyclic:
         return fallback or event_of(name, history, now, decision)
     if decision.action is not Action.REINITIALIZE:
         return None
-    return Event(name, REINITIALIZED, f"built anew: {decision.reason}")
+    return Event(name, REINITIALIZED, f"rebuilt: {decision.reason}")
 
 
 def cuts_read(

@@ -72,7 +72,7 @@ NO_CHANGE = Reason(Code.NO_CHANGE, "no change in the sources")
 def lost(error: AnabranchError) -> Reason:
     """Why a refresh starts from nothing that nobody asked to."""
     first = error.message.splitlines()[0]
-    return Reason(Code.FILES_LOST, f"a file that it needs is gone or damaged: {first}")
+    return Reason(Code.FILES_LOST, f"a file that it needs is missing or damaged: {first}")
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _first(now: DecisionInputs) -> Decision | None:
 def _new_member(now: DecisionInputs) -> Decision | None:
     if not now.unfilled:
         return None
-    reason = Reason(Code.NEW_MEMBER, f"{now.unfilled[0]} is new in the circle")
+    reason = Reason(Code.NEW_MEMBER, f"{now.unfilled[0]} is new in the cycle")
     return _full(now, reason, afresh=True)
 
 
@@ -366,7 +366,7 @@ def without_effect(decision: Decision, delta_rows: int) -> Decision:
     """The sources changed, the table did not."""
     if decision.action is not Action.DIFFERENTIAL:
         return decision
-    text = f"{delta_rows} changed rows in the sources leave the table as it is"
+    text = f"{delta_rows} changed rows in the sources leave the table unchanged"
     return Decision(Action.NO_DATA, Reason(Code.NO_EFFECT, text))
 
 
@@ -378,7 +378,7 @@ def settled(decision: Decision, done: Converged) -> Decision:
     if done.gave_up:
         reason = (
             f"from empty: {text} took away {done.lost():,} rows, more than "
-            f"{TOO_MANY:.0%} of the circle"
+            f"{TOO_MANY:.0%} of the cycle"
         )
         return replace(decision, action=Action.FULL, reason=Reason(Code.MOST_DELETED, reason))
     if done.strategy is Strategy.EMPTY:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch.catalog.streams import StreamTable
+from anabranch.cut_view import CutView
 from anabranch.delta.maintenance import ByGroups, ByRows, Combine, Replace
 from anabranch.errors import BaseExpired, FileMissing
 from anabranch.lake.version import TableVersion
@@ -24,7 +25,6 @@ from anabranch.refresh.decide import DecisionInputs, Reason
 from anabranch.refresh.observe import CatalogState
 from anabranch.refresh.sources import Sources, plain
 from anabranch.runtime import Runtime, Transaction
-from anabranch.world import World
 
 if TYPE_CHECKING:
     from anabranch.refresh.definition import Definition
@@ -43,7 +43,7 @@ class Outside:
 
 
 def gather(
-    world: World, state: CatalogState, definitions: Mapping[TableName, Definition]
+    world: CutView, state: CatalogState, definitions: Mapping[TableName, Definition]
 ) -> Outside:
     """The sources of all members, and what changed in them since the last refresh."""
     names = {each for found in definitions.values() for each in found.sources} - set(definitions)
@@ -58,7 +58,7 @@ def gather(
     return Outside(changes(versions, before), apart)
 
 
-def only_now(world: World, names: Collection[TableName]) -> Outside:
+def only_now(world: CutView, names: Collection[TableName]) -> Outside:
     """Sources as they are: what changed in them does not matter."""
     return Outside(Sources({name: world.version(name) for name in sorted(names)}, {}, {}))
 
@@ -94,7 +94,7 @@ def remember(runtime: Runtime, tx: Transaction | None, stream: StreamTable) -> C
 
 def decision_inputs(
     runtime: Runtime,
-    world: World,
+    world: CutView,
     state: CatalogState,
     members: Members,
     outside: Outside,
@@ -126,7 +126,7 @@ def decision_inputs(
 
 def _of_table(
     runtime: Runtime,
-    world: World,
+    world: CutView,
     state: CatalogState,
     member: MemberTable,
     sources: Sources,

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from anabranch.catalog.streams import Input, StreamTable, is_unplanned
+from anabranch.cut_view import CutView
 from anabranch.delta.maintenance import ByRows
 from anabranch.delta.member import Member
 from anabranch.errors import AnabranchError, BaseExpired, SchemaError
@@ -29,7 +30,6 @@ from anabranch.refresh.rebuild import (
 from anabranch.runtime import Transaction
 from anabranch.spark.identity import HASHES, hashable
 from anabranch.sql.lower.moments import Moment
-from anabranch.world import World
 
 MARK = "-circle"  # of fingerprints: rows of a member are kept in another way than those of others
 RESHAPED = Reason(Code.REDEFINED, "another program changed the columns of the table")
@@ -181,33 +181,41 @@ def as_member(definition: Definition) -> Definition:
         replace(column, field_id=FIRST_HIDDEN_ID + at)
         for at, column in enumerate(HASHES if fits else ())
     )
-    plan, why = definition.plan, "a member of a circle gains and loses rows"
+    plan, why = definition.plan, "a member of a cycle gains and loses rows"
     kept = None if plan is None else ByRows(plan, why, hidden)
     return replace(definition, kept=kept, hidden=hidden, fingerprint=definition.fingerprint + MARK)
 
 
 def member_definition(
-    world: World, stream: StreamTable, circle: frozenset[TableName], moment: Moment | None = None
+    world: CutView,
+    stream: StreamTable,
+    component: frozenset[TableName],
+    moment: Moment | None = None,
 ) -> Definition:
     definition = understood(world, stream.name, stream.query, moment)
-    # That a query may be in a circle which cannot be planned now was found out before.
+    # That a query may be in a cycle which cannot be planned now was found out before.
     if stream.refresh_mode is not RefreshMode.AUTO or not is_unplanned(definition.fingerprint):
-        check_member(world, stream.name, stream.refresh_mode, definition, circle)
+        check_member(world, stream.name, stream.refresh_mode, definition, component)
     return as_member(definition)
 
 
 def member_definition_leniently(
-    world: World, stream: StreamTable, circle: frozenset[TableName], moment: Moment | None = None
+    world: CutView,
+    stream: StreamTable,
+    component: frozenset[TableName],
+    moment: Moment | None = None,
 ) -> Definition:
     """The same for who only looks: there a query that cannot be planned does in any refresh mode."""
     definition = understood(world, stream.name, stream.query, moment)
     if is_unplanned(definition.fingerprint):
         return as_member(definition)
-    return member_definition(world, stream, circle, moment)
+    return member_definition(world, stream, component, moment)
 
 
-def rule_of(name: TableName, definition: Definition, circle: frozenset[TableName]) -> Member | None:
-    return None if definition.plan is None else Member(name, definition.plan, circle)
+def rule_of(
+    name: TableName, definition: Definition, component: frozenset[TableName]
+) -> Member | None:
+    return None if definition.plan is None else Member(name, definition.plan, component)
 
 
 def _refuse_other_views(
@@ -216,7 +224,7 @@ def _refuse_other_views(
     streams: Sequence[StreamTable],
     definitions: Mapping[TableName, Definition],
 ) -> None:
-    """With another view a query is another one: whether it may be in a circle only its plan tells."""
+    """With another view a query is another one: whether it may be in a cycle only its plan tells."""
     for stream in streams:
         definition = definitions[stream.name]
         known = state.inputs.get(stream.name, {})
@@ -244,7 +252,7 @@ def _as_stored(
 
 
 def redefined(
-    world: World, stream: StreamTable, definition: Definition, known: Known
+    world: CutView, stream: StreamTable, definition: Definition, known: Known
 ) -> Reason | None:
     if stream.fingerprint == definition.fingerprint and definition.sources <= known.keys():
         return None
@@ -253,16 +261,16 @@ def redefined(
     causes = changed_below(world, definition, known)
     if not causes and definition.moment is not None:
         return Reason(Code.TIME_PASSED, f"the current time is now {definition.moment}")
-    unknown = "the query, or the way it is read or kept, changed"
+    unknown = "the query, or how it is read or stored, changed"
     return Reason(Code.REDEFINED, "; ".join(causes) or unknown)
 
 
-def changed_below(world: World, definition: Definition, known: Known) -> list[str]:
+def changed_below(world: CutView, definition: Definition, known: Known) -> list[str]:
     """What is not as it was of what the query reads."""
     return [*views_replaced(world, definition, known), *_columns(world, definition, known)]
 
 
-def views_replaced(world: World, definition: Definition, known: Known) -> list[str]:
+def views_replaced(world: CutView, definition: Definition, known: Known) -> list[str]:
     return [
         f"view {view} was replaced"
         for view in sorted(definition.views & known.keys())
@@ -270,7 +278,7 @@ def views_replaced(world: World, definition: Definition, known: Known) -> list[s
     ]
 
 
-def _columns(world: World, definition: Definition, known: Known) -> list[str]:
+def _columns(world: CutView, definition: Definition, known: Known) -> list[str]:
     causes = []
     for name in sorted(definition.sources & known.keys()):
         location = known[name].metadata_location

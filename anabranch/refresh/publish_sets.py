@@ -16,9 +16,10 @@ from anabranch.catalog.history import Refresh
 from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
+from anabranch.cut_view import CutView
 from anabranch.errors import InternalError, NewerEdition, PublishConflict
 from anabranch.lake.stage import or_conflict
-from anabranch.model import Status
+from anabranch.model import Status, WaitCode
 from anabranch.names import TableName
 from anabranch.refresh import failures
 from anabranch.refresh.component import Outcome
@@ -30,7 +31,6 @@ from anabranch.refresh.record import Trigger, note_cuts, record_outcomes
 from anabranch.refresh.staging import Staging, with_name
 from anabranch.retry import attempts
 from anabranch.runtime import Leased, Runtime, Transaction
-from anabranch.world import World
 
 
 class Verdict(str, Enum):
@@ -69,7 +69,29 @@ class Result:
     failure: Failure | None = None
     duration_ms: int = 0
     waits_for: TableName | None = None  # a table outside the set
-    quiet: bool = False  # it is not due, or refreshed by hand: no news
+    code: WaitCode | None = None  # why it was skipped
+
+    def __post_init__(self) -> None:
+        if (self.verdict is Verdict.SKIPPED) is not (self.code is not None):
+            raise InternalError(f"{self.verdict.value} with the code {self.code}")
+
+    @classmethod
+    def skipped(
+        cls,
+        publish_set: PublishSet,
+        code: WaitCode,
+        reason: str,
+        waits_for: TableName | None = None,
+        failure: Failure | None = None,
+    ) -> Result:
+        return cls(
+            publish_set,
+            Verdict.SKIPPED,
+            reason,
+            failure=failure,
+            waits_for=waits_for,
+            code=code,
+        )
 
 
 @dataclass(frozen=True)
@@ -183,7 +205,7 @@ class RefreshRun:
             except PublishConflict as conflict:
                 # The delta was computed against a state that is gone: compute it anew, never move it.
                 if not self.patient:
-                    return Result(publish_set, Verdict.SKIPPED, conflict.message)
+                    return Result.skipped(publish_set, WaitCode.LOST_RACE, conflict.message)
                 if attempt.last:
                     return self.failed(
                         publish_set, Failure(publish_set.members[-1], conflict, 0), self.look()
@@ -215,16 +237,16 @@ class RefreshRun:
         members = [name for name in publish_set.members if name in state.streams]
         if unfit := state.unfit_above(members, members):
             reason = f"waits for {unfit[0]}: {unfit[1]}"
-            return Result(publish_set, Verdict.SKIPPED, reason, waits_for=unfit[0])
+            return Result.skipped(publish_set, WaitCode.BEHIND, reason, unfit[0])
         if stopped := self._suspended(state, publish_set, members):
             reason = f"waits for {stopped}: {stopped} is suspended"
-            return Result(publish_set, Verdict.SKIPPED, reason, waits_for=stopped)
+            return Result.skipped(publish_set, WaitCode.SUSPENDED, reason, stopped)
         late = state.behind(members, self.ahead)
         if not late:
             return None
         why = self.stuck.get(late[0]) or f"it does not stand at cut {state.cut_id}"
         reason = f"waits for {late[0]}: {why}"
-        return Result(publish_set, Verdict.SKIPPED, reason, waits_for=late[0])
+        return Result.skipped(publish_set, WaitCode.BEHIND, reason, late[0])
 
     def _suspended(
         self, state: CatalogState, publish_set: PublishSet, members: list[TableName]
@@ -252,7 +274,7 @@ class RefreshRun:
                 publish_set.members, seconds, wait=self.patient, begin=begin
             ) as lease:
                 if not isinstance(lease, Lease):
-                    return Result(publish_set, Verdict.SKIPPED, failures.busy(lease))
+                    return Result.skipped(publish_set, *failures.busy(lease))
                 if lease.waited:  # what there was to do may be done
                     self.look_again()
                     plan = self._noted(publish_set)
@@ -297,7 +319,7 @@ class RefreshRun:
             staging.run([name for name in members if name in stale], self.executor)
             if self.abandoned():
                 tx.abandon()
-                return Result(publish_set, Verdict.SKIPPED, "abandoned")
+                return Result.skipped(publish_set, WaitCode.STOPPED, "abandoned")
             if staging.failure is not None:
                 tx.abandon()
                 return self.failed(publish_set, staging.failure, state)
@@ -346,7 +368,7 @@ class RefreshRun:
         self.published(tx, states, done, late)
         self.runtime.progress("published", {"cut_id": cut_id})
         if cut_id is None:
-            reason = "the changes leave the tables as they are"
+            reason = "the changes leave the tables unchanged"
             return Result(publish_set, Verdict.NO_DATA, reason, records=tuple(records))
         return Result(publish_set, Verdict.PUBLISHED, None, cut_id, tuple(records))
 
@@ -357,7 +379,8 @@ class RefreshRun:
         """
         if isinstance(failure.error, NewerEdition) and not publish_set.trial:
             told = failure if self.patient else None
-            return Result(publish_set, Verdict.SKIPPED, failure.error.message, failure=told)
+            said = failure.error.message
+            return Result.skipped(publish_set, WaitCode.NEWER_EDITION, said, failure=told)
         if publish_set.trial:
             return Result(publish_set, Verdict.FAILED, failure.error.message, failure=failure)
         records = tuple(self.trigger.failed(name, failure) for name in publish_set.members)
@@ -385,8 +408,8 @@ def asked_for(
     return PublishSet(tuple(group for group in groups if group in wanted))
 
 
-def world_of(runtime: Runtime, state: CatalogState) -> World:
-    return World(
+def world_of(runtime: Runtime, state: CatalogState) -> CutView:
+    return CutView(
         runtime.lake,
         runtime.spark,
         state.pointers,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import Enum
 from functools import cached_property
 
 from anabranch.catalog.groups import Group
 from anabranch.graph.effective import Schedules, effective_schedules
 from anabranch.graph.policies import SchedulePolicy, group_policy, is_group_due, said_policy
+from anabranch.model import WaitCode
 from anabranch.names import TableName
 from anabranch.refresh.failures import busy, hindrance
 from anabranch.refresh.observe import CatalogState
@@ -21,26 +21,18 @@ BY_HAND = "refreshed by hand only"
 SKEW = timedelta(seconds=5)  # by which clocks may differ
 
 
-class WaitCode(str, Enum):
-    """Why a group is left alone; only the last is news."""
-
-    BY_HAND = "BY_HAND"
-    NOT_DUE = "NOT_DUE"
-    HELD_UP = "HELD_UP"
-
-
 @dataclass(frozen=True)
 class Wait:
     """Why a group is left alone, and for which table, if it is one's fault."""
 
+    code: WaitCode
     reason: str
     by: TableName | None = None
-    code: WaitCode = WaitCode.HELD_UP
 
     @classmethod
     def until_due(cls, late: TableName | None = None) -> Wait:
         reason = NOT_DUE if late is None else f"{NOT_DUE}: waits for {late}"
-        return cls(reason, late, WaitCode.NOT_DUE)
+        return cls(WaitCode.NOT_DUE, reason, late)
 
 
 @dataclass(frozen=True)
@@ -110,7 +102,7 @@ class Agenda:
     def wait(self, group: Group) -> Wait | None:
         due = {name: self.is_due(name) for name in group.members if self.schedules[name]}
         if not due:
-            return Wait(BY_HAND, code=WaitCode.BY_HAND)
+            return Wait(WaitCode.BY_HAND, BY_HAND)
         policy = self.policy_of(group)
         if not is_group_due(group, policy, due):
             late = [name for name, each in due.items() if not each]
@@ -122,16 +114,17 @@ class Agenda:
     def held_up(self, group: Group, policy: SchedulePolicy | None = None) -> Wait | None:
         """Whom a group that is due has to wait for: a member, or a table that it reads."""
         if found := self._hindrance(group):
-            return Wait(found[1], found[0])
+            return found
         if boundary := self._unfit(group):
             return boundary
-        if not self.leased.issuperset(group.members) and (found := self._leased(group)):
-            return Wait(found[1], found[0])  # all of it leased: it is being refreshed right now
+        refreshing = self.leased.issuperset(group.members)  # all of it is leased: right now
+        if not refreshing and (found := self._leased(group)):
+            return found
         for above in self.needs(group):
             if boundary := self._unfit(above):
                 return boundary
             if hindered := self._hindrance(above) or self._leased(above):
-                return Wait(f"waits for {hindered[0]}: {hindered[1]}", hindered[0])
+                return replace(hindered, reason=f"waits for {hindered.by}: {hindered.reason}")
             if policy is SchedulePolicy.SLOWEST and not self.is_group_due(above):
                 late = next(name for name in above.members if name in self.lagging)
                 return Wait.until_due(late)
@@ -149,21 +142,23 @@ class Agenda:
                     waiting.append(above)
         return [each for each in self.groups if each in found] if found else []
 
-    def _hindrance(self, group: Group) -> tuple[TableName, str] | None:
+    def _hindrance(self, group: Group) -> Wait | None:
         for name in group.members:
-            if said := hindrance(self.state, name, self.now):
-                return name, said
+            if found := hindrance(self.state, name, self.now):
+                return Wait(*found, name)
         return None
 
-    def _leased(self, group: Group) -> tuple[TableName, str] | None:
+    def _leased(self, group: Group) -> Wait | None:
         for name in group.members:
             if name in self.leased:
-                return name, busy(name)
+                return Wait(*busy(name), name)
         return None
 
     def _unfit(self, group: Group) -> Wait | None:
         found = self.state.unfit_above(group.members, group.members)
-        return Wait(f"waits for {found[0]}: {found[1]}", found[0]) if found else None
+        if found is None:
+            return None
+        return Wait(WaitCode.BEHIND, f"waits for {found[0]}: {found[1]}", found[0])
 
     def is_group_due(self, group: Group) -> bool:
         due = {name: self.is_due(name) for name in group.members if self.schedules[name]}

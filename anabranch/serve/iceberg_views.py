@@ -101,7 +101,8 @@ def _derived(runtime: Runtime, name: TableName, view: View, cut_id: int | None) 
         raise Problem(
             406,
             "UnsupportedOperationException",
-            f"the columns of view {plain(name)} are not known here: CREATE OR REPLACE VIEW notes them",
+            f"the columns of view {plain(name)} are not known here: CREATE OR REPLACE VIEW "
+            "records them",
         )
     location = f"{runtime.lake.warehouse.location}/{'/'.join(name.parts)}"
     found = view_metadata.described(None, view.query, known, location)
@@ -254,7 +255,7 @@ def _readable(name: TableName, metadata: Metadata) -> str:
             return qualified(sql, version["default-namespace"], version.get("default-catalog"))
         except AnabranchError:
             pass
-    said = f"view {plain(name)} has no text that Anabranch reads: give it one in the dialect spark"
+    said = f"view {plain(name)} has no SQL that Anabranch reads: give it one in the dialect spark"
     return f"SELECT raise_error('{said.replace(chr(39), chr(39) * 2)}') AS unreadable"
 
 
@@ -264,7 +265,7 @@ def _updated(metadata: Metadata, updates: list[dict[str, Any]]) -> Metadata:
     except ValueError as error:
         raise Problem(400, "IllegalArgumentException", str(error)) from None
     except (KeyError, TypeError) as error:
-        raise bad_request(f"the view cannot be updated so: {error}") from None
+        raise bad_request(f"the view cannot be updated like this: {error}") from None
 
 
 def _check(requirement: Mapping[str, Any], base: Metadata) -> None:

@@ -134,7 +134,7 @@ def applied(
     except Problem:
         raise
     except (ValueError, KeyError, ValidationError, NotImplementedError) as error:
-        raise bad_request(f"{name} cannot be updated so: {error}") from None
+        raise bad_request(f"{name} cannot be updated like this: {error}") from None
 
 
 def _upgraded(

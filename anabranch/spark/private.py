@@ -65,7 +65,7 @@ def end_java(patience: float) -> None:
 
 def find_once(context: Any) -> None:
     """A class that is named without its package is searched for in several, each in all archives."""
-    with _Noting("SparkContext._jvm", "classes of Java are searched for each time"):
+    with _Noting("SparkContext._jvm", "Java classes are looked up each time"):
         for name in LOOKED_UP:
             vars(context._jvm)[name] = getattr(context._jvm, name)
 
@@ -121,9 +121,7 @@ def is_classic(frame: DataFrame) -> bool:
 def is_deterministic(frame: DataFrame) -> bool:
     """Whether a second look at a frame surely finds the same rows."""
     if is_classic(frame):
-        with _Noting(
-            "DataFrame._jdf", "rows that may be looked at twice are computed once, and kept"
-        ):
+        with _Noting("DataFrame._jdf", "rows that may be read twice are computed once, and cached"):
             plan: Any = frame._jdf
             return bool(plan.queryExecution().analyzed().deterministic())
     return False
@@ -220,6 +218,6 @@ def stack_trace(error: BaseException) -> str:
 def _of_java(error: BaseException, name: str) -> Any:
     if not isinstance(error, CapturedException):
         return getattr(error, name, None)
-    with _Noting(f"CapturedException.{name}", "errors are told by their messages alone"):
+    with _Noting(f"CapturedException.{name}", "errors are classified by their messages alone"):
         return getattr(error, name)
     return None

@@ -38,7 +38,7 @@ def create_index(runtime: Runtime, statement: CreateIndex) -> TableName:
         if same:
             name = shown(same[0].name)
             raise AlreadyExists(
-                f"index {name} of {table} exists already",
+                f"index {name} of {table} already exists",
                 hint=f"DROP INDEX {shown(name)} ON {table}",
             )
         if table in tx.world.views:

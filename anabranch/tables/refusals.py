@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from anabranch.cut_view import CutView
 from anabranch.errors import AnabranchError
 from anabranch.model import Columns, RefreshMode
 from anabranch.names import TableName
@@ -12,11 +13,10 @@ from anabranch.refresh.definition import not_incremental
 from anabranch.sql.analyze.analysis import analyze
 from anabranch.sql.analyze.columns import Relation, table
 from anabranch.sql.analyze.mistakes import mistake
-from anabranch.sql.analyze.offline import offline_obstacles
 from anabranch.sql.analyze.tables import tables_of
 from anabranch.sql.lower.moments import Moment, pinned
-from anabranch.sql.lower.support import Obstacle
-from anabranch.world import World
+from anabranch.sql.obstacles import Obstacle
+from anabranch.sql.offline import offline_obstacles
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Declared:
     refresh_mode: RefreshMode
 
 
-def refuse_early(world: World, declared: Iterable[Declared]) -> None:
+def refuse_early(world: CutView, declared: Iterable[Declared]) -> None:
     """Refuse mistakes, and queries that DIFFERENTIAL cannot keep; those declared together may read
     each other.  Where Spark has started it tells mistakes itself."""
     together = {each.name.folded: each for each in declared}
@@ -49,7 +49,7 @@ def refuse_early(world: World, declared: Iterable[Declared]) -> None:
 class _Relations:
     """What can be known of tables, and of those that are to be made."""
 
-    world: World
+    world: CutView
     others: Mapping[tuple[str, ...], Declared]
 
     def of(self, name: TableName) -> Relation:
@@ -64,7 +64,7 @@ class _Relations:
         return table(other.name, columns)
 
 
-def _obstacles(world: World, declared: Declared, relations: _Relations) -> tuple[Obstacle, ...]:
+def _obstacles(world: CutView, declared: Declared, relations: _Relations) -> tuple[Obstacle, ...]:
     tables: dict[TableName, Columns | None] = {}
     views: dict[TableName, str] = {}
     moment = Moment(world.at)

@@ -14,8 +14,8 @@ from anabranch.deploy import owners
 from anabranch.deploy import promote as promoting
 from anabranch.deploy import rollback as rolling_back
 from anabranch.deploy.along import look_after
-from anabranch.deploy.circles import check_rollback
 from anabranch.deploy.conflicts import refuse_staged_readers
+from anabranch.deploy.cycles import check_rollback
 from anabranch.deploy.listing import summary
 from anabranch.deploy.outside import readers_after_rollback
 from anabranch.deploy.plan import Plan
@@ -25,7 +25,7 @@ from anabranch.deploy.snapshot import ObjectKey
 from anabranch.deploy.stage import check
 from anabranch.deploy.stage import stage as build
 from anabranch.deploy.state import (
-    Wanted,
+    DesiredState,
     find,
     newest_open,
     only_staged,
@@ -44,8 +44,8 @@ from anabranch.verbs.projects import Place, loaded
 Done = dict[str, Any]
 
 
-def _wanted(project: Project) -> Wanted:
-    return Wanted(project.required_name(), project.snapshot())
+def _desired(project: Project) -> DesiredState:
+    return DesiredState(project.required_name(), project.snapshot())
 
 
 def plan(
@@ -63,7 +63,7 @@ def plan(
     check_lock(session.runtime, found.files)
     if what_if:
         return what_if_now(session.runtime, found.snapshot(), what_if)
-    return plan_now(session.runtime, _wanted(found), select).plan
+    return plan_now(session.runtime, _desired(found), select).plan
 
 
 def why(found: Plan, name: str) -> tuple[ObjectKey, list[str]]:
@@ -87,8 +87,7 @@ def stage(
     """The deployment's id, or None if nothing differs; `agreed`: what somebody lets happen."""
     found = loaded(project, profile)
     check_lock(session.runtime, found.files)
-    wanted = _wanted(found)
-    return build(session.runtime, wanted, select=select, **agreed)
+    return build(session.runtime, _desired(found), select=select, **agreed)
 
 
 def stage_dry(
@@ -102,7 +101,7 @@ def stage_dry(
     """The plan, after the checks that stage makes."""
     files = loaded(project, profile)
     check_lock(session.runtime, files.files)
-    found = plan_now(session.runtime, _wanted(files), select).plan
+    found = plan_now(session.runtime, _desired(files), select).plan
     check(found, agreed)
     return found
 

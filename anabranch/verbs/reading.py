@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from anabranch.cut_view import CutView
 from anabranch.errors import AnabranchError
 from anabranch.listing import catalogs, status
 from anabranch.model import Columns
@@ -14,7 +15,6 @@ from anabranch.names import TableName
 from anabranch.session import Session
 from anabranch.spark.handed import handed_out
 from anabranch.spark.rows import rows_frame
-from anabranch.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ def query(session: Session, text: str) -> DataFrame:
 
 
 @contextmanager
-def held(session: Session, cut: int | None = None) -> Iterator[World]:
+def held(session: Session, cut: int | None = None) -> Iterator[CutView]:
     """One cut that stays readable until the end of the block."""
     with session.runtime.held(cut) as world:
         yield world

@@ -119,7 +119,8 @@ def sync_copy(paths: Any) -> None:
         active().disk.files[path].synced = True
 
 
-def place_of_backups(location: str, catalog_uuid: str, *, fsync: bool = True) -> DiskWarehouse:
+def warehouse(location: str, catalog_uuid: str, *, fsync: bool = True) -> DiskWarehouse:
+    """Of a lake, or where a backup lies."""
     return DiskWarehouse(str(location), catalog_uuid, active().disk)
 
 
@@ -210,7 +211,7 @@ def installed() -> None:
     for real, other in swaps:
         swap(real, other)
     stages.os = SimpleNamespace(getpid=lambda: active().getpid())  # type: ignore[assignment]
-    archive.Warehouse = place_of_backups  # type: ignore[assignment, misc]
+    lake.Warehouse = archive.Warehouse = warehouse  # type: ignore[assignment, misc]
     holdings.damaged_files = lambda *_: []  # data files are values, and have no pages
     archive.sync_each = sync_copy
     archive.ThreadPoolExecutor = Serial  # type: ignore[assignment, misc]

@@ -19,7 +19,7 @@ from anabranch.errors import InternalError
 from anabranch.lake.version import TableVersion
 from anabranch.model import Column, Columns, FixpointBounds, Op, Reading
 from anabranch.names import TableName
-from anabranch.refresh.cycles import Circle
+from anabranch.refresh.cycles import Members
 from anabranch.refresh.decide import Decision, settled
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.execute.fixpoint import CycleWork, not_converged
@@ -182,7 +182,7 @@ def _member(work: CycleWork, name: TableName, found: Mapping[TableName, Any]) ->
 
 
 def component_anew(
-    self: Recompute, circle: Circle, inputs: query.Inputs, bound: Callable[[TableName], str]
+    self: Recompute, component: Members, inputs: query.Inputs, bound: Callable[[TableName], str]
 ) -> dict[TableName, Frame]:
     """For `verify`: from nothing, over the sources as they were."""
     world, session = self.world, self.runtime.spark.session
@@ -198,10 +198,10 @@ def component_anew(
             text = world.bind(more, self.state.streams[name].query, rows=rows_of)
             return Counter(run_sql(session, text).collect())
 
-    streams = [self.state.streams[name] for name in circle]
+    streams = [self.state.streams[name] for name in component]
     bounds = bounds_of(streams, self.runtime.settings)
-    nothing: dict[TableName, Counter[Row]] = {name: Counter() for name in circle}
-    found, _ = _settled(bounds, sorted(circle), nothing, member, lambda counts: None)
+    nothing: dict[TableName, Counter[Row]] = {name: Counter() for name in component}
+    found, _ = _settled(bounds, sorted(component), nothing, member, lambda counts: None)
     return {
         name: Frame(session, table_of(list(rows.elements()), world.version(name).columns))
         for name, rows in found.items()

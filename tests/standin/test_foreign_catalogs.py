@@ -209,7 +209,7 @@ def test_a_type_or_name_that_cannot_be(ab: Anabranch, theirs: Theirs) -> None:
         ab.attach("web", "oracle")
     with pytest.raises(InvalidValue, match="'system' cannot be the name"):
         ab.attach("system", "sql", **theirs.properties)
-    with pytest.raises(AlreadyExists, match="prod is attached already"):
+    with pytest.raises(AlreadyExists, match="prod is already attached"):
         ab.attach("prod", "sql", **theirs.properties)
     ab.attach("prod", "sql", if_not_exists=True, uri="sqlite:////no/such")
     ab.attach("prod", "sql", or_replace=True, **theirs.properties)
@@ -274,7 +274,7 @@ def test_a_table_that_vanished_stops_its_readers_alone(ab: Anabranch, theirs: Th
     theirs.append("other", (1, 1))
     outcomes = {each["members"][0]: each["outcome"] for each in ab.tick()}
     assert outcomes == {"mart.r": "FAILED", "mart.o": "PUBLISHED"}
-    assert "reads prod.sales.orders, which is not there" in ab.history("mart.r")[0]["error"]
+    assert "reads prod.sales.orders, which no longer exists" in ab.history("mart.r")[0]["error"]
     assert events(ab, "FOREIGN_GONE") == ["FOREIGN_GONE"]
     assert ab.table("mart.r").collect() == [(2, 30)]
     theirs.table()  # back, and empty

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from anabranch.names import TableName
 from anabranch.sql.analyze.columns import Column, Columns, Flow, Ref, Relation
 from anabranch.sql.analyze.findings import Finding
+from anabranch.sql.analyze.obstacles import mark_window_calls
 from anabranch.sql.analyze.reach import Reach
 from anabranch.sql.analyze.types import type_or_none
 from anabranch.sql.analyze.walk import Tables, Walk
-from anabranch.sql.lower.obstacles import mark_window_calls
 from anabranch.sql.text.source_text import SourceText
 
 __all__ = ["Analysis", "Column", "Columns", "Finding", "Flow", "Ref", "Relation", "analyze"]

@@ -14,6 +14,7 @@ from anabranch.plan.exprs import Tree
 from anabranch.sql.analyze.aggregates import inside, is_grouped, misplaced, ungrouped
 from anabranch.sql.analyze.bindings import fields_of
 from anabranch.sql.analyze.checks import not_a_condition
+from anabranch.sql.analyze.clauses import time_windows
 from anabranch.sql.analyze.columns import (
     NOTHING,
     Column,
@@ -26,15 +27,13 @@ from anabranch.sql.analyze.expressions import star_of, types_in
 from anabranch.sql.analyze.findings import Finding
 from anabranch.sql.analyze.from_items import Rows
 from anabranch.sql.analyze.generators import generator_in, is_generator
+from anabranch.sql.analyze.groups import Groups, TooManySets, groups
 from anabranch.sql.analyze.names import implied_name
+from anabranch.sql.analyze.obstacles import is_aggregate
+from anabranch.sql.analyze.resolve import FromColumns, Resolver, Selected
 from anabranch.sql.analyze.scope import answers
 from anabranch.sql.analyze.sight import Sight, text_of
-from anabranch.sql.lower.grouping import Groups, groups
-from anabranch.sql.lower.grouping_sets import TooManySets
-from anabranch.sql.lower.obstacles import is_aggregate
-from anabranch.sql.lower.relation import FromColumns, Selected, Stop
-from anabranch.sql.lower.resolve import Resolver
-from anabranch.sql.lower.time_windows import time_windows
+from anabranch.sql.obstacles import Stop
 from anabranch.sql.text.source_text import SourceText
 
 Ctes = Mapping[str, Relation]
@@ -255,7 +254,7 @@ class Block:
             return
         for key in by.keys:
             if any(is_aggregate(part) for part in inside(key)):
-                hint = "GROUP BY takes what the groups are told apart by"
+                hint = "GROUP BY takes grouping keys"
                 self.walk.say(group or self.node, "GROUP BY cannot use an aggregate", hint)
                 return
         keys = {each.name for key in by.keys for each in key.find_all(exp.Column)}

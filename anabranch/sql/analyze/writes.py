@@ -18,11 +18,11 @@ from anabranch.sql.analyze.expressions import types_in
 from anabranch.sql.analyze.findings import Finding
 from anabranch.sql.analyze.from_items import items_of
 from anabranch.sql.analyze.mistakes import is_list_of_values
+from anabranch.sql.analyze.obstacles import mark_window_calls
 from anabranch.sql.analyze.scope import Scope
 from anabranch.sql.analyze.sight import Sight
 from anabranch.sql.analyze.types import VOID
 from anabranch.sql.analyze.walk import Tables, Walk
-from anabranch.sql.lower.obstacles import mark_window_calls
 from anabranch.sql.statements.records import (
     START,
     Assignments,

@@ -14,16 +14,10 @@ from sqlglot import exp
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Expr, Tree, column, meaning
 from anabranch.plan.nodes import Item, Node, Order, TopK
-from anabranch.sql.lower.relation import (
-    FromColumns,
-    Place,
-    Relation,
-    Selected,
-    Stop,
-    TypesOf,
-)
-from anabranch.sql.lower.resolve import Resolver, is_resolved, resolved
+from anabranch.sql.analyze.resolve import FromColumns, Resolver, Selected, is_resolved, resolved
+from anabranch.sql.lower.relation import Place, Relation, TypesOf
 from anabranch.sql.lower.windows import check_orderable
+from anabranch.sql.obstacles import Stop
 
 
 @dataclass(frozen=True)

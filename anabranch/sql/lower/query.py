@@ -38,7 +38,9 @@ from anabranch.sql.analyze import functions
 from anabranch.sql.analyze.analysis import bind_texts
 from anabranch.sql.analyze.bindings import fields_of
 from anabranch.sql.analyze.from_items import is_wrapper
+from anabranch.sql.analyze.obstacles import find_obstacles
 from anabranch.sql.analyze.reach import Reach
+from anabranch.sql.analyze.resolve import FromColumns, Output, Resolver
 from anabranch.sql.analyze.scope import Field
 from anabranch.sql.lower.correlation import (
     OuterRows,
@@ -51,27 +53,22 @@ from anabranch.sql.lower.generators import UnknownNames, generated
 from anabranch.sql.lower.joins import joined
 from anabranch.sql.lower.key_types import key_candidates, may_have_other_types
 from anabranch.sql.lower.known_types import known_type
-from anabranch.sql.lower.obstacles import find_obstacles
 from anabranch.sql.lower.ordering import ordered
 from anabranch.sql.lower.pivot import pivoted
 from anabranch.sql.lower.recursion import recursion
 from anabranch.sql.lower.relation import (
-    FromColumns,
     FromItem,
     Names,
-    Output,
     Place,
     Relation,
-    Stop,
     TypesOf,
     column_aliases,
     exposed,
     with_ctes,
 )
-from anabranch.sql.lower.resolve import Resolver
 from anabranch.sql.lower.select import select
 from anabranch.sql.lower.set_operations import except_, intersect
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.obstacles import Obstacle, Stop
 from anabranch.sql.text.source_text import SourceText
 
 

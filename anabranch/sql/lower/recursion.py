@@ -15,9 +15,11 @@ from anabranch.plan.grammar import RECURSION_LEVEL
 from anabranch.plan.nodes import Item, Node, Project, Recursive, RecursiveRef, UnionAll
 from anabranch.plan.walk import open_recursions
 from anabranch.sql.analyze.ctes import bare, mentions_cte, reads_itself
+from anabranch.sql.analyze.resolve import Output
 from anabranch.sql.lower.correlation import Lowering
 from anabranch.sql.lower.predicates import has_quantified
-from anabranch.sql.lower.relation import Cte, Output, Relation, Stop, column_aliases, with_ctes
+from anabranch.sql.lower.relation import Cte, Relation, column_aliases, with_ctes
+from anabranch.sql.obstacles import Stop
 from anabranch.sql.text.source_text import SourceText
 from anabranch.types import Type
 
@@ -118,7 +120,7 @@ def _branches(tree: Tree, cte: Cte, *, distinct: bool) -> Iterator[Tree]:
     elif tree.args.get("distinct", True) and not distinct:
         raise Stop(
             cte.place.source.obstacle(
-                "RECURSION", tree.expression, "UNION", what="UNION inside of UNION ALL"
+                "RECURSION", tree.expression, "UNION", what="UNION inside UNION ALL"
             )
         )
     else:

@@ -142,7 +142,7 @@ def test_json_says_everything() -> None:
         "object": "db.mart.daily",
         "parts": ["db", "mart", "daily"],
         "kind": "stream table",
-        "why": "db.mart.daily is defined anew",
+        "why": "db.mart.daily has a new definition",
         "rows": 0,
     }
 
@@ -159,11 +159,11 @@ def test_a_plan_reads_like_a_letter() -> None:
         "  db.mart.daily  db.mart.daily reads db.mart.joined, which is dirty",
         "",
         "steps",
-        "  build    db.mart.joined  db.mart.joined is defined anew  about 950 rows",
-        "  build    db.mart.daily   db.mart.daily reads db.mart.joined, which is built anew"
+        "  build    db.mart.joined  db.mart.joined has a new definition  about 950 rows",
+        "  build    db.mart.daily   db.mart.daily reads db.mart.joined, which is rebuilt"
         "  about 950 rows",
-        "  swap     db.mart.joined  db.mart.joined is defined anew",
-        "  swap     db.mart.daily   db.mart.daily reads db.mart.joined, which is built anew",
+        "  swap     db.mart.joined  db.mart.joined has a new definition",
+        "  swap     db.mart.daily   db.mart.daily reads db.mart.joined, which is rebuilt",
         "",
         "2 to build, about 1,900 rows to process",
     ]

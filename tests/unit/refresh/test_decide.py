@@ -11,7 +11,7 @@ from anabranch.delta.fixpoint import Converged, Strategy
 from anabranch.errors import BaseExpired, FileMissing, PlanFailed, Refused
 from anabranch.model import Action, RefreshMode
 from anabranch.names import TableName
-from anabranch.refresh.cost import Costs, Line, Work
+from anabranch.refresh.cost import CostModel, Costs, Work
 from anabranch.refresh.decide import (
     ASKED,
     Code,
@@ -48,7 +48,7 @@ def now(delta: int = 1_000, source: int = 1_000_000, **more: Any) -> DecisionInp
 
 def taking(differential: float, full: float) -> dict[str, Any]:
     """Costs that do not depend on rows."""
-    return {"costs": Costs(Line(differential, 0), Line(full, 0))}
+    return {"costs": Costs(CostModel(differential, 0), CostModel(full, 0))}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_who_starts_from_nothing_says_why() -> None:
     assert [each.action for each in (asked, gone, failed)] == [FULL, REINITIALIZE, FULL]
     assert [each.wanted for each in (asked, gone, failed)] == [True, True, False]
     assert [each.fallback for each in (asked, gone, failed)] == [False, False, True]
-    assert gone.reason.text == "a file that it needs is gone or damaged: a.parquet is gone"
+    assert gone.reason.text == "a file that it needs is missing or damaged: a.parquet is gone"
     assert all(each.afresh for each in (asked, gone, failed))
 
 

@@ -9,11 +9,11 @@ from anabranch.model import Column, Columns
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Node
+from anabranch.sql.analyze.obstacles import find_obstacles
 from anabranch.sql.lower.key_types import may_have_other_types
 from anabranch.sql.lower.known_types import offline_type
-from anabranch.sql.lower.obstacles import find_obstacles
 from anabranch.sql.lower.query import Lowered, lower
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.obstacles import Obstacle
 from anabranch.sql.text.source_text import SourceText
 
 

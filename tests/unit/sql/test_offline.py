@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.names import TableName
 from anabranch.sql.analyze.analysis import Column, analyze
-from anabranch.sql.analyze.offline import offline_obstacles
+from anabranch.sql.offline import offline_obstacles
 from anabranch.types import Type
 from tests.oracle.kept import World
 from tests.oracle.queries import draw

@@ -2,25 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Protocol
 
 from sqlglot import exp
 
 from anabranch.errors import UnknownName, UserError
+from anabranch.names import shown
 from anabranch.plan.exprs import Expr, Tree, column_tree, meaning, operand
 from anabranch.sql.analyze import functions
 from anabranch.sql.analyze.bindings import answer_of, fields_of
+from anabranch.sql.analyze.fields import field_name, struct, zipped
 from anabranch.sql.analyze.names import implied_name
+from anabranch.sql.analyze.obstacles import is_aggregate
 from anabranch.sql.analyze.scope import Answer, Field, unknown
-from anabranch.sql.lower.fields import field_name, struct, zipped
-from anabranch.sql.lower.obstacles import is_aggregate
-from anabranch.sql.lower.relation import Domain, FromColumns, Output, Selected, Stop
+from anabranch.sql.obstacles import Stop
 from anabranch.sql.text.source_text import SourceText
 
 _RESOLVED = "resolved"  # marks a column of the plan
 _WITHOUT_PARENTHESES = functions.TIME_DEPENDENT | functions.NONDETERMINISTIC
+
+
+@dataclass(frozen=True)
+class Output:
+    """The name of an output column; not `named` if it was derived from the expression."""
+
+    name: str
+    named: bool = True
+
+
+@dataclass(frozen=True)
+class FromColumns:
+    """The columns of a FROM clause, in their order, and the columns of the plan that they are."""
+
+    fields: tuple[Field, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)  # `Field.column` → column of the plan
+
+    @classmethod
+    def of(cls, fields: Sequence[Field], names: Iterable[str]) -> FromColumns:
+        pairs = zip(fields, names, strict=True)
+        return cls(tuple(fields), {field_.column: name for field_, name in pairs})
+
+    def find(self, answer: Answer, name: exp.Column) -> str | None:
+        """The column of the plan that a name means."""
+        columns = [self.names[column] for column in answer.columns if column in self.names]
+        if len(columns) > 1:
+            text = ".".join(shown(part.name) for part in name.parts)
+            raise UserError(f"column {text} is ambiguous", hint="put the table's name before it")
+        return columns[0] if columns else None
+
+    def renamed(self, names: Mapping[str, str]) -> FromColumns:
+        """Only the columns that have a new name, under it."""
+        kept = [field_ for field_ in self.fields if self.names[field_.column] in names]
+        return FromColumns.of(kept, [names[self.names[field_.column]] for field_ in kept])
+
+    @property
+    def has_unnamed(self) -> bool:
+        return any(not field_.named for field_ in self.fields)
+
+    def __add__(self, other: FromColumns) -> FromColumns:
+        return FromColumns(self.fields + other.fields, {**self.names, **other.names})
+
+
+@dataclass(frozen=True)
+class Selected:
+    """An item of a SELECT list, its expression over columns of the plan."""
+
+    output: Output
+    tree: Tree
+
+
+class Outer(Protocol):
+    """What a correlated query uses of the queries around it."""
+
+    def find(self, answer: Answer, name: exp.Column) -> str | None: ...
 
 
 @dataclass
@@ -31,7 +88,7 @@ class Resolver:
     source: SourceText
     scope: FromColumns
     aliases: dict[str, list[Tree]] = field(default_factory=dict)
-    outer: Domain | None = None
+    outer: Outer | None = None
 
     def resolve(self, tree: Tree) -> Tree:
         return tree.transform(self._replace)
