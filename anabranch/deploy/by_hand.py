@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from anabranch.catalog import deployments
 from anabranch.catalog.indexes import Index
-from anabranch.catalog.store import Connection
 from anabranch.deploy.build import declaration
 from anabranch.deploy.indexes import Indexes
 from anabranch.deploy.plan import ByHand, Plan
-from anabranch.deploy.record import object_of
+from anabranch.deploy.record import Record, object_of
 from anabranch.deploy.snapshot import ObjectKey, Snapshot, SnapshotObject
 from anabranch.deploy.steps import Action
 from anabranch.deploy.undo import OPTIONS
 from anabranch.names import TableName
 from anabranch.refresh.observe import CatalogState
 from anabranch.settings import Settings
+
+Records = Mapping[ObjectKey, Record]
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ def unknown_indexes(
 
 
 def made_by_hand(
-    c: Connection, indexed: Indexes, snapshot: Snapshot
+    records: Records, indexed: Indexes, snapshot: Snapshot
 ) -> Mapping[TableName, list[Index]]:
-    """The indexes that a promote leaves on its tables, or builds again."""
-    records = {ObjectKey(*key): record for key, _, record in deployments.deployed(c) if key[0]}
+    """The indexes that a promote leaves on its tables, or builds again; `records` are those of what is
+    deployed."""
     return {
         key.table: unknown_indexes(
             indexed.get(key.table, ()),

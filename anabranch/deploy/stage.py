@@ -41,6 +41,7 @@ from anabranch.deploy.state import (
 from anabranch.deploy.steps import Action
 from anabranch.errors import Refused
 from anabranch.names import TableName
+from anabranch.refresh.observe import observe_now
 from anabranch.refresh.parallel import side_by_side
 from anabranch.runtime import Runtime
 
@@ -169,7 +170,7 @@ def finish(runtime: Runtime, deployment_id: str) -> None:
     snapshot, staging = snapshot_of(deployment.wanted), staging_of(deployment)
     create_stand_ins(runtime, staging, snapshot)
     build_all(runtime, deployment, staging, snapshot)
-    notes = Notes(fingerprints=fingerprints(runtime, staging, snapshot))
+    notes = Notes(fingerprints=fingerprints(runtime, observe_now(runtime), staging, snapshot))
     with runtime.store.writing() as c:
         staged = DeploymentStatus.STAGED
         if not deployments.move(

@@ -172,7 +172,8 @@ def note_cuts(
         and streams.standing_of(there[name]) == streams.standing_of(state.streams[name])
         and noted.cut_id > _known(state.streams[name].cut_id)
     ]
-    streams.note_cut(c, noted.cut_id, {name: noted.frontiers[name] for name in same})
+    frontiers = {name: noted.frontiers[name] for name in same}
+    streams.note_cut(c, noted.cut_id, frontiers, state.frontiers)
     for name in same:
         if noted.streams[name].options != state.streams[name].options:
             streams.change(c, name, options=noted.streams[name].options)

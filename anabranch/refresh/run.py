@@ -36,11 +36,25 @@ def refresh(
     if runtime.transaction is not None:
         raise Refused("a refresh cannot run inside a transaction", hint="refresh after it")
     runtime.lake.fence.refuse_copies()
-    trigger = Trigger(initiated_by)
     state = observe_everything(runtime, asked_for=True)
+    lines, _ = refresh_upon(runtime, state, names, initiated_by, full=full)
+    return [shown(line) for line in lines]
+
+
+def refresh_upon(
+    runtime: Runtime,
+    state: CatalogState,
+    names: Iterable[TableName] | None = None,
+    initiated_by: str = MANUAL,
+    *,
+    full: bool = False,
+) -> tuple[list[Refresh], CatalogState | None]:
+    """The same, for who has just observed the catalog; and the state as it is now, unless there was
+    something to refresh: others may have published meanwhile."""
+    trigger = Trigger(initiated_by)
     chosen = None if names is None else [found_in(state.streams, name) for name in names]
     if chosen is not None:
-        refuse_unobserved(runtime, closure(chosen, state.reads))
+        refuse_unobserved(runtime, state, closure(chosen, state.reads))
     work = RefreshRun(runtime, trigger, patient=True, state=state, executor=runtime.workers.members)
     if full:
         work.full = frozenset(state.streams if chosen is None else chosen)
@@ -76,7 +90,7 @@ def refresh(
         raise error
     place = {name: at for at, name in enumerate(state.order())}
     results.sort(key=lambda line: place.get(line.table, 0))
-    return [shown(line) for line in results]
+    return results, None if stale else work.look()
 
 
 def together(state: CatalogState, without: Collection[TableName] = ()) -> list[PublishSet]:
@@ -118,10 +132,11 @@ def found_in(known: Collection[TableName], name: TableName) -> TableName:
     return found
 
 
-def refuse_unobserved(runtime: Runtime, read: Collection[TableName]) -> None:
+def refuse_unobserved(runtime: Runtime, state: CatalogState, read: Collection[TableName]) -> None:
     """Whoever asks for tables by name is told that what they read could not be observed: they would
     come out as old as that."""
-    if not any(foreign.catalog_of(name) for name in read):
+    ours = (state.pointers.keys() - state.foreign) | state.views.keys() | state.streams.keys()
+    if not any(foreign.catalog_of(name) for name in read if name not in ours):
         return
     with runtime.store.reading() as c:
         catalogs, known = foreign.all_catalogs(c), foreign.all_tables(c)
