@@ -38,7 +38,7 @@ def analyze(query: str, tables: Tables) -> Analysis:
     source = SourceText(query)
     mark_window_calls(source.tree)
     walk = Walk(source, tables)
-    relation = walk.query(source.tree, {}, None)
+    relation = walk.query(source.tree, None)
     return Analysis(relation, tuple(sorted(set(walk.findings))))
 
 
@@ -55,7 +55,7 @@ def bind_texts(reach: Reach, generators: Generators) -> None:
     def bind(text: SourceText) -> Relation:
         mark_window_calls(text.tree)
         named = {number: names for (view, number), names in generators.items() if view == text.view}
-        return Walk(text, relation, generators=named).query(text.tree, {}, None)
+        return Walk(text, relation, generators=named).query(text.tree, None)
 
     def relation(name: TableName) -> Relation:
         own = reach.find(name)

@@ -17,6 +17,7 @@ from anabranch.plan.exprs import Tree
 from anabranch.sql.analyze.scope import Answer, Field, Using
 
 _MEANING = "meaning"
+_CTE = "cte"
 _GENERATOR = "generator"
 
 
@@ -67,6 +68,18 @@ def fields_of(node: Tree) -> tuple[Field, ...] | None:
     """None: nobody knows them without Spark."""
     fields: tuple[Field, ...] | None = _bound(node)
     return fields
+
+
+def bind_cte(node: exp.Table, cte: exp.CTE | None) -> None:
+    """None: the name is that of a table or view."""
+    node.meta[_CTE] = _Shared(cte)
+
+
+def bound_cte(node: exp.Table) -> exp.CTE | None:
+    """The CTE itself, not a copy of it: two mentions of a name mean the same one."""
+    shared = node.meta.get(_CTE)
+    cte: exp.CTE | None = shared.value if shared is not None else None
+    return cte
 
 
 def bind_using(node: exp.Join, using: Using | UserError | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from sqlglot import exp
@@ -16,7 +16,6 @@ from anabranch.sql.analyze.sight import WITHOUT_PARENTHESES, Sight, like_functio
 from anabranch.sql.analyze.types import type_of
 from anabranch.types import Type
 
-Ctes = Mapping[str, Relation]
 _DECIDING: dict[type[Tree], tuple[str, ...]] = {  # parts that only say which rows a call sees
     exp.Filter: ("expression",),
     exp.Window: ("partition_by", "order", "spec", "alias"),
@@ -29,12 +28,12 @@ class Queries(Protocol):
     def say(
         self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
     ) -> None: ...
-    def query(self, node: Tree, ctes: Ctes, outer: Sight | None) -> Relation: ...
+    def query(self, node: Tree, outer: Sight | None) -> Relation: ...
     def column(self, node: exp.Column, sight: Sight) -> Flow: ...
     def star(self, node: Tree, sight: Sight) -> None: ...
 
 
-def flow(walk: Queries, root: Tree, sight: Sight, ctes: Ctes) -> Flow:
+def flow(walk: Queries, root: Tree, sight: Sight) -> Flow:
     """Look at every column and call; a query inside sees this one from within."""
     flow = NOTHING
     types = types_in(sight)
@@ -44,7 +43,7 @@ def flow(walk: Queries, root: Tree, sight: Sight, ctes: Ctes) -> Flow:
         if isinstance(node, (exp.Hint, exp.Table)):
             continue
         if isinstance(node, exp.Query):
-            own = _of_query(walk, node, walk.query(node, ctes, sight), types)
+            own = _of_query(walk, node, walk.query(node, sight), types)
         elif isinstance(node, exp.Column):
             own = walk.column(node, sight)
         else:

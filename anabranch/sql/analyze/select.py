@@ -36,7 +36,6 @@ from anabranch.sql.analyze.sight import Sight, text_of
 from anabranch.sql.obstacles import Stop
 from anabranch.sql.text.source_text import SourceText
 
-Ctes = Mapping[str, Relation]
 _AFTER_GROUPS = ("having", "order", "qualify", "sort", "cluster", "distribute")
 _SEES_ALIASES = ("group", "having", "order", "qualify", "sort", "cluster", "distribute", "windows")
 _DONE_ELSEWHERE = ("expressions", "with_", "from_", "joins", "laterals", "hint")
@@ -52,7 +51,7 @@ class Queries(Protocol):
     def say(
         self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
     ) -> None: ...
-    def flow(self, root: Tree, sight: Sight, ctes: Ctes) -> Flow: ...
+    def flow(self, root: Tree, sight: Sight) -> Flow: ...
     def positions(self, order: Tree, relation: Relation) -> Flow: ...
     def generated(self, call: Tree, sight: Sight) -> tuple[str, ...] | None: ...
 
@@ -63,7 +62,6 @@ class Block:
 
     walk: Queries
     node: exp.Select
-    ctes: Ctes
     rows: Rows
     outer: Sight | None
     certain: list[Column] | None = field(default_factory=list)
@@ -112,7 +110,7 @@ class Block:
         """What WINDOW w AS (…) looks at; what is wrong with it is reported when its turn comes."""
         reported, before = set(self.reported), len(self.walk.findings)
         flows = {
-            each.name.lower(): self.walk.flow(each, self.sight(), self.ctes)
+            each.name.lower(): self.walk.flow(each, self.sight())
             for each in self.node.args.get("windows") or ()
         }
         self.reported, self.walk.findings[before:] = reported, []
@@ -120,7 +118,7 @@ class Block:
 
     def item(self, item: Tree, windows: Mapping[str, Flow]) -> None:
         seen = self.sight(self.aliases)
-        flow = self.walk.flow(item, seen, self.ctes)
+        flow = self.walk.flow(item, seen)
         used = {each.args["alias"].name.lower() for each in inside(item)
                 if isinstance(each, exp.Window) and each.args.get("alias")}  # fmt: skip
         for name in used & windows.keys():
@@ -204,7 +202,7 @@ class Block:
         parts = [
             e for e in (value if isinstance(value, list) else [value]) if isinstance(e, exp.Expr)
         ]
-        flow = together(self.walk.flow(each, sight, self.ctes) for each in parts)
+        flow = together(self.walk.flow(each, sight) for each in parts)
         cut = self.node.args.get("limit") or self.node.args.get("offset")
         if key in _DECIDING or (key == "order" and cut):
             self.flow |= flow.deciding

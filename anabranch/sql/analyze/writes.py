@@ -188,7 +188,7 @@ class _Judge:
         """The type of an expression, and what is wrong with it."""
         tree, sight = _tree(text), Sight(scope)
         walk, types = Walk(SourceText(text), self.tables), types_in(Sight(scope))
-        walk.flow(tree, sight, {})
+        walk.flow(tree, sight)
         if condition:
             for wrong in not_a_condition(clause, tree, types):
                 walk.say(*wrong)

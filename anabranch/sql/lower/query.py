@@ -36,7 +36,8 @@ from anabranch.plan.sameness import Sameness, sameness
 from anabranch.plan.walk import transform, walk
 from anabranch.sql.analyze import functions
 from anabranch.sql.analyze.analysis import bind_texts
-from anabranch.sql.analyze.bindings import fields_of
+from anabranch.sql.analyze.bindings import bound_cte, fields_of
+from anabranch.sql.analyze.ctes import is_recursive
 from anabranch.sql.analyze.from_items import is_wrapper
 from anabranch.sql.analyze.obstacles import find_obstacles
 from anabranch.sql.analyze.reach import Reach
@@ -64,7 +65,6 @@ from anabranch.sql.lower.relation import (
     TypesOf,
     column_aliases,
     exposed,
-    with_ctes,
 )
 from anabranch.sql.lower.select import select
 from anabranch.sql.lower.set_operations import except_, intersect
@@ -214,7 +214,6 @@ class _Lowering:
         self.inexact.update(calls)
 
     def query(self, tree: Tree, place: Place) -> Relation:
-        place = with_ctes(tree, place)
         match tree:
             case exp.Subquery():
                 return ordered(self.query(tree.this, place), tree, place, self.types)
@@ -387,22 +386,22 @@ class _Lowering:
         return exposed(relation, self.listed(tree, place), names)
 
     def table(self, tree: exp.Table, place: Place) -> Relation:
-        cte = None if tree.args.get("db") else place.ctes.get(tree.name.lower())
-        if isinstance(cte, Relation):
-            return cte
-        if cte is not None and cte.recursive:
-            return recursion(self, cte)
+        cte = bound_cte(tree)
         if cte is not None:
-            relation = self.query(cte.tree.this, cte.place)
-            aliases = column_aliases(cte.tree, relation)
-            outputs = tuple(map(Output, aliases)) or relation.outputs
-            return Relation(relation.node, outputs)
+            return self.cte(cte, place.source)
         name = self.reach.named(tree)
         view = self.reach.view(name)
         if view is not None:
             return self.query(view.tree, Place(view))
         columns = tuple(column_.name for column_ in self.reach.tables[name])
         return Relation(Scan(name, columns), tuple(map(Output, columns)))
+
+    def cte(self, cte: exp.CTE, source: SourceText) -> Relation:
+        if is_recursive(cte):
+            return recursion(self, cte, source)
+        relation = self.query(cte.this, Place(source))
+        aliases = column_aliases(cte, relation)
+        return Relation(relation.node, tuple(map(Output, aliases)) or relation.outputs)
 
     def inexact_below_root(self, plan: Node) -> list[Obstacle]:
         """Aggregates that cannot be retracted exactly may stand at the root only, where a group's old

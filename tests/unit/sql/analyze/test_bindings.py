@@ -16,7 +16,7 @@ from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Node
 from anabranch.plan.show import show
 from anabranch.sql.analyze.analysis import bind_texts
-from anabranch.sql.analyze.bindings import answer_of, answering_fields
+from anabranch.sql.analyze.bindings import answer_of, answering_fields, bound_cte
 from anabranch.sql.analyze.reach import Reach
 from anabranch.sql.lower.query import Lowered, lower
 from anabranch.sql.text.source_text import SourceText
@@ -76,6 +76,29 @@ def test_copies_of_a_tree_keep_what_is_bound_to_it() -> None:
     assert list(answering_fields(tree.copy())) == list(answering_fields(tree)) != []
 
 
+def test_every_mention_of_a_cte_means_the_one_that_is_in_scope_in_copies_too() -> None:
+    tree = bound(
+        "WITH a AS (SELECT id FROM a), c AS (SELECT id FROM a) "
+        "SELECT id FROM c WHERE id IN (WITH c AS (SELECT k AS id FROM b) SELECT id FROM c)"
+    )
+    first, second, inner = tree.find_all(exp.CTE)
+
+    def ctes(part: exp.Expr) -> dict[str, list[exp.CTE | None]]:
+        meant: dict[str, list[exp.CTE | None]] = {}
+        for table in part.find_all(exp.Table):
+            meant.setdefault(table.name, []).append(bound_cte(table))
+        return meant
+
+    expected = {"a": [None, first], "b": [None], "c": [second, inner]}
+    for part in (tree, tree.copy()):
+        found = ctes(part)
+        assert found.keys() == expected.keys()
+        for name, each in expected.items():
+            assert sorted(map(id, found[name])) == sorted(map(id, each))
+    (subquery,) = tree.find_all(exp.In)
+    assert ctes(subquery.copy())["c"] == [inner]  # nothing of the query around is needed
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -126,8 +149,15 @@ def test_columns_of_a_generator_in_a_view() -> None:
 
 
 def test_lowering_looks_up_no_names() -> None:
-    """It reads what the analysis has bound to them."""
+    """It reads what the analysis has bound to them; only what changes the text of a query, before it is
+    analyzed, asks for itself what a name in FROM means."""
+    allowed = {
+        "anabranch.sql.analyze.scope": {"Answer", "Field", "unknown"},
+        "anabranch.sql.analyze.ctes": {"bare", "is_recursive", "mentions_cte"},
+    }
     for path in sorted(Path(*anabranch.sql.lower.__path__).glob("*.py")):
+        if path.stem in ("base_branches", "locate"):
+            continue
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module == "anabranch.sql.analyze.scope":
-                assert {each.name for each in node.names} <= {"Answer", "Field", "unknown"}, path
+            if isinstance(node, ast.ImportFrom) and node.module in allowed:
+                assert {each.name for each in node.names} <= allowed[node.module], path
