@@ -27,6 +27,8 @@ from anabranch.catalog.remembered import known, once
 from anabranch.catalog.tables import CHUNK
 
 Place = tuple[str, str]  # database, schema
+# The records are long, and many only ask whose an object is.
+_OWNED = [column for column in tables.deployed.c if column.name != "record"]
 
 
 class DeploymentStatus(str, Enum):
@@ -193,15 +195,13 @@ def deployed_by(c: Connection) -> dict[Key, str]:
 
 
 def _short_records(c: Connection) -> Iterable[Mapping[Any, Any]]:
-    """The records are long, and many only ask whose an object is."""
     found = known(c, _deployed)
     return _deployed_keys(c) if found is None else found
 
 
 @once(tables.deployed)
 def _deployed_keys(c: Connection) -> Sequence[Mapping[Any, Any]]:
-    columns = [each for each in tables.deployed.c if each.name != "record"]
-    return c.execute(select(*columns)).mappings().all()
+    return c.execute(select(*_OWNED)).mappings().all()
 
 
 def set_owner(c: Connection, keys: Iterable[Key], project: str) -> None:
