@@ -12,6 +12,7 @@ from anabranch.sql.analyze import functions
 from anabranch.sql.analyze.aggregates import calls_in_calls, misplaced
 from anabranch.sql.analyze.checks import TypeOf, apart, mismatches, not_a_condition
 from anabranch.sql.analyze.columns import NOTHING, Flow, Relation
+from anabranch.sql.analyze.obstacles import is_aggregate
 from anabranch.sql.analyze.sight import WITHOUT_PARENTHESES, Sight, like_function
 from anabranch.sql.analyze.types import type_of
 from anabranch.types import Type
@@ -37,9 +38,9 @@ def flow(walk: Queries, root: Tree, sight: Sight) -> Flow:
     """Look at every column and call; a query inside sees this one from within."""
     flow = NOTHING
     types = types_in(sight)
-    todo: list[tuple[Tree, bool]] = [(root, False)]
+    todo: list[tuple[Tree, bool, Sight]] = [(root, False, sight)]
     while todo:
-        node, decides = todo.pop()
+        node, decides, sight = todo.pop()
         if isinstance(node, (exp.Hint, exp.Table)):
             continue
         if isinstance(node, exp.Query):
@@ -51,7 +52,8 @@ def flow(walk: Queries, root: Tree, sight: Sight) -> Flow:
             if isinstance(node, exp.Star):
                 walk.star(node, sight)
             _judge(walk, node, types)
-            todo += _parts(node, decides)
+            seen = sight.of_rows if is_aggregate(node) else sight
+            todo += ((part, part_decides, seen) for part, part_decides in _parts(node, decides))
         flow |= own.deciding if decides else own
     return flow
 

@@ -35,7 +35,7 @@ from anabranch.sql.analyze.ctes import bare, is_recursive, mentions_cte
 from anabranch.sql.analyze.findings import Finding
 from anabranch.sql.analyze.from_items import from_clause, items_of, pivoted
 from anabranch.sql.analyze.generators import columns_of
-from anabranch.sql.analyze.scope import Field, Scope, answers
+from anabranch.sql.analyze.scope import Alias, Field, Scope, answers
 from anabranch.sql.analyze.select import Block
 from anabranch.sql.analyze.sight import Sight, cure, text_of
 from anabranch.sql.text.source_text import SourceText
@@ -194,7 +194,9 @@ class Walk:
         if order is None:
             return relation
         scope = items_of(self, relation, ()).scope
-        sight = Sight(scope.opened() if isinstance(node, exp.Subquery) else scope, outer)
+        names = frozenset(each.name.lower() for each in scope.fields)
+        seen = scope.opened() if isinstance(node, exp.Subquery) else scope
+        sight = Sight(seen, outer, listed=names, first=names)
         flow = together(self.flow(each, sight) for each in order.expressions)
         flow |= self.positions(order, relation)
         return relation.deciding(flow) if is_cut(node) else relation
@@ -239,7 +241,10 @@ class Walk:
             self.star(node, sight)
             return NOTHING
         parts = [part.name for part in node.parts]
-        bind_column(node, sight.answer(parts))
+        meaning = sight.meaning(parts)
+        bind_column(node, meaning)
+        if isinstance(meaning, Alias) and meaning.name in sight.first & sight.aliases.keys():
+            return sight.aliases[meaning.name].flow
         column = sight.find(parts)
         if column is not None and not sight.lacks_field(parts):
             if sight.is_ambiguous(parts):

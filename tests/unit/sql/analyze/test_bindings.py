@@ -16,8 +16,9 @@ from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Node
 from anabranch.plan.show import show
 from anabranch.sql.analyze.analysis import bind_texts
-from anabranch.sql.analyze.bindings import answer_of, answering_fields, bound_cte
+from anabranch.sql.analyze.bindings import answer_of, answering_fields, bound_cte, meaning_of
 from anabranch.sql.analyze.reach import Reach
+from anabranch.sql.analyze.scope import Alias
 from anabranch.sql.lower.query import Lowered, lower
 from anabranch.sql.text.source_text import SourceText
 
@@ -74,6 +75,40 @@ def test_names_mean_the_nearest_table_that_has_them() -> None:
 def test_copies_of_a_tree_keep_what_is_bound_to_it() -> None:
     tree = bound("SELECT id, k FROM a")
     assert list(answering_fields(tree.copy())) == list(answering_fields(tree)) != []
+
+
+@pytest.mark.parametrize(
+    ("query", "meanings"),
+    [
+        ("SELECT k AS v FROM a WHERE v > 1", ["v of a"]),
+        ("SELECT k AS v, v + 1 FROM a", ["v of a"]),
+        ("SELECT k AS x, x + 1 FROM a", ["item x"]),
+        ("SELECT k AS v FROM a GROUP BY v", ["v of a"]),
+        ("SELECT k AS v FROM a QUALIFY row_number() OVER (ORDER BY v) = 1", ["v of a"]),
+        ("SELECT k AS v FROM a ORDER BY v", ["item v"]),
+        ("SELECT k AS v FROM a ORDER BY a.v", ["v of a"]),
+        ("SELECT k AS v FROM a GROUP BY k HAVING v > 1", ["item v"]),
+        ("SELECT k AS v FROM a GROUP BY k HAVING max(v) > 1", ["v of a"]),
+        ("SELECT k AS v FROM a GROUP BY k, a.v HAVING v > 1", ["v of a", "v of a"]),
+        ("SELECT k AS v, a.v AS w FROM a GROUP BY 1, 2 HAVING v > 1", ["v of a", "v of a"]),
+        ("SELECT k AS v, id AS w FROM a GROUP BY 1, 2 HAVING v > 1", ["item v"]),
+        ("SELECT k AS v FROM a GROUP BY ROLLUP (k, (a.v)) HAVING v > 1", ["v of a", "v of a"]),
+        (
+            "SELECT 1 FROM b WHERE EXISTS (SELECT id AS w FROM a GROUP BY id HAVING w > 1)",
+            ["item w"],
+        ),
+        ("SELECT k AS v FROM a UNION ALL SELECT w FROM b ORDER BY v", ["w of b", "item v"]),
+    ],
+)
+def test_what_the_name_of_an_item_means(query: str, meanings: list[str]) -> None:
+    found: list[str] = []
+    for node in bound(query).find_all(exp.Column):
+        meaning = meaning_of(node)
+        if isinstance(meaning, Alias):
+            found.append(f"item {meaning.name}")
+        elif meaning is not None and meaning.fields[0].name in ("v", "w"):
+            found.append(f"{meaning.fields[0].name} of {meaning.fields[0].qualifier[-1]}")
+    assert sorted(found) == sorted(meanings)
 
 
 def test_every_mention_of_a_cte_means_the_one_that_is_in_scope_in_copies_too() -> None:
