@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
@@ -300,6 +300,13 @@ def remember(value: str) -> None:
     forms |= {value.strip(), repr(value)[1:-1]}
     with _lock:
         _known.update(each for each in forms if len(each) >= _SHORTEST)
+
+
+def remember_secrets(properties: Mapping[str, object]) -> None:
+    """Never show the values of properties that have names of secrets."""
+    for name, value in properties.items():
+        if is_secret(name):
+            remember(str(value))
 
 
 def remember_all(text: str) -> None:
