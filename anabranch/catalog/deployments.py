@@ -21,7 +21,15 @@ from sqlalchemy import (
 )
 
 from anabranch.catalog import cuts, stages, tables
-from anabranch.catalog.deployment_state import Base, Json, Notes, Planned, Row, Undo
+from anabranch.catalog.deployment_state import (
+    Base,
+    Json,
+    Notes,
+    Planned,
+    Row,
+    SnapshotRecord,
+    Undo,
+)
 from anabranch.catalog.deployment_state import Key as Key
 from anabranch.catalog.remembered import known, once
 from anabranch.catalog.tables import CHUNK
@@ -54,7 +62,7 @@ class Deployment:
     pid: int
     process_start: str
     plan: Planned
-    wanted: Json = field(hash=False)
+    wanted: SnapshotRecord = field(hash=False)
     base: Base
     notes: Notes = field(default_factory=Notes)
     undo: Undo | None = None

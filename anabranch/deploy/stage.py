@@ -14,7 +14,7 @@ from datetime import datetime
 
 from anabranch import failpoints
 from anabranch.catalog import deployments, stages, tables
-from anabranch.catalog.deployment_state import Base, Notes, Planned
+from anabranch.catalog.deployment_state import Base, Notes
 from anabranch.catalog.deployments import OPEN, Deployment, DeploymentStatus
 from anabranch.deploy.abort import remove_left_overs
 from anabranch.deploy.build import build, parts
@@ -105,7 +105,7 @@ def begin(
         host=owner.host,
         pid=owner.pid,
         process_start=owner.process_start,
-        plan=Planned.read(planned.plan.as_dict()),
+        plan=planned.plan.planned,
         wanted=snapshot_record(touched(planned.plan)),
         base=base_of(runtime, planned),
     )
