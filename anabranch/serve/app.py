@@ -64,6 +64,7 @@ class App:
             lifespan=self._lifespan,
             exception_handlers={404: _not_found, 405: _not_found},
         )
+        app.router.redirect_slashes = False  # every address is served, or none
         return _as_sent(app)
 
     @asynccontextmanager
