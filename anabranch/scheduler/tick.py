@@ -16,8 +16,9 @@ from anabranch.refresh.observe import CatalogState, observe_everything
 from anabranch.refresh.parallel import side_by_side
 from anabranch.refresh.publish_sets import PublishSet, RefreshRun, Result, Verdict
 from anabranch.refresh.record import SCHEDULER, Trigger
+from anabranch.refresh.waiting import Wait, WaitCode
 from anabranch.runtime import Runtime
-from anabranch.scheduler.due import Agenda, Wait, WaitCode
+from anabranch.scheduler.due import Agenda
 
 
 def never() -> bool:
