@@ -20,7 +20,7 @@ from anabranch.errors import (
     UserError,
 )
 from anabranch.graph.components import Component
-from anabranch.graph.order import reads_among
+from anabranch.graph.order import closure, reads_among
 from anabranch.lake.stage import or_conflict
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
@@ -55,6 +55,7 @@ class Staging:
             part for part in self.state.components(wanted) if set(part.members).intersection(wanted)
         ]
         self.tx.used.add(self.state.used(wanted))
+        self.tx.used.add(views_read(self.tx, closure(wanted, self.state.reads)))
         side_by_side(parts, reads_among(parts, self.state.reads), self._refresh, executor)
 
     def _refresh(self, part: Component[TableName]) -> bool:
@@ -119,7 +120,8 @@ class Staging:
 
 
 def views_read(tx: Transaction, reads: Iterable[TableName]) -> ReadSet:
-    """Views have no pointer to compare: one that is replaced meanwhile is noticed by its text."""
+    """Views have no pointer to compare: one that is replaced meanwhile is noticed by its text, also one
+    that a table above reads: its rows are those of the view as it was, and the cut shows the other."""
     known = tx.world.views
     return ReadSet(views={name: known[name] for name in reads if name in known})
 
