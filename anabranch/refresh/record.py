@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from anabranch.catalog import cuts, events, history, streams, tables
+from anabranch.catalog import cuts, events, history, streams, tables, views
 from anabranch.catalog.groups import Group
 from anabranch.catalog.history import COMPLETED, FAILED, SKIPPED, Refresh
 from anabranch.catalog.lineage import set_lineage
 from anabranch.catalog.read_set import Present
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
+from anabranch.graph.order import closure
 from anabranch.model import Action, Status
 from anabranch.names import TableName
 from anabranch.refresh.component import Outcome
@@ -157,18 +158,21 @@ def note_cuts(
     found: Present | None = None,
     done: Collection[TableName] = (),
 ) -> None:
-    """Tables that did not change stand at a newer cut now, unless they were refreshed meanwhile, or
-    are among those `done` in the transaction, which `found` the others as they are."""
+    """Tables that did not change stand at a newer cut now, unless they were refreshed or a view above
+    them got another meaning meanwhile, or they are among those `done` in the transaction, which
+    `found` the others as they are."""
     moved = [name for name, each in noted.streams.items() if each is not state.streams.get(name)]
     if not moved:
         return
     cuts.hold(c)  # nobody publishes between the question and the answer
     there = streams.all_streams(c) if found is None else found.streams
+    replaced = views_replaced(c, state, moved)
     same = [
         name
         for name in moved
         if name in there
         and name not in done
+        and closure([name], state.reads).isdisjoint(replaced)
         and streams.standing_of(there[name]) == streams.standing_of(state.streams[name])
         and noted.cut_id > _known(state.streams[name].cut_id)
     ]
@@ -177,6 +181,17 @@ def note_cuts(
     for name in same:
         if noted.streams[name].options != state.streams[name].options:
             streams.change(c, name, options=noted.streams[name].options)
+
+
+def views_replaced(
+    c: Connection, state: CatalogState, names: Collection[TableName]
+) -> frozenset[TableName]:
+    """Views above some tables that are not what they were: no cut shows the old text any more."""
+    above = closure(names, state.reads) & state.views.keys()
+    if not above:
+        return frozenset()
+    now = views.all_views(c)
+    return frozenset(name for name in above if now.get(name) != state.views[name])
 
 
 def _known(cut_id: int | None) -> int:

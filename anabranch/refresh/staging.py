@@ -22,7 +22,7 @@ from anabranch.errors import (
     UserError,
 )
 from anabranch.graph.components import Component
-from anabranch.graph.order import reads_among
+from anabranch.graph.order import closure, reads_among
 from anabranch.lake.stage import or_conflict
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
@@ -58,6 +58,7 @@ class Staging:
             part for part in self.state.components(wanted) if set(part.members).intersection(wanted)
         ]
         self.tx.used.add(self.state.used(wanted))
+        self.tx.used.add(views_read(self.tx, closure(wanted, self.state.reads)))
         indexes = {index.copy: index for name in wanted for index in self._indexes(name)}
         parts += [Component((copy,), cyclic=False) for copy in indexes]
         reads = {**self.state.reads, **{copy: (at.table,) for copy, at in indexes.items()}}
@@ -158,7 +159,8 @@ class Staging:
 
 
 def views_read(tx: Transaction, reads: Iterable[TableName]) -> ReadSet:
-    """Views have no pointer to compare: one that is replaced meanwhile is noticed by its text."""
+    """Views have no pointer to compare: one that is replaced meanwhile is noticed by its text, also one
+    that a table above reads: its rows are those of the view as it was, and the cut shows the other."""
     known = tx.world.views
     return ReadSet(views={name: known[name] for name in reads if name in known})
 
