@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from anabranch.catalog.deployment_state import Json
 from anabranch.catalog.indexes import Index
 from anabranch.deploy.build import declaration
 from anabranch.deploy.indexes import Indexes
 from anabranch.deploy.plan import ByHand, Plan
-from anabranch.deploy.record import Record, object_of
+from anabranch.deploy.record import object_of
 from anabranch.deploy.snapshot import ObjectKey, Snapshot, SnapshotObject
 from anabranch.deploy.steps import Action
 from anabranch.deploy.undo import OPTIONS
@@ -18,7 +19,7 @@ from anabranch.names import TableName
 from anabranch.refresh.observe import CatalogState
 from anabranch.settings import Settings
 
-Records = Mapping[ObjectKey, Record]
+Records = Mapping[ObjectKey, Json]
 
 
 @dataclass(frozen=True)
