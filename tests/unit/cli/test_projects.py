@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from anabranch import verbs
 from anabranch.cli.main import run
 from anabranch.project import compile as compiling
+from anabranch.project import confirm
 from anabranch.project import project as projects
 from anabranch.sql import offline
 from anabranch.sql.analyze.analysis import Analysis
@@ -61,7 +63,12 @@ def test_compile_says_whose_analysis_failed(
     objects = json.loads(capsys.readouterr().out)["objects"]
     failed = [each["name"] for each in objects if "analysis_failed" in each]
     assert failed == ["shop.sales.revenue"] and len(objects) == 3
-    assert projects.load(tmp_path).snapshot().objects  # plan and stage take it: Spark judges it
+    found = projects.load(tmp_path)
+    assert found.snapshot().objects  # plan and stage take it: Spark judges it
+    (failed,) = found.compiled.failures
+    judged = confirm.Confirmed(columns={failed: ()})
+    compilation = verbs.projects.Compilation(found, (), judged)  # compile --spark
+    assert compilation.unjudged == {} and "its analysis failed" in compilation.notes[0]
 
 
 @pytest.mark.analysis_fails
