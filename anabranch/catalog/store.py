@@ -96,7 +96,7 @@ class Store:
         """Open a catalog by path or URL; make its tables on first use."""
         parsed = parse_url(url)
         if parsed.drivername.startswith("sqlite") and parsed.database:
-            create_file(Path(parsed.database))
+            create_file(Path(parsed.database), fsync=fsync)
         plain, secrets = _apart(parsed)
         store = cls(_engine(plain, secrets), plain, fsync=fsync)
         try:
