@@ -560,7 +560,7 @@ class Anabranch:
     ) -> dict[str, Any]:
         """Put a staged deployment in place, all of it in one publish.
 
-        `refresh` brings the staged tables up to date first.  Stream tables outside of the project that
+        `refresh` brings the staged tables up to date first.  Stream tables outside the project that
         read what moves are refreshed in the same publish; if one cannot follow, the promote is refused
         unless `suspend_readers` lets it be suspended.  `dry_run` checks and returns the steps, and
         does nothing.

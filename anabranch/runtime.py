@@ -67,7 +67,7 @@ class IsolationLevel(str, Enum):
             return cls(str(text).strip().lower())
         except ValueError:
             raise InvalidValue(
-                f"there is no isolation {text!r}", hint="possible: snapshot, serializable"
+                f"there is no isolation level {text!r}", hint="possible: snapshot, serializable"
             ) from None
 
 

@@ -137,7 +137,7 @@ def _end(
     """The versions of tables end with a cut; their snapshots, and when those came."""
     table = tables.versions
     ended = update(table).values(until_cut=cut_id)
-    found = [
+    rows = [
         row
         for start in range(0, len(names), CHUNK)
         for row in c.execute(
@@ -147,7 +147,7 @@ def _end(
             ).returning(table.c.namespace, table.c.name, table.c.snapshot_id, table.c.committed_at)
         )
     ]
-    return {(space, name): (snapshot, at) for space, name, snapshot, at in found}
+    return {(space, name): (snapshot, at) for space, name, snapshot, at in rows}
 
 
 def _any_of(names: Collection[tuple[str, str]]) -> ColumnElement[bool]:
@@ -338,8 +338,8 @@ def names_at(c: Connection, cut_id: int | None = None, schema: str | None = None
     statement = select(table.c.namespace, table.c.name).where(*shown)
     if schema is not None:
         statement = statement.where(table.c.namespace == schema)
-    found = {table_name(space, name) for space, name in c.execute(statement)}
-    return {name for name in found if name is not None}
+    names = {table_name(space, name) for space, name in c.execute(statement)}
+    return {name for name in names if name is not None}
 
 
 def commit_times(
@@ -362,8 +362,8 @@ def commit_times(
         .select_from(table.outerjoin(made, made.c.cut_id == table.c.cut_id))
         .where(*shown)
     )
-    found = {table_name(space, name): at for space, name, at in c.execute(statement)}
-    return {name: at for name, at in found.items() if name is not None and at is not None}
+    times = {table_name(space, name): at for space, name, at in c.execute(statement)}
+    return {name: at for name, at in times.items() if name is not None and at is not None}
 
 
 def last_changes(c: Connection) -> dict[TableName, int]:
@@ -389,21 +389,21 @@ def listing(c: Connection, limit: int | None = None) -> list[dict[str, Any]]:
     statement = select(tables.cuts).order_by(tables.cuts.c.cut_id.desc())
     if limit is not None:
         statement = statement.limit(limit)
-    found = [dict(row) for row in c.execute(statement).mappings()]
-    for each in found:
+    records = [dict(row) for row in c.execute(statement).mappings()]
+    for each in records:
         del each["stage_id"]
-    if not found:
+    if not records:
         return []
     table = tables.versions
     changed: dict[int, list[str]] = {}
-    oldest = found[-1]["cut_id"]
+    oldest = records[-1]["cut_id"]
     rows = c.execute(
         select(table.c.cut_id, table.c.namespace, table.c.name).where(table.c.cut_id >= oldest)
     )
     for cut_id, space, name in rows:
         if named := table_name(space, name):
             changed.setdefault(cut_id, []).append(str(named))
-    return [{**cut, "tables": sorted(changed.get(cut["cut_id"], []))} for cut in found]
+    return [{**cut, "tables": sorted(changed.get(cut["cut_id"], []))} for cut in records]
 
 
 def needed(

@@ -47,15 +47,15 @@ def declares(statement: str) -> bool:
 def dump(c: Connection) -> dict[str, list[Row]]:
     """All of it, by table, as plain values; but what a deployment has staged."""
     staged = tuple(f"__{id_}" for id_ in c.execute(select(tables.deployments.c.id)).scalars())
-    found = {
+    dumped = {
         each.name: with_plain_values(c.execute(select(each).order_by(*each.primary_key)))
         for each in (*_WHOLE, tables.dependencies)
     }
     table = tables.stream_tables
     columns = [table.c[name] for name in ("name", *_DECLARES)]
-    found[_STREAMS] = with_plain_values(c.execute(select(*columns).order_by(table.c.name)))
+    dumped[_STREAMS] = with_plain_values(c.execute(select(*columns).order_by(table.c.name)))
     return {
-        name: [row for row in rows if not _is_staged(row, staged)] for name, rows in found.items()
+        name: [row for row in rows if not _is_staged(row, staged)] for name, rows in dumped.items()
     }
 
 

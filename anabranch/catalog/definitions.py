@@ -69,8 +69,8 @@ class Renaming:
         }
         if kind == "streams":
             new |= self.streams.get(new["name"], {})
-            told = (row["fingerprint"], new["fingerprint"])
-            new["computed_from"] = renamed(row["computed_from"], *told)
+            fingerprints = (row["fingerprint"], new["fingerprint"])
+            new["computed_from"] = renamed(row["computed_from"], *fingerprints)
             new["lineage"] = under_names(new.get("lineage"), self.names)
         if kind == "views":
             new["query"] = self.views.get(new["name"], new["query"])

@@ -72,8 +72,8 @@ def _named(found: Mapping[str, V] | None, read: Callable[[V], W]) -> dict[TableN
     return {TableName.parse(name): read(value) for name, value in (found or {}).items()}
 
 
-def _shown(found: Mapping[TableName, V], write: Callable[[V], Any]) -> dict[str, Any]:
-    return {str(name): write(value) for name, value in found.items()}
+def _shown(values: Mapping[TableName, V], write: Callable[[V], Any]) -> dict[str, Any]:
+    return {str(name): write(value) for name, value in values.items()}
 
 
 def _same(value: V) -> V:
@@ -404,7 +404,7 @@ class Undo:
         )
 
     def record(self) -> Json:
-        found: dict[str, Any] = {
+        record: dict[str, Any] = {
             "pointers": _shown(self.pointers, _same),
             "rows": dict(self.rows),
             "metadata": _shown(self.metadata, dict),
@@ -423,10 +423,10 @@ class Undo:
             "options_left": _shown(self.options_left, dict),
         }
         if self.left is not None:
-            found["left"] = _shown(self.left, _same)
+            record["left"] = _shown(self.left, _same)
         if self.indexes_left is not None:
-            found["indexes_left"] = _shown(self.indexes_left, _index_records)
-        return found
+            record["indexes_left"] = _shown(self.indexes_left, _index_records)
+        return record
 
     @property
     def views(self) -> dict[TableName, str]:
@@ -455,13 +455,13 @@ def _indexes(record: Mapping[str, Iterable[Any]]) -> dict[TableName, tuple[Index
     }
 
 
-def _index_records(found: Iterable[Index]) -> list[list[Any]]:
-    return [[each.name, list(each.columns), each.cluster] for each in found]
+def _index_records(indexes: Iterable[Index]) -> list[list[Any]]:
+    return [[each.name, list(each.columns), each.cluster] for each in indexes]
 
 
 def _clusters(record: Mapping[str, Json | None]) -> dict[str, Cluster | None]:
     return {name: Cluster(**found) if found else None for name, found in record.items()}
 
 
-def _cluster_records(found: Clusters) -> dict[str, Json | None]:
-    return {name: vars(each) if each is not None else None for name, each in found.items()}
+def _cluster_records(clusters: Clusters) -> dict[str, Json | None]:
+    return {name: vars(each) if each is not None else None for name, each in clusters.items()}

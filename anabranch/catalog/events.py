@@ -84,8 +84,8 @@ def record(c: Connection, table: TableName | None, kind: str, message: str) -> N
 
 def add(c: Connection, events: Iterable[Event]) -> None:
     """Keep events; they are logged when the transaction commits, and not if it does not."""
-    found = list(events)
-    if not found:
+    recorded = list(events)
+    if not recorded:
         return
     at = tables.noted(c)
     rows = [
@@ -95,12 +95,12 @@ def add(c: Connection, events: Iterable[Event]) -> None:
             "kind": each.kind,
             "message": each.message,
         }
-        for each in found
+        for each in recorded
     ]
     c.execute(insert(tables.events), rows)
 
     def announce(_: Connection) -> None:
-        for each in found:
+        for each in recorded:
             where = f"{each.table}: " if each.table is not None else ""
             level = logging.WARNING if each.kind in LOUD else logging.INFO
             log.log(level, "%s%s (%s)", where, each.message, each.kind)

@@ -134,10 +134,10 @@ def pointers(c: Connection, names: Collection[TableName]) -> dict[TableName, str
     return {TableName((*space.split("."),), name): at for space, name, at in c.execute(statement)}
 
 
-def note(c: Connection, found: Iterable[ForeignTable]) -> None:
+def note(c: Connection, rows: Iterable[ForeignTable]) -> None:
     """Note when tables were asked for and what is wrong with them, of known and of new ones."""
     table = tables.foreign_tables
-    for each in found:
+    for each in rows:
         values = {
             "used_at": each.used_at,
             "problem": each.problem,

@@ -133,22 +133,22 @@ def last_fixed_points(c: Connection) -> dict[TableName, dict[str, Any]]:
 
 def stuck_since(c: Connection, names: Iterable[TableName]) -> dict[TableName, datetime]:
     """Since when the tables have failed or been skipped, if that is what they did last."""
-    found, table = tables.history.c, tables.history.alias()
-    wanted = found.table_name.in_([str(name) for name in names])
+    row_of, table = tables.history.c, tables.history.alias()
+    wanted = row_of.table_name.in_([str(name) for name in names])
     done = (
         select(func.coalesce(func.max(table.c.refresh_id), 0))
-        .where(table.c.table_name == found.table_name, table.c.status == COMPLETED)
+        .where(table.c.table_name == row_of.table_name, table.c.status == COMPLETED)
         .correlate(tables.history)
         .scalar_subquery()
     )
     first = (
-        select(found.table_name, func.min(found.refresh_id).label("first"))
-        .where(wanted, found.status != COMPLETED, found.refresh_id > done)
-        .group_by(found.table_name)
+        select(row_of.table_name, func.min(row_of.refresh_id).label("first"))
+        .where(wanted, row_of.status != COMPLETED, row_of.refresh_id > done)
+        .group_by(row_of.table_name)
         .subquery()
     )
     rows = c.execute(
-        select(found.table_name, found.started_at).join(first, first.c.first == found.refresh_id)
+        select(row_of.table_name, row_of.started_at).join(first, first.c.first == row_of.refresh_id)
     )
     return {TableName.parse(row.table_name): row.started_at for row in rows}
 

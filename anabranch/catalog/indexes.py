@@ -29,10 +29,10 @@ class Index:
         return TableName(self.table.namespace, f"{self.table.name}__{self.name}")
 
 
-def set_indexes(c: Connection, table: TableName, found: Iterable[Index]) -> None:
+def set_indexes(c: Connection, table: TableName, indexes: Iterable[Index]) -> None:
     """Replace the indexes of a table; who makes copies again has no right to, and needs none."""
-    found = sorted(found, key=lambda each: each.name)
-    if tuple(found) == tuple(sorted(all_indexes(c).get(table, ()), key=lambda each: each.name)):
+    indexes = sorted(indexes, key=lambda each: each.name)
+    if tuple(indexes) == tuple(sorted(all_indexes(c).get(table, ()), key=lambda each: each.name)):
         return
     c.execute(delete(tables.indexes).where(tables.indexes.c.table_name == str(table)))
     rows = [
@@ -43,7 +43,7 @@ def set_indexes(c: Connection, table: TableName, found: Iterable[Index]) -> None
             "cluster": each.cluster,
             "created_at": tables.now(),
         }
-        for each in found
+        for each in indexes
     ]
     if rows:
         c.execute(insert(tables.indexes), rows)

@@ -222,11 +222,11 @@ def _claims(c: Connection, names: tuple[TableName, ...]) -> list[Claim]:
     """Who has some tables, and who waits for them, by the names of the tables."""
     shown = [str(name) for name in names]
     held, waits = tables.leases.c, tables.waiters.c
-    found: list[Row[Any]] = []
+    rows: list[Row[Any]] = []
     for start in range(0, len(shown), CHUNK):
         chosen = shown[start : start + CHUNK]
         # The one with all columns comes first: PostgreSQL takes the types from it.
-        found += c.execute(
+        rows += c.execute(
             union_all(
                 select(
                     waits.table_name,
@@ -259,7 +259,7 @@ def _claims(c: Connection, names: tuple[TableName, ...]) -> list[Claim]:
                 row.expires_at,
                 row.since,
             )
-            for row in found
+            for row in rows
         ),
         key=lambda claim: str(claim.table),
     )

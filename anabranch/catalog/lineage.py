@@ -18,8 +18,8 @@ from anabranch.names import TableName
 Record = Mapping[str, Any]
 
 
-def set_lineage(c: Connection, found: Mapping[TableName, Record]) -> None:
-    rows = [{"b_name": str(name), "b_record": dict(record)} for name, record in found.items()]
+def set_lineage(c: Connection, records: Mapping[TableName, Record]) -> None:
+    rows = [{"b_name": str(name), "b_record": dict(record)} for name, record in records.items()]
     if rows:
         own = tables.stream_tables.c.name == bindparam("b_name")
         statement = update(tables.stream_tables).where(own)
@@ -28,13 +28,13 @@ def set_lineage(c: Connection, found: Mapping[TableName, Record]) -> None:
 
 def lineage_of(c: Connection, names: Iterable[TableName]) -> dict[TableName, Record | None]:
     """Stream tables among the given; None for one that was declared before this was kept."""
-    found = tables.stream_tables.c
+    columns = tables.stream_tables.c
     shown = sorted({str(name) for name in names})
     return {
         TableName.parse(row.name): row.lineage
         for at in range(0, len(shown), CHUNK)
         for row in c.execute(
-            select(found.name, found.lineage).where(found.name.in_(shown[at : at + CHUNK]))
+            select(columns.name, columns.lineage).where(columns.name.in_(shown[at : at + CHUNK]))
         )
     }
 

@@ -25,9 +25,9 @@ def recorded(c: Connection, catalog: str) -> set[Namespace]:
     return {tuple(each.split(".")) for each in rows}
 
 
-def with_parents(found: Collection[Namespace]) -> set[Namespace]:
+def with_parents(namespaces: Collection[Namespace]) -> set[Namespace]:
     """Namespaces and those that they lie in."""
-    return {each[:depth] for each in found for depth in range(1, len(each) + 1)}
+    return {each[:depth] for each in namespaces for depth in range(1, len(each) + 1)}
 
 
 def of_names(names: Collection[TableName]) -> set[Namespace]:

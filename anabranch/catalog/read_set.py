@@ -95,8 +95,8 @@ class ReadSet:
         for token, lease in self.leases.items():
             (leases.end if token in self.last else leases.check)(c, lease)
         if self.definitions:
-            found = {name: stream.token for name, stream in now.streams.items()}
-            _compare(self.definitions, found, "stream table {} was redefined")
+            tokens = {name: stream.token for name, stream in now.streams.items()}
+            _compare(self.definitions, tokens, "stream table {} was redefined")
         if self.views:
             _compare(self.views, view_rows.all_views(c), "view {} was changed")
         if self.inputs:
@@ -146,10 +146,10 @@ class Present:
         return groups.grouped({**nothing, **self.graph.dependencies}, self.streams, declared)
 
 
-def _check_groups(found: Present, whole: Collection[Members]) -> None:
+def _check_groups(present: Present, whole: Collection[Members]) -> None:
     if not whole:
         return
-    now = {frozenset(each.members) for each in found.groups}
+    now = {frozenset(each.members) for each in present.groups}
     for members in sorted(whole):
         if frozenset(members) not in now:
             raise _conflict("the tables grouped with {} changed", members[0])
@@ -161,11 +161,11 @@ def readers_of(
     return frozenset(reader for reader, read in reads.items() if name in read)
 
 
-def _check_names(c: Connection, given: Collection[TableName]) -> None:
-    if not given:
+def _check_names(c: Connection, names: Collection[TableName]) -> None:
+    if not names:
         return
     known = Counter(name.folded for name in (*cuts.newest(c), *view_rows.all_views(c)))
-    for name in sorted(given):
+    for name in sorted(names):
         if known[name.folded] > 1:
             raise _conflict("{} was made", name)
 

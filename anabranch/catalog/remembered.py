@@ -83,8 +83,8 @@ def once(*read: Table) -> Callable[[Ask[T]], Ask[T]]:
                 return ask(c)
             if ask not in reads.answers:
                 reads.answers[ask] = (names, ask(c))
-            found: T = reads.answers[ask][1]
-            return copy(found)
+            answer: T = reads.answers[ask][1]
+            return copy(answer)
 
         asked.__dict__.update(ask=ask, read=names)
         return asked

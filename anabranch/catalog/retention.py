@@ -50,12 +50,12 @@ class Retention:
 
 def latest_times(cuts: Sequence[tuple[int, datetime]]) -> list[tuple[int, datetime]]:
     """The latest time at which each cut can have been published."""
-    found: list[tuple[int, datetime]] = []
+    times: list[tuple[int, datetime]] = []
     after = cuts[-1][1]  # the next time that differs
     for at in range(len(cuts) - 1, -1, -1):
         cut_id, said = cuts[at]
         if at + 1 < len(cuts) and cuts[at + 1][1] > said:
             after = cuts[at + 1][1]
         own = at == 0 or cuts[at - 1][1] < said
-        found.append((cut_id, said if own else after))
-    return found[::-1]
+        times.append((cut_id, said if own else after))
+    return times[::-1]

@@ -59,15 +59,15 @@ def rewind(
     for name in ("ab_versions", "ab_view_versions"):
         new[name] = [_open(row, cut_id) for row in rows[name] if row["cut_id"] <= cut_id]
     new["ab_history"] = [row for row in rows["ab_history"] if (row["cut_id"] or 0) <= cut_id]
-    there = {*_shown_by(new), *(row["name"] for row in _views_of(new))}
-    taken = take_back(new, cut_id, there)
-    found = Rewound(taken.rows, ended=taken.ended)
-    _forget_copies(found.rows)
-    shown = _shown_by(found.rows)
-    _rewind_tables(found.rows, rows, shown)
-    _rewind_views(found.rows, rows)
-    _rewind_streams(found, rows, shown, computed_from(shown), taken.returned)
-    return found
+    existing = {*_shown_by(new), *(row["name"] for row in _views_of(new))}
+    taken = take_back(new, cut_id, existing)
+    rewound = Rewound(taken.rows, ended=taken.ended)
+    _forget_copies(rewound.rows)
+    shown = _shown_by(rewound.rows)
+    _rewind_tables(rewound.rows, rows, shown)
+    _rewind_views(rewound.rows, rows)
+    _rewind_streams(rewound, rows, shown, computed_from(shown), taken.returned)
+    return rewound
 
 
 def check_recorded(rows: Rows, cut_id: int) -> None:
@@ -81,7 +81,7 @@ def check_recorded(rows: Rows, cut_id: int) -> None:
 def cuts_with(rows: Rows, lost: Mapping[Key, str]) -> dict[int, str]:
     """The cuts that show something lost, and the file that each of them misses."""
     recorded = sorted(row["cut_id"] for row in rows["ab_cuts"])
-    found: dict[int, str] = {}
+    missing: dict[int, str] = {}
     for row in rows["ab_versions"]:
         known = row.get("shape") is not None
         key = (row.get("table_uuid"), row["snapshot_id"]) if known else None
@@ -90,8 +90,8 @@ def cuts_with(rows: Rows, lost: Mapping[Key, str]) -> dict[int, str]:
             continue
         for cut_id in recorded:
             if row["cut_id"] <= cut_id and (row["until_cut"] is None or cut_id < row["until_cut"]):
-                found.setdefault(cut_id, path)
-    return found
+                missing.setdefault(cut_id, path)
+    return missing
 
 
 def without_bases(rows: Rows, lost: Mapping[Key, str]) -> Rows:
@@ -184,14 +184,14 @@ def _rewind_views(new: Rows, rows: Rows) -> None:
 
 
 def _rewind_streams(
-    found: Rewound,
+    rewound: Rewound,
     rows: Rows,
     shown: Mapping[str, Row],
     computed_from: ComputedFrom,
     returned: Collection[str],
 ) -> None:
     """`returned`: tables whose definitions are those of the cut, since a deployment was taken back."""
-    new, before = found.rows, _shown_by(rows)
+    new, before = rewound.rows, _shown_by(rows)
     streams = [
         row
         for row in new["ab_stream_tables"]
@@ -211,7 +211,7 @@ def _rewind_streams(
             new["ab_stream_tables"].append(
                 {**row, "computed_from": None, "cut_id": None, "data_at": None}
             )
-            found.stale[name] = OTHER_QUERY
+            rewound.stale[name] = OTHER_QUERY
             continue
         new["ab_stream_tables"].append({**row, "cut_id": None, "data_at": None, "last_error": None})
         new["ab_inputs"] += [
@@ -226,7 +226,7 @@ def _rewind_streams(
     new["ab_refresh_groups"] = [
         row for row in rows["ab_refresh_groups"] if set(row["members"]) <= names
     ]
-    _say_what_lacks(found, shown, names, computed_from)
+    _say_what_lacks(rewound, shown, names, computed_from)
 
 
 def _is_stream(
@@ -239,13 +239,13 @@ def _is_stream(
 
 
 def _say_what_lacks(
-    found: Rewound, shown: Mapping[str, Row], names: Collection[str], computed_from: ComputedFrom
+    rewound: Rewound, shown: Mapping[str, Row], names: Collection[str], computed_from: ComputedFrom
 ) -> None:
-    there = {*shown, *(row["name"] for row in found.rows["ab_views"])}
-    for row in found.rows["ab_dependencies"]:
-        if row["upstream"] not in there:
-            found.stale[row["table_name"]] = NO_READS.format(row["upstream"])
-    found.undefined = sorted(
+    existing = {*shown, *(row["name"] for row in rewound.rows["ab_views"])}
+    for row in rewound.rows["ab_dependencies"]:
+        if row["upstream"] not in existing:
+            rewound.stale[row["table_name"]] = NO_READS.format(row["upstream"])
+    rewound.undefined = sorted(
         name
         for name, row in shown.items()
         if name not in names and computed_from(name, row["snapshot_id"]) is not None
@@ -272,17 +272,17 @@ def _frontier(
     read = computed_from(name, at)
     if read is None:
         return None
-    found: dict[str, int | None] = {}
+    frontier: dict[str, int | None] = {}
     for source, snapshot in read[0].items():
         below = (
             _frontier(source, snapshot, computed_from, is_stream)
             if is_stream(source) and source != name
             else {source: snapshot}
         )
-        if below is None or any(found.get(key, value) != value for key, value in below.items()):
+        if below is None or any(frontier.get(key, value) != value for key, value in below.items()):
             return None
-        found |= below
-    return found
+        frontier |= below
+    return frontier
 
 
 def _open(row: Row, cut_id: int) -> Row:

@@ -102,15 +102,15 @@ def _plain(value: Any) -> Any:
 
 def typed(table: Table, row: Row) -> Row:
     """A row with all columns; moments are read, and what an older Anabranch did not know is empty."""
-    found = {}
+    values = {}
     for column in table.columns:
         value = row.get(column.name)
         if isinstance(column.type, tables.Moment) and value is not None:
             value = datetime.fromisoformat(value)
         elif isinstance(column.type, JSON) and value is None:
             value = null()
-        found[column.name] = value
-    return found
+        values[column.name] = value
+    return values
 
 
 def change_values(c: Connection, change: Change) -> int:

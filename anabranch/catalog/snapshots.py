@@ -32,7 +32,7 @@ def shape_id(record: Record) -> str:
     return hashlib.sha1(text.encode()).hexdigest()
 
 
-def add(c: Connection, found: Iterable[tuple[str, Record]]) -> None:
+def add(c: Connection, records: Iterable[tuple[str, Record]]) -> None:
     """Keep snapshots of tables; those that are known stay as they are, for a snapshot never changes."""
     rows = [
         {
@@ -41,14 +41,14 @@ def add(c: Connection, found: Iterable[tuple[str, Record]]) -> None:
             "parent_id": record.get("parent-snapshot-id"),
             "record": dict(record),
         }
-        for table_uuid, record in found
+        for table_uuid, record in records
     ]
     _insert_new(c, tables.snapshots, rows)
 
 
-def add_shapes(c: Connection, found: Mapping[str, Record]) -> None:
+def add_shapes(c: Connection, shapes: Mapping[str, Record]) -> None:
     """Keep shapes, by their ids."""
-    rows = [{"id": id_, "record": dict(record)} for id_, record in sorted(found.items())]
+    rows = [{"id": id_, "record": dict(record)} for id_, record in sorted(shapes.items())]
     _insert_new(c, tables.shapes, rows)
 
 
@@ -72,10 +72,10 @@ def shown_as(c: Connection, location: str) -> Shown | None:
         .where(table.c.metadata_location == location)
         .limit(1)
     )
-    found = c.execute(statement).first()
-    if found is None:
+    row = c.execute(statement).first()
+    if row is None:
         return None
-    table_uuid, snapshot_id, shape = found
+    table_uuid, snapshot_id, shape = row
     snapshot = get(c, table_uuid, snapshot_id) if snapshot_id is not None else None
     if snapshot is None and snapshot_id is not None:
         return None
@@ -119,14 +119,14 @@ def forget_shapes(c: Connection) -> None:
 def only_by_file(c: Connection, locations: Collection[str]) -> set[str]:
     """Those of some metadata files that a table points to, or that alone tell what a cut shows."""
     pointer, table = tables.iceberg_tables.c.metadata_location, tables.versions
-    found: set[str] = set()
+    needed_files: set[str] = set()
     chosen = sorted(locations)
     for start in range(0, len(chosen), CHUNK):
         some = chosen[start : start + CHUNK]
-        found.update(c.execute(select(pointer).where(pointer.in_(some))).scalars())
+        needed_files.update(c.execute(select(pointer).where(pointer.in_(some))).scalars())
         needed = table.c.metadata_location.in_(some) & table.c.shape.is_(None)
-        found.update(c.execute(select(table.c.metadata_location).where(needed)).scalars())
-    return found
+        needed_files.update(c.execute(select(table.c.metadata_location).where(needed)).scalars())
+    return needed_files
 
 
 def _insert_new(c: Connection, table: Table, rows: list[dict[str, Any]]) -> None:

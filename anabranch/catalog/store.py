@@ -286,17 +286,17 @@ class Store:
 
 def parse_url(url: str | os.PathLike[str]) -> URL:
     """A path is an SQLite file; `postgresql://` is driven by psycopg."""
-    given = os.fspath(url)
-    if sqlite := _SQLITE.match(given):
-        given = sqlite.group(1) or ""
-        if given in ("", ":memory:"):
+    address = os.fspath(url)
+    if sqlite := _SQLITE.match(address):
+        address = sqlite.group(1) or ""
+        if address in ("", ":memory:"):
             raise InvalidValue("a catalog in memory cannot be shared", hint="give a file path")
-    if "://" not in given:
-        return URL.create("sqlite", database=absolute(given))
+    if "://" not in address:
+        return URL.create("sqlite", database=absolute(address))
     try:
-        parsed = make_url(given)
+        parsed = make_url(address)
     except ArgumentError as error:
-        raise InvalidValue(f"{redacted_address(given)!r} is not a database URL") from error
+        raise InvalidValue(f"{redacted_address(address)!r} is not a database URL") from error
     except ValueError:  # of the port, which may be a part of a password: not shown
         raise InvalidValue(
             "host and port of the catalog's address are ambiguous", hint=ESCAPED

@@ -172,10 +172,10 @@ def change(c: Connection, name: TableName, **values: Any) -> bool:
     return c.execute(statement.values(**_row(values))).rowcount == 1
 
 
-def change_all(c: Connection, found: Mapping[TableName, Mapping[str, Any]]) -> None:
+def change_all(c: Connection, changes: Mapping[TableName, Mapping[str, Any]]) -> None:
     """Set the same fields of several tables, to values of their own; none that declares anything."""
-    assert not any(DECLARED.intersection(values) for values in found.values())
-    _set_all(c, found)
+    assert not any(DECLARED.intersection(values) for values in changes.values())
+    _set_all(c, changes)
 
 
 def declare(
@@ -194,16 +194,16 @@ def declare(
     _set_all(c, rows)
 
 
-def _set_all(c: Connection, found: Mapping[TableName, Mapping[str, Any]]) -> None:
-    if not found:
+def _set_all(c: Connection, changes: Mapping[TableName, Mapping[str, Any]]) -> None:
+    if not changes:
         return
-    fields_set = tuple(next(iter(found.values())))
+    fields_set = tuple(next(iter(changes.values())))
     table = tables.stream_tables
     own = update(table).where(table.c.name == bindparam("b_name"))
     statement = own.values(**{each: bindparam(f"b_{each}") for each in fields_set})
     rows = [
         {"b_name": str(name)} | {f"b_{each}": value for each, value in _row(dict(values)).items()}
-        for name, values in found.items()
+        for name, values in changes.items()
     ]
     c.execute(statement, rows)
 
@@ -281,8 +281,8 @@ def standing_of(stream: StreamTable) -> Standing:
     return stream.cut_id, stream.token, stream.last_refresh_at
 
 
-def set_epochs(c: Connection, found: Mapping[TableName, int]) -> None:
-    change_all(c, {name: {"epoch": epoch} for name, epoch in found.items()})
+def set_epochs(c: Connection, epochs: Mapping[TableName, int]) -> None:
+    change_all(c, {name: {"epoch": epoch} for name, epoch in epochs.items()})
 
 
 def remove(c: Connection, name: TableName) -> bool:
@@ -360,7 +360,7 @@ def inputs(
     c: Connection, names: Iterable[TableName] | None = None
 ) -> dict[TableName, dict[TableName, Input]]:
     """What stream tables have read: all of them, or the given ones."""
-    found: dict[TableName, dict[TableName, Input]] = {}
+    inputs_of: dict[TableName, dict[TableName, Input]] = {}
     table = tables.inputs
     asked = [select(table)]
     if names is not None:
@@ -370,8 +370,8 @@ def inputs(
     for row in (row for statement in asked for row in c.execute(statement)):
         source = TableName.parse(row.source)
         read = Input(row.metadata_location, row.snapshot_id)
-        found.setdefault(TableName.parse(row.table_name), {})[source] = read
-    return found
+        inputs_of.setdefault(TableName.parse(row.table_name), {})[source] = read
+    return inputs_of
 
 
 def set_frontiers(

@@ -36,23 +36,23 @@ def unowned(rows: Rows) -> Rows:
     return {**rows, "ab_deployments": [{**row, "expires_at": None} for row in _deployments(rows)]}
 
 
-def take_back(rows: Rows, cut_id: int, there: Iterable[str]) -> TakenBack:
-    """Deployments as of a cut; `there` are the tables and views that it shows."""
-    found = TakenBack(dict(rows))
+def take_back(rows: Rows, cut_id: int, visible: Iterable[str]) -> TakenBack:
+    """Deployments as of a cut; `visible` are the tables and views that it shows."""
+    taken = TakenBack(dict(rows))
     published = next(row["published_at"] for row in rows["ab_cuts"] if row["cut_id"] == cut_id)
-    moved = _undo_later(found, cut_id) or _rolled_back_since(rows, published)
-    shown, open_statuses = set(there), {each.value for each in OPEN}
+    moved = _undo_later(taken, cut_id) or _rolled_back_since(rows, published)
+    shown, open_statuses = set(visible), {each.value for each in OPEN}
     deployments = []
-    for row in _deployments(found.rows):
+    for row in _deployments(taken.rows):
         if row["status"] in open_statuses:
             whole = row["status"] == DeploymentStatus.STAGED.value and _staged(row) <= shown
             if moved or not whole:
-                found.ended[row["id"]] = UNFINISHED if not whole else MOVED
+                taken.ended[row["id"]] = UNFINISHED if not whole else MOVED
                 row = _aborted(row, published)
         deployments.append({**row, "undo": None})
-    found.rows["ab_deployments"] = deployments
-    _forget_staged(found.rows)
-    return found
+    taken.rows["ab_deployments"] = deployments
+    _forget_staged(taken.rows)
+    return taken
 
 
 def staging_suffixes(rows: Rows) -> tuple[str, ...]:
@@ -62,29 +62,29 @@ def staging_suffixes(rows: Rows) -> tuple[str, ...]:
     return tuple(f"__{id_}" for id_ in over)
 
 
-def _undo_later(found: TakenBack, cut_id: int) -> bool:
+def _undo_later(taken: TakenBack, cut_id: int) -> bool:
     """The newest first, as a user would roll them back."""
     promoted = DeploymentStatus.PROMOTED.value
     later = [
         row
-        for row in _deployments(found.rows)
+        for row in _deployments(taken.rows)
         if row["status"] == promoted and (row["cut_id"] or 0) > cut_id
     ]
     for row in sorted(later, key=lambda each: int(each["cut_id"]), reverse=True):
         if row["undo"]:  # else its definitions are all that is known, and stay
-            _undo(found, row["undo"], row["created_at"])
-            found.ended[row["id"]] = LATER
-    found.rows["ab_deployments"] = [
-        _aborted(row, row["finished_at"]) if row["id"] in found.ended else row
-        for row in _deployments(found.rows)
+            _undo(taken, row["undo"], row["created_at"])
+            taken.ended[row["id"]] = LATER
+    taken.rows["ab_deployments"] = [
+        _aborted(row, row["finished_at"]) if row["id"] in taken.ended else row
+        for row in _deployments(taken.rows)
     ]
     return bool(later)
 
 
-def _undo(found: TakenBack, undo: Mapping[str, Any], at: str) -> None:
+def _undo(target: TakenBack, undo: Mapping[str, Any], at: str) -> None:
     """Definitions, options, indexes and records become what they were before the promote."""
-    rows, names = found.rows, {*undo["pointers"]}
-    found.returned |= {row["name"] for row in undo["rows"]["streams"]}
+    rows, names = target.rows, {*undo["pointers"]}
+    target.returned |= {row["name"] for row in undo["rows"]["streams"]}
     taken = {
         "ab_stream_tables": ("streams", "name"),
         "ab_dependencies": ("dependencies", "table_name"),

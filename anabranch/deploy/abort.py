@@ -50,8 +50,8 @@ def remove_all(runtime: Runtime, deployment: Deployment) -> list[str]:
 
 
 def _remove(tx: Transaction, deployment: Deployment) -> list[TableName]:
-    found = staged_names(tx.world, deployment)
-    for name in found:
+    names = staged_names(tx.world, deployment)
+    for name in names:
         if name in tx.stage.base:
             tx.stage.drop(name)
 
@@ -60,15 +60,15 @@ def _remove(tx: Transaction, deployment: Deployment) -> list[TableName]:
         aborted = DeploymentStatus.ABORTED
         if not deployments.move(c, deployment.id, CAN_END, aborted, **ended):
             raise wrong_status(find(c, deployment.id), "aborted")
-        refuse_staged_readers(c, found)
-        definitions.put(c, found, {})
-        definitions.forget_history(c, found)
-        refresh_groups.leave(c, found)
-        namespaces = {name.schema for name in found}
+        refuse_staged_readers(c, names)
+        definitions.put(c, names, {})
+        definitions.forget_history(c, names)
+        refresh_groups.leave(c, names)
+        namespaces = {name.schema for name in names}
         deployments.forget_namespaces(c, tx.world.lake.catalog_name, namespaces)
 
     tx.later(rows)
-    return found
+    return names
 
 
 def staged_names(world: CutView, deployment: Deployment) -> list[TableName]:

@@ -480,10 +480,10 @@ class Along:
             fit_columns(self.tx, name, definition)
 
     def _refresh(self, after: After, needed: Collection[TableName]) -> None:
-        found = self._where_it_runs(after.seen.upon(self.before))
-        found = replace(found, cut_id=self.before.cut_id)  # what is read is of that cut
-        order = asked_for(found, needed).members
-        seen = found.noting([name for name in order if name not in self.moved])
+        state = self._where_it_runs(after.seen.upon(self.before))
+        state = replace(state, cut_id=self.before.cut_id)  # what is read is of that cut
+        order = asked_for(state, needed).members
+        seen = state.noting([name for name in order if name not in self.moved])
         stale = [name for name in seen.stale(order) if seen.streams[name].populated]
         self._refuse_suspended(seen, stale)
         staging = Staging(self.runtime, self.tx, seen)
@@ -498,7 +498,7 @@ class Along:
         self.written = tuple(stale)
 
         def rows(c: Connection, cut_id: int | None) -> None:
-            note_cuts(c, found, seen)
+            note_cuts(c, state, seen)
             kept = self.tx.kept.values()
             record_outcomes(c, cut_id, done, Trigger(self.kind), seen.groups, kept=kept)
 
@@ -600,19 +600,19 @@ def needing(after: After, moved: frozenset[TableName], *, settled: bool = False)
     `settled`: after that refresh, when members that had nothing to do stand where they stood.
     """
     seen = after.seen
-    found: set[TableName] = set()
+    needed: set[TableName] = set()
     for group in seen.groups:
         members = [name for name in group.members if _counts(after, name)]
         alone = len(group.members) == 1
         if alone and members and held_back(seen, members[0]) and members[0] not in moved:
             continue  # it moves nobody and nobody waits for it
         if (
-            any(_has_not_seen(seen, name, moved, found) for name in members)
+            any(_has_not_seen(seen, name, moved, needed) for name in members)
             or (not moved.isdisjoint(members) and torn(seen, members, settled=settled))
             or (not settled and any(_nowhere(seen, name) for name in moved.intersection(members)))
         ):
-            found |= set(members)
-    return found
+            needed |= set(members)
+    return needed
 
 
 def unfilled(after: After, moved: Collection[TableName]) -> set[TableName]:
@@ -630,14 +630,14 @@ def _counts(after: After, name: TableName) -> bool:
 
 
 def _has_not_seen(
-    seen: CatalogState, name: TableName, moved: Collection[TableName], found: Collection[TableName]
+    seen: CatalogState, name: TableName, moved: Collection[TableName], needed: Collection[TableName]
 ) -> bool:
     """Does it read something else than it has read, because of the swap?"""
     known = seen.inputs.get(name, {})
     for source in seen.reads.get(name, ()):
         if source == name:
             continue
-        if source in found:
+        if source in needed:
             return True
         plain = source not in seen.streams and source not in seen.views
         if source in moved and not (
@@ -674,8 +674,8 @@ def meet(c: Connection, seen: CatalogState, names: Iterable[TableName]) -> None:
     wanted = set(names)
     for group in seen.groups:
         cuts_of = {name: seen.streams[name].cuts for name in group.members}
-        stands = {cut for found in cuts_of.values() for cut in found}
-        mixed = any(len(found) > 1 for found in cuts_of.values())
+        stands = {cut for standing in cuts_of.values() for cut in standing}
+        mixed = any(len(standing) > 1 for standing in cuts_of.values())
         if wanted.isdisjoint(group.members) or mixed or len(set(cuts_of.values())) < 2:
             continue
         for cut_id in sorted(stands, reverse=True):

@@ -67,11 +67,11 @@ def _text(value: Any) -> str:
 
 
 def unknown_indexes(
-    found: tuple[Index, ...], before: SnapshotObject | None, after: SnapshotObject | None
+    indexes: tuple[Index, ...], before: SnapshotObject | None, after: SnapshotObject | None
 ) -> list[Index]:
     """Indexes that neither what was deployed nor the project has."""
     known = {each.name for side in (before, after) if side is not None for each in side.indexes}
-    return [each for each in found if each.name not in known]
+    return [each for each in indexes if each.name not in known]
 
 
 def made_by_hand(

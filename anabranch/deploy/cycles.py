@@ -56,13 +56,13 @@ class Queries:
         moved: Collection[TableName],
         streams: Mapping[TableName, str],
         views: Mapping[TableName, str],
-        there: Collection[TableName],
+        names: Collection[TableName],
     ) -> Queries:
         """`moved` are the names that become something else, or nothing."""
         return Queries(
             {n: text for n, text in self.streams.items() if n not in moved} | {**streams},
             {n: text for n, text in self.views.items() if n not in moved} | {**views},
-            (self.names - {*moved}) | {*there},
+            (self.names - {*moved}) | {*names},
         )
 
     @cached_property
@@ -80,11 +80,11 @@ class Queries:
         ]
 
     def check_allowed(
-        self, settings: Settings, before: Queries, found: Collection[Members]
+        self, settings: Settings, before: Queries, closed: Collection[Members]
     ) -> None:
-        if found and not settings.allow_circular:
+        if closed and not settings.allow_circular:
             known = cyclic_components(before.reads)
-            check_allowed(settings, self.reads, [each for each in found if each not in known])
+            check_allowed(settings, self.reads, [each for each in closed if each not in known])
 
 
 def _named(query: str, names: Collection[TableName]) -> tuple[TableName, ...]:
@@ -129,15 +129,15 @@ def deployed_cycles(
     before = Queries.of(seen, staged)
     after = after_deployment(before, new, moving.swapped, moving.dropped)
     moved = (*moving.swapped, *moving.dropped)
-    found = after.closed(before, {key.table for key in moved})
+    closed = after.closed(before, {key.table for key in moved})
     try:
-        after.check_allowed(runtime.settings, before, found)
+        after.check_allowed(runtime.settings, before, closed)
     except Refused as error:
         yield error
         return
-    if found:
+    if closed:
         columns = columns_after(runtime, seen, new, moved, moving.altered)
-        for component in found:
+        for component in closed:
             members = sorted(component & after.streams.keys())
             wrong = (_not_monotone(columns, after, name, component) for name in members)
             yield from islice(filter(None, wrong), 1)
@@ -165,14 +165,14 @@ def _not_monotone(
             below.add(each)
             waiting += after.reads[each] if each in after.views else ()
     views = {each: after.views[each] for each in below & after.views.keys()}
-    given = columns.given(query)
+    outputs = columns.given(query)
     tables = {each: stored_columns(columns.of(each)) for each in below - views.keys()}
-    found: Lowered | None = None
+    lowered: Lowered | None = None
     with spark_judges("its query", name):
-        found = offline_lowered(query, None if given is None else len(given), tables, views)
-    if found is None or found.plan is None:
+        lowered = offline_lowered(query, None if outputs is None else len(outputs), tables, views)
+    if lowered is None or lowered.plan is None:
         return None
-    for broken in not_monotone(found.plan, component):
+    for broken in not_monotone(lowered.plan, component):
         return with_path(
             not_monotone_in(name, query, views, tables, broken), after.reads, component
         )

@@ -26,16 +26,16 @@ class Change(str, Enum):
 
 def changes(old: Snapshot, new: Snapshot) -> dict[ObjectKey, Change]:
     """Objects whose hash differs, sorted by name."""
-    found: dict[ObjectKey, Change] = {}
+    changed: dict[ObjectKey, Change] = {}
     for key in sorted(old.objects.keys() | new.objects.keys()):
         before, after = old.objects.get(key), new.objects.get(key)
         if after is None:
-            found[key] = Change.DELETED
+            changed[key] = Change.DELETED
         elif before is None:
-            found[key] = Change.ADDED
+            changed[key] = Change.ADDED
         elif before.hash != after.hash:
-            found[key] = Change.MODIFIED
-    return found
+            changed[key] = Change.MODIFIED
+    return changed
 
 
 def facts(old: Snapshot, new: Snapshot, changed: Iterable[ObjectKey]) -> Facts:

@@ -41,9 +41,9 @@ def _fits(index: Index, columns: Columns) -> bool:
         return False
 
 
-def adopt(tx: Transaction, seen: CatalogState, staged: TableName, found: Iterable[Index]) -> None:
+def adopt(tx: Transaction, seen: CatalogState, staged: TableName, indexes: Iterable[Index]) -> None:
     """Copies that were built beside production become those of production."""
-    for index in found:
+    for index in indexes:
         copy = Index(staged, index.name, index.columns).copy
         if copy in seen.pointers:
             tx.stage.adopt(index.copy, seen.pointers[copy])

@@ -94,8 +94,8 @@ def readers_after_rollback(
         version = runtime.lake.version(name, places[name] or "")
         return tuple(Column(column.name, Type.parse(column.type)) for column in version.columns)
 
-    there = frozenset({*views, *(name for name, at in places.items() if at)})
-    columns = Columns(runtime, seen, {*places, *views}, there, returned)
+    existing = frozenset({*views, *(name for name, at in places.items() if at)})
+    columns = Columns(runtime, seen, {*places, *views}, existing, returned)
     return readers(seen, columns, inside, staged)
 
 
@@ -106,21 +106,21 @@ def readers(
     moving = columns.moving
     own = set(inside)
     below = closure(moving, dependants(seen.reads))
-    found: dict[TableName, Reader] = {}
+    affected: dict[TableName, Reader] = {}
     for name in seen.order():
         if name not in below or name in own or is_staged(name, staged):
             continue
-        reads = tuple(each for each in seen.reads[name] if each in moving or each in found)
+        reads = tuple(each for each in seen.reads[name] if each in moving or each in affected)
         if reads:
-            found[name] = _reader(seen, columns, name, reads, found)
-            if found[name].outcome in (REBUILT, REFRESHED, FOLLOWS):
+            affected[name] = _reader(seen, columns, name, reads, affected)
+            if affected[name].outcome in (REBUILT, REFRESHED, FOLLOWS):
                 columns.following.add(name)
     outside = {
         name: text
         for name, text in sorted(seen.views.items())
         if name not in own and name not in moving and not is_staged(name, staged)
     }
-    return (*found.values(), *_views(columns, outside, found))
+    return (*affected.values(), *_views(columns, outside, affected))
 
 
 def is_staged(name: TableName, staged: tuple[str, ...]) -> bool:
@@ -128,18 +128,20 @@ def is_staged(name: TableName, staged: tuple[str, ...]) -> bool:
 
 
 def _views(
-    columns: Columns, views: Mapping[TableName, str], found: Collection[TableName]
+    columns: Columns, views: Mapping[TableName, str], streams: Collection[TableName]
 ) -> Iterator[Reader]:
     """Views over what moves, or over such views: nothing becomes of them, but they may break."""
-    read = {name: reads_of(text, {*columns.moving, *found, *views}) for name, text in views.items()}
-    touched = closure({*columns.moving, *found}, dependants(read))
+    read = {
+        name: reads_of(text, {*columns.moving, *streams, *views}) for name, text in views.items()
+    }
+    touched = closure({*columns.moving, *streams}, dependants(read))
     for name in sorted(touched & views.keys()):
         error = columns.broken_view(name)
         reads = tuple(each for each in read[name] if each in touched or each in columns.moving)
         if error:
             before = columns.as_it_is().broken_view(name)
             yield Reader(name, reads, BROKEN if before else FAILS, before or error, "view")
-        elif not {*reads} <= {*found}:
+        elif not {*reads} <= {*streams}:
             yield Reader(name, reads, FOLLOWS, None, "view")
 
 
@@ -154,14 +156,14 @@ def _reader(
     columns: Columns,
     name: TableName,
     reads: tuple[TableName, ...],
-    found: Mapping[TableName, Reader],
+    affected: Mapping[TableName, Reader],
 ) -> Reader:
     stream = seen.streams[name]
     if stream.status in (Status.SUSPENDED, Status.ERROR):
         return Reader(name, reads, STOPPED)
     if error := columns.mistake(stream.query):
         return Reader(name, reads, FAILS, error)
-    above = {found[each].outcome for each in reads if each in found}
+    above = {affected[each].outcome for each in reads if each in affected}
     if above & {FAILS, WAITS, STOPPED}:
         return Reader(name, reads, WAITS)
     if {*reads} & (columns.moving - columns.altered):

@@ -86,8 +86,8 @@ def without_made_by_hand(
     """Likewise without stream tables that nobody deployed: no empty source table may replace one."""
     objects = dict(wanted.objects)
     for key, each in sorted(wanted.objects.items()):
-        there = key.table in seen.streams or key.table in seen.views
-        if not there or each.kind != "table" or key in {**mine.snapshot.objects, **mine.others}:
+        is_made = key.table in seen.streams or key.table in seen.views
+        if not is_made or each.kind != "table" or key in {**mine.snapshot.objects, **mine.others}:
             continue
         kind = "stream table" if key.table in seen.streams else "view"
         if kind == "view" or not only_read(runtime, seen, each):

@@ -151,16 +151,19 @@ def what_if_plan(
     return _plan(new, new, what_if(new, keys), rows)
 
 
-def _plan(old: Snapshot, new: Snapshot, found: ChangeSet, rows: Mapping[ObjectKey, int]) -> Plan:
+def _plan(
+    old: Snapshot, new: Snapshot, changeset: ChangeSet, rows: Mapping[ObjectKey, int]
+) -> Plan:
     changed = tuple(
-        Changed(key, change, _diff(old, new, key)) for key, change in sorted(found.changed.items())
+        Changed(key, change, _diff(old, new, key))
+        for key, change in sorted(changeset.changed.items())
     )
     clusters = tuple(
         name
         for name in sorted(old.clusters.keys() | new.clusters.keys())
         if old.clusters.get(name) != new.clusters.get(name)
     )
-    return Plan(old, new, found, changed, steps(old, new, found, rows), clusters)
+    return Plan(old, new, changeset, changed, steps(old, new, changeset, rows), clusters)
 
 
 def _diff(old: Snapshot, new: Snapshot, key: ObjectKey) -> str:

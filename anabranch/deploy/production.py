@@ -67,7 +67,7 @@ def fingerprints(
         for component in cyclic_components(seen.reads)
     ]
     home = {name: component for component in moved for name in component}
-    found: Fingerprints = {}
+    result: Fingerprints = {}
     for key in sorted(staging.keys):
         stream = seen.streams.get(staging.name(key))
         if stream is None:
@@ -75,13 +75,13 @@ def fingerprints(
         name = key.table
         before = (known or {}).get(name)
         if before is not None and before[0] == stream.fingerprint:
-            found[name] = before
+            result[name] = before
         else:
             query = declaration(snapshot.objects[key], runtime.settings).query
-            there = replace(stream, name=key.table, query=query)
+            as_production = replace(stream, name=key.table, query=query)
             component = home.get(key.table)
-            found[name] = stream.fingerprint, defined(world, there, component).fingerprint
-    return found
+            result[name] = stream.fingerprint, defined(world, as_production, component).fingerprint
+    return result
 
 
 def renaming(

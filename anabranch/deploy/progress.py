@@ -69,15 +69,15 @@ def wait(
     deployment_id: str,
     *,
     timeout: float | None = None,
-    watch: Callable[[dict[str, Any]], None] = lambda found: None,
+    watch: Callable[[dict[str, Any]], None] = lambda state: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
     """Until the deployment is ready, has ended, or can get no further; `watch` sees every look."""
     end = None if timeout is None else time.monotonic() + timeout
     while True:
-        found = progress(store, lake, deployment_id)
-        watch(found)
-        moving = found["status"] == DeploymentStatus.STAGING.value and not found["stuck"]
+        state = progress(store, lake, deployment_id)
+        watch(state)
+        moving = state["status"] == DeploymentStatus.STAGING.value and not state["stuck"]
         if not moving or (end is not None and time.monotonic() >= end):
-            return found
+            return state
         sleep(POLL_SECONDS)

@@ -147,16 +147,16 @@ def bring_up_to_date(flip: Flip[Staged], found: Staged, staged: list[TableName])
 def _what_helps(flip: Flip[Staged], deployment: Deployment, error: AnabranchError) -> str | None:
     """The hint of a refresh is for tables of production; one that is staged is not to be altered."""
     staging, cures = staging_of(deployment), flip.cures
-    found = [error.hint] if error.hint else []
+    hints = [error.hint] if error.hint else []
     if error.table is not None:
         home = {str(staging.name(key)): key.table for key in staging.keys}
         name = home.get(error.table) or TableName.parse(error.table)
-        if not found or ("ALTER STREAM TABLE" in found[0] and name in cures.fixed):
-            found = [cures.of(name, error)]
+        if not hints or ("ALTER STREAM TABLE" in hints[0] and name in cures.fixed):
+            hints = [cures.of(name, error)]
     if _could_be_put(flip):
         words = cures.again.strip("`")
-        found.append(f"`{words} --no-refresh` promotes what was staged")
-    return "; or ".join(found) or None
+        hints.append(f"`{words} --no-refresh` promotes what was staged")
+    return "; or ".join(hints) or None
 
 
 def _could_be_put(flip: Flip[Staged]) -> bool:

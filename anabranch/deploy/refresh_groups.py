@@ -38,11 +38,11 @@ def rejoin(c: Connection, left: Iterable[LeftGroup]) -> None:
     """A group that somebody dropped since, or that a table found elsewhere, is left as it is."""
     known = streams.all_streams(c)
     for record in left:
-        there = refresh_groups.all_groups(c)
-        now = there.pop(record.name, None)
+        groups = refresh_groups.all_groups(c)
+        now = groups.pop(record.name, None)
         if now is None and not record.ended:
             continue
-        elsewhere = {name for group in there.values() for name in group.members}
+        elsewhere = {name for group in groups.values() for name in group.members}
         coming = record.members if now is None else record.left
         wanted = [*(now.members if now else ()), *coming]
         members = [

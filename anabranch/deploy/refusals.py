@@ -82,10 +82,10 @@ def broken(readers: Iterable[Reader]) -> list[Reader]:
 
 
 def breaks(
-    found: Mapping[TableName, str], views: Collection[TableName] = (), cure: str = "change"
+    reasons: Mapping[TableName, str], views: Collection[TableName] = (), cure: str = "change"
 ) -> Refused:
-    first, why = next(iter(sorted(found.items())))
-    others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    first, why = next(iter(sorted(reasons.items())))
+    others = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
     then = "break" if first in views else "be suspended"
     return Refused(
         f"{first} is outside the project and cannot follow: {why}{others}",

@@ -184,13 +184,13 @@ def to_roll_back(
     """The deployment, after all checks that can be made before."""
     promoted = DeploymentStatus.PROMOTED
     with observed(runtime.lake) as c:
-        found = find(c, deployment_id) if deployment_id else newest(c, promoted, project)
-        if found.status not in PROMOTED:
-            raise wrong_status(found, "rolled back")
-        check_newest(c, found)
-        check_kept(c, found, cuts.current(c) + 1)
-        check_left(c, runtime.lake, observe(c, runtime.lake), found)
-    return found
+        deployment = find(c, deployment_id) if deployment_id else newest(c, promoted, project)
+        if deployment.status not in PROMOTED:
+            raise wrong_status(deployment, "rolled back")
+        check_newest(c, deployment)
+        check_kept(c, deployment, cuts.current(c) + 1)
+        check_left(c, runtime.lake, observe(c, runtime.lake), deployment)
+    return deployment
 
 
 def check_newest(c: Connection, deployment: Deployment) -> None:

@@ -21,21 +21,21 @@ def declared_columns(each: SnapshotObject) -> Columns:
 def changes(each: SnapshotObject, stored: Columns) -> list[SchemaChange]:
     """How a table becomes what is declared; what would lose or break rows is refused."""
     declared = {column.name.lower(): column for column in declared_columns(each)}
-    there = {column.name.lower(): column for column in stored}
+    existing = {column.name.lower(): column for column in stored}
     table = each.key.table
-    for name, column in there.items():
+    for name, column in existing.items():
         if name not in declared:
             raise Refused(
                 f"{table} has a column {shown(column.name)} that the project does not declare",
                 hint=f"declare it, or ALTER TABLE {table} DROP COLUMN {shown(column.name)}",
             )
-    found: list[SchemaChange] = []
+    needed: list[SchemaChange] = []
     for name, column in declared.items():
-        if name not in there:
-            found.append(AddColumn(column))
+        if name not in existing:
+            needed.append(AddColumn(column))
         else:
-            found += _changed(each, there[name], column)
-    return found
+            needed += _changed(each, existing[name], column)
+    return needed
 
 
 def lacks(each: SnapshotObject, stored: Columns) -> bool:
@@ -45,17 +45,17 @@ def lacks(each: SnapshotObject, stored: Columns) -> bool:
 
 
 def _changed(each: SnapshotObject, before: Column, after: Column) -> list[SchemaChange]:
-    found: list[SchemaChange] = []
+    needed: list[SchemaChange] = []
     if before.nullable and not after.nullable:
         raise Refused(
             f"column {shown(before.name)} of {each.key} may hold NULLs already",
             hint="declare it without NOT NULL",
         )
     if _type(before) != _type(after):
-        found.append(WidenColumn(before.name, after.type))
+        needed.append(WidenColumn(before.name, after.type))
     if after.nullable and not before.nullable:
-        found.append(AllowNull(before.name))
-    return found
+        needed.append(AllowNull(before.name))
+    return needed
 
 
 def _type(column: Column) -> str:

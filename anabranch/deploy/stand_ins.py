@@ -57,8 +57,8 @@ def shown_as(stored: TableVersion, after: TableVersion) -> str:
     return f"SELECT {items} FROM {'.'.join(map(quote, stored.name.parts))}"
 
 
-def _item(column: Column, there: Mapping[int, Column]) -> str:
-    before = there.get(column.field_id)
+def _item(column: Column, existing: Mapping[int, Column]) -> str:
+    before = existing.get(column.field_id)
     name = quote(column.name)
     if before is None:
         return f"CAST(NULL AS {column.type}) AS {name}"

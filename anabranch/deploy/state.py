@@ -104,10 +104,10 @@ def plan_now(
     new = without_made_by_hand(runtime, seen, new, mine)
     deployed = as_found(runtime, seen, mine.snapshot)
     old = with_existing(runtime, seen, deployed, new)
-    found = make_plan(old, new, select=select)
-    refuse_another_project(desired.name, deployed, found)
-    rows = row_counts(runtime, seen, tables_read(found))
-    plan = make_plan(old, found.new, rows=rows)
+    draft = make_plan(old, new, select=select)
+    refuse_another_project(desired.name, deployed, draft)
+    rows = row_counts(runtime, seen, tables_read(draft))
+    plan = make_plan(old, draft.new, rows=rows)
     moved, altered = plan.keys(Action.SWAP, Action.DROP), plan.keys(Action.ALTER)
     moving = Moving(plan.keys(Action.SWAP), plan.keys(Action.DROP), altered)
     inside = {key.table for key in (*old.objects, *new.objects)}
@@ -122,10 +122,10 @@ def plan_now(
     return PlannedDeployment(replace(plan, refused=refused, by_hand=by_hand), seen, versions)
 
 
-def refuse_another_project(name: str, deployed: Snapshot, found: Plan) -> None:
+def refuse_another_project(name: str, deployed: Snapshot, plan: Plan) -> None:
     """Two repositories may have got one name: the one must not drop all that is the other's."""
-    gone = deployed.objects.keys() & {*found.keys(Action.DROP)}
-    if len(gone) > 1 and gone == deployed.objects.keys() and found.new.objects:
+    gone = deployed.objects.keys() & {*plan.keys(Action.DROP)}
+    if len(gone) > 1 and gone == deployed.objects.keys() and plan.new.objects:
         raise Refused(
             f"nothing of this project is among the {len(gone)} objects deployed as {name}, "
             "and all of them would be dropped",
@@ -145,15 +145,15 @@ def what_if_now(runtime: Runtime, snapshot: Snapshot, names: Sequence[str]) -> P
 def tables_read(plan: Plan) -> set[ObjectKey]:
     """What the builds read, through views too."""
     objects = plan.new.objects
-    found: set[ObjectKey] = set()
+    tables: set[ObjectKey] = set()
     waiting = [*read_by(plan, plan.keys(Action.BUILD))]
     while waiting:
         key = waiting.pop()
-        if key not in found:
-            found.add(key)
+        if key not in tables:
+            tables.add(key)
             if key in objects and objects[key].kind == "view":
                 waiting += objects[key].reads
-    return found
+    return tables
 
 
 def as_found(runtime: Runtime, seen: CatalogState, old: Snapshot) -> Snapshot:
@@ -175,13 +175,13 @@ def with_existing(runtime: Runtime, seen: CatalogState, old: Snapshot, new: Snap
     """What somebody made by hand counts as deployed: nothing of it is replaced without a word."""
     objects = dict(old.objects)
     for key, each in new.objects.items():
-        found = definition(seen, key)
-        if key in objects or found is None:
+        now = definition(seen, key)
+        if key in objects or now is None:
             continue
-        if each.kind == "table" and found == TABLE:
+        if each.kind == "table" and now == TABLE:
             objects[key] = table_as_found(runtime, seen, each)
         else:
-            objects[key] = other_as_found(seen, key, found)
+            objects[key] = other_as_found(seen, key, now)
     return replace(old, objects=objects)
 
 
@@ -195,13 +195,13 @@ def table_as_found(runtime: Runtime, seen: CatalogState, each: SnapshotObject) -
     return found if same else replace(found, metadata="")
 
 
-def other_as_found(seen: CatalogState, key: ObjectKey, found: str) -> SnapshotObject:
+def other_as_found(seen: CatalogState, key: ObjectKey, now: str) -> SnapshotObject:
     kind: ObjectKind = "table"
     if key.table in seen.streams:
         kind = "stream table"
     elif key.table in seen.views:
         kind = "view"
-    return SnapshotObject(key, kind, BY_HAND, BY_HAND, sql=found.removeprefix("view "))
+    return SnapshotObject(key, kind, BY_HAND, BY_HAND, sql=now.removeprefix("view "))
 
 
 def read_by(plan: Plan, keys: Iterable[ObjectKey]) -> set[ObjectKey]:
@@ -232,31 +232,31 @@ def find(c: Connection, deployment_id: str) -> Deployment:
             f"{deployment_id!r} is not the id of a deployment",
             hint="stage returns one, or None when there is nothing to deploy",
         )
-    found = deployments.get(c, deployment_id)
-    if found is None:
+    deployment = deployments.get(c, deployment_id)
+    if deployment is None:
         known = [each.id for each in deployments.listing(c)]
         raise UnknownName(
             f"there is no deployment {deployment_id}: `anabranch deployments` lists them",
             name=deployment_id,
             known=known,
         )
-    return found
+    return deployment
 
 
 def newest(c: Connection, status: DeploymentStatus, project: str | None = None) -> Deployment:
     """The newest deployment of a status, for commands that name none: of a project, or the only one."""
-    found = [each for each in deployments.listing(c) if each.status is status]
-    found = [each for each in found if project in (None, each.project)]
-    projects = sorted({each.project for each in found})
+    candidates = [each for each in deployments.listing(c) if each.status is status]
+    candidates = [each for each in candidates if project in (None, each.project)]
+    projects = sorted({each.project for each in candidates})
     if len(projects) > 1:
         raise Refused(
             f"several projects have deployments: {', '.join(projects)}",
             hint="name the deployment: `anabranch deployments` lists them",
         )
-    if not found:
+    if not candidates:
         words = status.value.lower().replace("_", " ")
         raise Refused(f"no deployment is {words}", hint="`anabranch stage` builds one")
-    return max(found, key=lambda each: (each.cut_id or 0, each.finished_at or each.created_at))
+    return max(candidates, key=lambda each: (each.cut_id or 0, each.finished_at or each.created_at))
 
 
 def only_staged(c: Connection) -> Deployment:
@@ -302,9 +302,9 @@ NEXT = {
 }
 
 
-def wrong_status(found: Deployment, verb: str) -> Refused:
-    words = found.status.value.lower().replace("_", " ")
+def wrong_status(deployment: Deployment, verb: str) -> Refused:
+    words = deployment.status.value.lower().replace("_", " ")
     return Refused(
-        f"deployment {found.id} cannot be {verb}: it is {words}",
-        hint=NEXT[found.status].format(id=found.id),
+        f"deployment {deployment.id} cannot be {verb}: it is {words}",
+        hint=NEXT[deployment.status].format(id=deployment.id),
     )

@@ -45,11 +45,11 @@ class Step:
 
 
 def steps(
-    old: Snapshot, new: Snapshot, found: ChangeSet, rows: Mapping[ObjectKey, int]
+    old: Snapshot, new: Snapshot, changeset: ChangeSet, rows: Mapping[ObjectKey, int]
 ) -> tuple[Step, ...]:
     """The whole list, in order."""
-    order = [key for key in in_order(new) if key in found.dirty | found.metadata]
-    made = [step for key in order for step in _made(old, new.objects[key], found)]
+    order = [key for key in in_order(new) if key in changeset.dirty | changeset.metadata]
+    made = [step for key in order for step in _made(old, new.objects[key], changeset)]
     guess = _Guess(new, rows)
     made = [_estimated(step, guess) for step in made]
     gone = [key for key in reversed(in_order(old)) if key not in new.objects]
@@ -63,20 +63,20 @@ def steps(
     return tuple(sorted((*made, *dropped, *ended), key=lambda step: rank[step.action]))
 
 
-def _made(old: Snapshot, each: SnapshotObject, found: ChangeSet) -> Iterable[Step]:
+def _made(old: Snapshot, each: SnapshotObject, changeset: ChangeSet) -> Iterable[Step]:
     key, kind = each.key, each.kind
     before = old.objects.get(key)
-    if key in found.built:
-        why = found.why_built(key)[-1]
+    if key in changeset.built:
+        why = changeset.why_built(key)[-1]
         yield Step(Action.BUILD, key, kind, why)
         yield Step(Action.SWAP, key, kind, why)
-    elif kind == "table" and key in found.changed and before and _reshaped(before, each):
+    elif kind == "table" and key in changeset.changed and before and _reshaped(before, each):
         yield Step(Action.ALTER, key, kind, "its columns changed")
         yield Step(Action.KEEP, key, kind, "a source table keeps its rows")
-    elif key in found.metadata or found.changed.get(key) is Change.MODIFIED:
+    elif key in changeset.metadata or changeset.changed.get(key) is Change.MODIFIED:
         yield Step(Action.METADATA, key, kind, _only_metadata(before, each))
-    elif key in found.dirty:
-        yield Step(Action.KEEP, key, kind, found.why(key)[-1])
+    elif key in changeset.dirty:
+        yield Step(Action.KEEP, key, kind, changeset.why(key)[-1])
 
 
 def _reshaped(before: SnapshotObject, after: SnapshotObject) -> bool:

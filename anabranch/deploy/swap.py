@@ -229,7 +229,7 @@ class Swap:
         new_tables = self._new_tables()
         names = [name for name in self.replaced if name not in new_tables]
         before = {name: self.indexed.get(name, ()) for name in sorted(self.reindexed)}
-        before = {name: found for name, found in before.items() if name not in new_tables}
+        before = {name: indexes for name, indexes in before.items() if name not in new_tables}
         copies = [index.copy for name in names for index in before.get(name, ())]
         versions = deployments.schema_versions(c)
         return replace(

@@ -72,7 +72,7 @@ def set_options(c: Connection, undo: Undo, tokens: Mapping[str, str]) -> list[Ev
 
 def by_hand(c: Connection, undo: Undo, names: Iterable[TableName]) -> dict[TableName, Options]:
     """Options that somebody gave since to tables that will be replaced: they outlive the query."""
-    found: dict[TableName, Options] = {}
+    options: dict[TableName, Options] = {}
     for name, now in options_left(c, names).items():
         left = undo.options_left.get(name)
         if left is None or now["created_at"] != left["created_at"]:
@@ -81,8 +81,8 @@ def by_hand(c: Connection, undo: Undo, names: Iterable[TableName]) -> dict[Table
             key: now[key] for key in OPTIONS if key not in OF_THE_QUERY and now[key] != left[key]
         }
         if changed:
-            found[name] = changed
-    return found
+            options[name] = changed
+    return options
 
 
 def hand_over(

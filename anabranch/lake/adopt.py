@@ -110,8 +110,8 @@ def relocate(
         written.append(f"{move.new}/{path}")
 
     relocation = Relocation(move, read, write)
-    found = warehouse.listing(warehouse.location)
-    relocation.run((path[len(warehouse.location) + 1 :] for path in found), records)
+    paths = warehouse.listing(warehouse.location)
+    relocation.run((path[len(warehouse.location) + 1 :] for path in paths), records)
     warehouse.make_durable(written)
     return relocation
 
@@ -163,7 +163,7 @@ def _check_still(
 
 def broken_snapshots(lake: Lake, pointers: Mapping[TableName, str]) -> dict[TableName, set[int]]:
     """Snapshots whose files are gone, as an older catalog may name some; refused for current ones."""
-    there = set(lake.warehouse.listing(lake.warehouse.location))
+    files = set(lake.warehouse.listing(lake.warehouse.location))
     broken: dict[TableName, set[int]] = {}
     for name, location in pointers.items():
         version = lake.version(name, location)
@@ -172,7 +172,7 @@ def broken_snapshots(lake: Lake, pointers: Mapping[TableName, str]) -> dict[Tabl
         for snapshot_id in version.snapshot_ids:
             snapshot = version.snapshot(snapshot_id)
             assert snapshot is not None
-            missing = _missing(lake, version.root, snapshot, there)
+            missing = _missing(lake, version.root, snapshot, files)
             if missing and snapshot_id == version.snapshot_id:
                 raise Refused(
                     f"table {name} cannot be read: {missing} is missing",
@@ -185,24 +185,24 @@ def broken_snapshots(lake: Lake, pointers: Mapping[TableName, str]) -> dict[Tabl
 
 def _lost(lake: Lake, records: Iterable[tuple[str, Record]]) -> set[tuple[str, int]]:
     """Snapshots in rows whose files are gone, by table."""
-    there = set(lake.warehouse.listing(lake.warehouse.location))
+    files = set(lake.warehouse.listing(lake.warehouse.location))
     lost = set()
     for table_uuid, record in records:
         snapshot = Snapshot.model_validate(record)
         root = snapshot.manifest_list.rpartition("/metadata/")[0]
         inside = root.startswith(lake.warehouse.location + "/")
-        if inside and _missing(lake, root, snapshot, there):
+        if inside and _missing(lake, root, snapshot, files):
             lost.add((table_uuid, snapshot.snapshot_id))
     return lost
 
 
-def _missing(lake: Lake, root: str, snapshot: Snapshot, there: set[str]) -> str | None:
+def _missing(lake: Lake, root: str, snapshot: Snapshot, files: set[str]) -> str | None:
     try:
         named = list(files_of(lake.warehouse.io, root, snapshot, set()))
     except AnabranchError as error:
         return str(error.message)
     inside = (path for path in named if path.startswith(lake.warehouse.location + "/"))
-    return next((path for path in inside if path not in there), None)
+    return next((path for path in inside if path not in files), None)
 
 
 def _without_broken(lake: Lake, broken: Mapping[TableName, set[int]]) -> None:

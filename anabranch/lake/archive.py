@@ -81,11 +81,11 @@ class Archive:
     def records(self) -> tuple[list[Record], list[str]]:
         """All whole backups, the newest last, and the places of records that are damaged."""
         try:
-            found = self.place.listing(f"{self.location}/backups")
+            listed = self.place.listing(f"{self.location}/backups")
         except OSError as error:
             raise self.place.unreachable(error) from error
         records, broken = [], []
-        for path in sorted(each for each in found if each.endswith(".json")):
+        for path in sorted(each for each in listed if each.endswith(".json")):
             try:
                 records.append(_record(path, self._read(path)))
             except (ValueError, KeyError, TypeError, AttributeError, Unreadable):
@@ -145,23 +145,23 @@ class Archive:
 
         Sizes are always compared; checksums of files that were copied before only to `verify`.
         """
-        there = self.place.listing(f"{self.location}/files")
+        archived = self.place.listing(f"{self.location}/files")
         wanted = list(paths)
         copied: list[str] = []
         unreadable: list[str] = []
 
         def one(path: str) -> tuple[int, str]:
             place = f"{self.location}/files/{path}"
-            same = path in known and place in there and there[place].size == known[path][0]
+            same = path in known and place in archived and archived[place].size == known[path][0]
             if same and (not verify or self._has(place, known[path])):
                 return known[path]
             try:
-                found = copy(warehouse, f"{warehouse.location}/{path}", self.place, place)
+                copied_as = copy(warehouse, f"{warehouse.location}/{path}", self.place, place)
             except Unreadable:
                 unreadable.append(path)
                 return 0, ""
             copied.append(path)
-            return found
+            return copied_as
 
         with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="backup") as pool:
             sums = dict(zip(wanted, pool.map(one, wanted), strict=True))
@@ -213,8 +213,8 @@ class Archive:
             missing=tuple(missing),
             left_out=lost,
         )
-        told = {key: value for key, value in asdict(record).items() if key not in _RARE or value}
-        text = json.dumps(told).encode()
+        fields = {key: value for key, value in asdict(record).items() if key not in _RARE or value}
+        text = json.dumps(fields).encode()
         own = hashlib.sha256(text).hexdigest()
         self.place.put(f"backups/{cut:012d}-{token}-{own}.json", text, replace=True)
         return record
@@ -267,11 +267,11 @@ def _record(path: str, data: bytes) -> Record:
     named = _NAME.fullmatch(path.rpartition("/")[2])
     if named and named[2] not in (None, hashlib.sha256(data).hexdigest()):
         raise ValueError(path)
-    told = json.loads(data)
-    told["files"] = {
-        str(name): (int(size), str(sum_)) for name, (size, sum_) in told["files"].items()
+    fields = json.loads(data)
+    fields["files"] = {
+        str(name): (int(size), str(sum_)) for name, (size, sum_) in fields["files"].items()
     }
-    record = Record(**told)
+    record = Record(**fields)
     if not isinstance(record.cut, int) or not isinstance(record.made_at, str):
         raise TypeError(path)
     return record
@@ -370,14 +370,14 @@ def chosen(records: list[Record], cut: int | None, place: str) -> Record:
         return records[-1]
     exact = [each for each in records if each.cut == cut]
     later = [each for each in records if each.cut > cut]
-    found = [*reversed(exact), *later]
-    for each in found:
+    candidates = [*reversed(exact), *later]
+    for each in candidates:
         if str(cut) not in each.left_out:
             return each
-    if found:
+    if candidates:
         raise InvalidValue(
-            f"cut {cut} is not in the backup: {found[0].left_out[str(cut)]}, which it shows, could not "
-            "be read when the backup was made",
+            f"cut {cut} is not in the backup: {candidates[0].left_out[str(cut)]}, which it "
+            "shows, could not be read when the backup was made",
             hint="choose another cut, or an older backup in another folder",
         )
     raise InvalidValue(

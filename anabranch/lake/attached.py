@@ -281,11 +281,11 @@ class SideBySide(Generic[K, V]):
             except IndexError:
                 return
             try:
-                found: V | Exception = call()
+                answer: V | Exception = call()
             except Exception as error:
-                found = error
+                answer = error
             with self._done:
-                self._found[key] = found
+                self._found[key] = answer
                 self._left -= 1
                 self._done.notify()
 
@@ -303,14 +303,14 @@ def ask(
     answers: dict[TableName, Answer] = {}
     silent: dict[str, str] = {}
     for (attached, names), _ in calls:
-        found = done.get((attached, names))
+        answer = done.get((attached, names))
         catalog = attached.catalog.name
-        if found is None:
+        if answer is None:
             silent.setdefault(catalog, f"it does not answer within {seconds:g} s")
-        elif isinstance(found, Exception):
-            silent.setdefault(catalog, said(found))
+        elif isinstance(answer, Exception):
+            silent.setdefault(catalog, said(answer))
         else:
-            answers.update(found)
+            answers.update(answer)
     quiet = {name for name in answers if foreign.catalog_of(name) in silent}
     return {name: each for name, each in answers.items() if name not in quiet}, silent
 

@@ -119,8 +119,8 @@ def _codec(schema: Any, names: dict[str, tuple[Read, Write]]) -> tuple[Read, Wri
         return _array(*_codec(schema["items"], names))
     if kind == "map":
         return _map(*_codec(schema["values"], names))
-    found = names[schema["name"]] = _named(kind, schema, names)
-    return found
+    codec = names[schema["name"]] = _named(kind, schema, names)
+    return codec
 
 
 def _named(kind: str, schema: Any, names: dict[str, tuple[Read, Write]]) -> tuple[Read, Write]:

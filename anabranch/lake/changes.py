@@ -176,10 +176,10 @@ def _appended(version: TableVersion, step: Snapshot) -> list[ManifestEntry] | No
     return added
 
 
-def _deletes(found: Sequence[ManifestFile]) -> set[str]:
+def _deletes(manifest_files: Sequence[ManifestFile]) -> set[str]:
     return {
         each.manifest_path
-        for each in found
+        for each in manifest_files
         if each.content == ManifestContent.DELETES and is_live(each)
     }
 
@@ -231,15 +231,15 @@ def _differing_files(
 ) -> list[ManifestEntry]:
     """Live files in the data manifests that only `one` has."""
     known = {each.manifest_path for each in manifests(version.io, other)}
-    found = [
+    entries = [
         entry
         for manifest in manifests(version.io, one)
         if manifest.content == ManifestContent.DATA and is_live(manifest)
         if manifest.manifest_path not in known
         for entry in live_entries(version.io, manifest)
     ]
-    check_readable(version, found)
-    return found
+    check_readable(version, entries)
+    return entries
 
 
 def _deletes_at(version: TableVersion, snapshot: Snapshot | None) -> RowDeletes:

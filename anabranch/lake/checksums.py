@@ -110,8 +110,8 @@ def unsealed(data: bytes, location: str) -> bytes:
         text = gzip.decompress(data) if _is_gzip(location) else data
     except (OSError, EOFError, zlib.error) as error:
         raise damaged(location, "metadata file") from error
-    told = _seal(name).search(text)
-    if told and told.group(1).decode() != checksum(_with_checksum(text, name, _UNSEALED)):
+    seal = _seal(name).search(text)
+    if seal and seal.group(1).decode() != checksum(_with_checksum(text, name, _UNSEALED)):
         raise damaged(location, "metadata file")
     return text
 

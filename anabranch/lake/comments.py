@@ -26,9 +26,9 @@ def comments_of(metadata: TableMetadata) -> dict[str, str]:
     return {TABLE: about, **said} if about else said
 
 
-def exactly(wanted: Mapping[str, str], there: Iterable[str]) -> Comments:
-    """What makes comments into `wanted` where `there` are some already."""
-    return {**dict.fromkeys(there), **wanted}
+def exactly(wanted: Mapping[str, str], existing: Iterable[str]) -> Comments:
+    """What makes comments into `wanted` where `existing` are some already."""
+    return {**dict.fromkeys(existing), **wanted}
 
 
 def commented(metadata: TableMetadata, table: TableName, comments: Comments) -> TableMetadata:

@@ -42,9 +42,9 @@ def committed(
         metadata = _writable(version)
         metadata = _with_hidden(version, metadata, hidden, keeps=not change.everything)
         rows = _rows_after(version, change)
-        told = {STAGE: stage_id, ROWS: str(rows), **summary, **change.summary}
+        properties = {STAGE: stage_id, ROWS: str(rows), **summary, **change.summary}
         change = FileChange(
-            change.operation, change.add, change.deletes, change.drop, change.everything, told
+            change.operation, change.add, change.deletes, change.drop, change.everything, properties
         )
         return with_snapshot(version.io, metadata, stage_id, change)
     except OSError as error:
@@ -68,40 +68,42 @@ def _change(
     empty = version.empty
     if how == "compaction":
         drop = None if replaced is None else frozenset(replaced)
-        told = _told(version, [], {})
-        return FileChange(Operation.REPLACE, [*keep, *add], (), drop, replaced is None, told)
+        summary = _told(version, [], {})
+        return FileChange(Operation.REPLACE, [*keep, *add], (), drop, replaced is None, summary)
     if how == "replace":
         if empty and not add and not keep:
             return None
-        told = _told(version, [*keep, *add], {}) if empty else {}
+        summary = _told(version, [*keep, *add], {}) if empty else {}
         operation = Operation.APPEND if empty else Operation.OVERWRITE
-        return FileChange(operation, [*keep, *add], everything=not empty, summary=told)
+        return FileChange(operation, [*keep, *add], everything=not empty, summary=summary)
     if not add and not removed_counts:
         return None
-    told = _told(version, add, removed_counts)
+    summary = _told(version, add, removed_counts)
     if how == "rewrite":
         operation = Operation.OVERWRITE if not empty else Operation.APPEND
-        return FileChange(operation, [*keep, *add], everything=not empty, summary=told)
+        return FileChange(operation, [*keep, *add], everything=not empty, summary=summary)
     if keep:
         raise InternalError(f"{version.name}: rows are to be kept, but the table is not rewritten")
     deletes = delete_files(io, removed)
     if not deletes:
-        return FileChange(Operation.APPEND, add, summary=told)
-    return FileChange(Operation.OVERWRITE if add else Operation.DELETE, add, deletes, summary=told)
+        return FileChange(Operation.APPEND, add, summary=summary)
+    return FileChange(
+        Operation.OVERWRITE if add else Operation.DELETE, add, deletes, summary=summary
+    )
 
 
-def check_rows(name: object, produced: int, found: int) -> None:
+def check_rows(name: object, produced: int, in_files: int) -> None:
     """Rows that Spark produced and nobody finds are lost, rows that nobody produced are strays."""
-    if produced != found:
+    if produced != in_files:
         raise RowsLost(
             f"{name}: Spark produced {produced:,} rows, but the files to be committed hold "
-            f"{found:,}: nothing was published",
+            f"{in_files:,}: nothing was published",
             hint="every executor must see the warehouse, and nobody else may write into the folder",
         )
 
 
-def _rows(found: Mapping[str, tuple[int, int, int]]) -> int:
-    return sum(rows for rows, _, _ in found.values())
+def _rows(counted: Mapping[str, tuple[int, int, int]]) -> int:
+    return sum(rows for rows, _, _ in counted.values())
 
 
 def _told(

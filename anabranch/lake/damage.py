@@ -71,21 +71,21 @@ def damages_of(
 ) -> list[Damage]:
     """The same of a version whose metadata could be read; what is in `read` is not read again."""
     location = version.location
-    found: list[Damage] = []
+    damages: list[Damage] = []
     files: dict[str, ManifestEntry] = {}
     now: set[str] = set()
     for snapshot_id in dict.fromkeys([version.snapshot_id, *sorted(needed)]):
         if snapshot_id is not None and version.find_snapshot(snapshot_id) is None:
-            gone = f"snapshot {snapshot_id}, which a stream table stands on, is gone"
-            found.append(Damage(location, EXPIRED, gone, current=False))
+            gone = f"snapshot {snapshot_id}, which a stream table depends on, is gone"
+            damages.append(Damage(location, EXPIRED, gone, current=False))
             continue
         current = snapshot_id == version.snapshot_id
         try:
             state = version.state(snapshot_id)
         except (FileMissing, FileUnreadable) as error:
             each = _of(error, location)
-            if each not in found:
-                found.append(replace(each, current=current))
+            if each not in damages:
+                damages.append(replace(each, current=current))
             continue
         files |= {e.data_file.file_path: e for e in (*state.data, *state.deletes.entries)}
         now = {*files} if current else now
@@ -95,7 +95,7 @@ def damages_of(
         broken = {each.path for each in of_files}
         unread = [e for path, e in files.items() if path not in broken]
         of_files += _read_all(version, unread, read if read is not None else set())
-    return [*found, *(replace(each, current=each.path in now) for each in of_files)]
+    return [*damages, *(replace(each, current=each.path in now) for each in of_files)]
 
 
 def damaged_files(version: TableVersion, paths: Collection[str]) -> list[Damage]:
@@ -167,12 +167,12 @@ def _read_all(
     rows = {each.data_file.file_path: each.data_file.record_count for each in entries}
     wanted = [each for each in entries if each.data_file.file_path not in read]
     with ThreadPoolExecutor(THREADS, thread_name_prefix="check") as pool:
-        found = [*pool.map(lambda each: _read(version, each, rows), wanted)]
-    for entry, damage in zip(wanted, found, strict=True):
+        damages = [*pool.map(lambda each: _read(version, each, rows), wanted)]
+    for entry, damage in zip(wanted, damages, strict=True):
         # what position deletes name depends on the other files of a snapshot: they are read again
         if damage is None and entry.data_file.content == DataFileContent.DATA:
             read.add(entry.data_file.file_path)
-    return [damage for damage in found if damage is not None]
+    return [damage for damage in damages if damage is not None]
 
 
 def _read(version: TableVersion, entry: ManifestEntry, rows: Mapping[str, int]) -> Damage | None:
@@ -188,8 +188,10 @@ def _read(version: TableVersion, entry: ManifestEntry, rows: Mapping[str, int]) 
             stream.seek(0)
             opened = pq.ParquetFile(stream, page_checksum_verification=True)
             if opened.metadata.num_rows != file.record_count:
-                told = f"{opened.metadata.num_rows:,} rows, its manifest says {file.record_count:,}"
-                return Damage(file.file_path, ROWS, f"the file has {told}")
+                difference = (
+                    f"{opened.metadata.num_rows:,} rows, its manifest says {file.record_count:,}"
+                )
+                return Damage(file.file_path, ROWS, f"the file has {difference}")
             for batch in opened.iter_batches(BATCH):
                 if deletes and (stray := _stray(batch, rows)):
                     return Damage(file.file_path, POSITIONS, stray)

@@ -174,8 +174,8 @@ class Fence:
         mark = self._read()
         if mark is not None and mark.location is None:
             with self._store.reading() as c:
-                found = [place for root in self._roots(c) for place in places_of(root)]
-            written = next((each for each in found if same_place(each, here)), here)
+                places = [place for root in self._roots(c) for place in places_of(root)]
+            written = next((each for each in places if same_place(each, here)), here)
         else:
             written = mark.location if mark is not None and mark.location else here
         if same_place(written, here):

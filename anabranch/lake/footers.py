@@ -220,7 +220,7 @@ def _column_bounds(
     """Least and greatest value and number of NULLs, as far as every row group tells them."""
     cut = length if isinstance(kind, (StringType, BinaryType)) else None
     missing: int | None = 0
-    found: StatsAggregator | None = None
+    bounds: StatsAggregator | None = None
     known = True
     for group in range(footer.num_row_groups):
         column = footer.row_group(group).column(at)
@@ -233,14 +233,14 @@ def _column_bounds(
             known = known and stats is not None and stats.null_count == column.num_values
             continue
         try:
-            found = found or StatsAggregator(kind, stats.physical_type, cut)
-            found.update_min(_value(kind, stats, stats.min_raw, lambda stats=stats: stats.min))
-            found.update_max(_value(kind, stats, stats.max_raw, lambda stats=stats: stats.max))
+            bounds = bounds or StatsAggregator(kind, stats.physical_type, cut)
+            bounds.update_min(_value(kind, stats, stats.min_raw, lambda stats=stats: stats.min))
+            bounds.update_max(_value(kind, stats, stats.max_raw, lambda stats=stats: stats.max))
         except (ValueError, TypeError, OverflowError, pa.ArrowNotImplementedError):
             known = False
-    if not known or found is None:
+    if not known or bounds is None:
         return None, None, missing
-    return found.min_as_bytes(), found.max_as_bytes(), missing
+    return bounds.min_as_bytes(), bounds.max_as_bytes(), missing
 
 
 def _value(kind: PrimitiveType, stats: Any, raw: Any, decoded: Any) -> Any:

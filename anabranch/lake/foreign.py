@@ -79,7 +79,9 @@ def in_use(lake: Lake) -> set[TableName]:
         if not known:
             return set()
         now = tables.now(c)
-        read = {name for found in streams.whole_graph(c).dependencies.values() for name in found}
+        read = {
+            name for upstreams in streams.whole_graph(c).dependencies.values() for name in upstreams
+        }
         return {
             name
             for name, each in known.items()
@@ -102,13 +104,13 @@ def observe(lake: Lake, names: Collection[TableName], *, asked_for: bool = False
     seen = Observation()
     wanted: dict[Attached, set[TableName]] = {}
     for name in names:
-        found = attached.get(foreign.catalog_of(name) or "")
-        if found is None:
+        source = attached.get(foreign.catalog_of(name) or "")
+        if source is None:
             continue
-        if not asked_for and time.monotonic() < found.rest_until:
-            seen.silent[found.catalog.name] = found.catalog.problem or "it did not answer"
+        if not asked_for and time.monotonic() < source.rest_until:
+            seen.silent[source.catalog.name] = source.catalog.problem or "it did not answer"
             continue
-        wanted.setdefault(found, set()).add(name)
+        wanted.setdefault(source, set()).add(name)
     if not wanted:
         return seen
     seen.asked = {each.catalog.name for each in wanted}
@@ -207,23 +209,23 @@ class _Moved:
 
 def _loaded(lake: Lake, seen: Observation, before: _Before) -> dict[TableName, _Moved]:
     """The tables that are elsewhere now, with their metadata; what cannot be read has a problem."""
-    found: dict[TableName, _Moved] = {}
+    moved: dict[TableName, _Moved] = {}
     for name, pointer in seen.answers.items():
         location, was = pointer.location, before.pointers[name]
         if location == was:
             continue
         old = _version(lake, name, was)
         if location is None:
-            found[name] = _Moved(Version(name, None), None, None, old)
+            moved[name] = _Moved(Version(name, None), None, None, old)
             continue
         try:
             now = _read(lake, name, pointer, location)
             known = facts(now.metadata, last_steps(now))
-            found[name] = _Moved(known.version(now), known, now, old)
+            moved[name] = _Moved(known.version(now), known, now, old)
         except (AnabranchError, ValueError, OSError) as error:
-            told = error.message if isinstance(error, AnabranchError) else str(error)
-            seen.problems[name] = told.splitlines()[0] if told else type(error).__name__
-    return found
+            message = error.message if isinstance(error, AnabranchError) else str(error)
+            seen.problems[name] = message.splitlines()[0] if message else type(error).__name__
+    return moved
 
 
 def _read(lake: Lake, name: TableName, pointer: Pointer, location: str) -> TableVersion:
@@ -260,9 +262,9 @@ def _record(
     What is published all the time does not hold it up for ever: it is only unknown then whether a
     program that wrote both here and there did this or that first.
     """
-    told = list(_news(seen, moved, before))
+    news = list(_news(seen, moved, before))
     rows = _rows(seen, moved, before, asked_for)
-    if not (moved or told or rows):
+    if not (moved or news or rows):
         return True
     try:
         with lake.store.writing() as c:
@@ -275,7 +277,7 @@ def _record(
                 seen.cut_id = _make_cut(c, lake, moved)
             foreign.note(c, rows)
             foreign.note_problems(c, _problems(seen, before))
-            events.add(c, told)
+            events.add(c, news)
     except MissingRight:  # a reader sees the newest cut that others have recorded
         pass
     return True
@@ -303,7 +305,7 @@ def _rows(
 ) -> list[ForeignTable]:
     """The rows of foreign tables that are not as they were."""
     now = tables.now()
-    found = []
+    rows = []
     for name, was in before.pointers.items():
         known = before.known.get(name)
         if name in moved:
@@ -320,8 +322,8 @@ def _rows(
             used = now
         row = ForeignTable(name, location, used, problem)
         if row != known:
-            found.append(row)
-    return found
+            rows.append(row)
+    return rows
 
 
 def _problems(seen: Observation, before: _Before) -> dict[str, str | None]:
@@ -364,7 +366,7 @@ def _news(seen: Observation, moved: Mapping[TableName, _Moved], before: _Before)
 def _news_of(name: TableName, moved: _Moved) -> Iterable[Event]:
     before, now = moved.before, moved.now
     if now is None:
-        yield Event(name, events.FOREIGN_GONE, "its catalog does not have it any more")
+        yield Event(name, events.FOREIGN_GONE, "its catalog no longer has it")
         return
     if before is None:
         return
@@ -427,5 +429,5 @@ def connect(attached: Attached, lake: Lake) -> None:
         raise silent_error(
             attached.catalog.name, f"it does not answer within {lake.attached.seconds:g} s"
         )
-    if isinstance(found := done[""], Exception):
-        raise silent_error(attached.catalog.name, said(found)) from None
+    if isinstance(answer := done[""], Exception):
+        raise silent_error(attached.catalog.name, said(answer)) from None

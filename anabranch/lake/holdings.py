@@ -44,11 +44,11 @@ class Holdings:
             delta = NetDelta.from_json(text, root)
             named.update((*delta.plus, *delta.minus))
         try:
-            found = manifests(self._io, snapshot)
+            listed = manifests(self._io, snapshot)
         except FileMissing:
             self.unreadable.add(at)
-            found = ()
-        for manifest in found:
+            listed = ()
+        for manifest in listed:
             named.add(manifest.manifest_path)
             if manifest.manifest_path in self._manifests:
                 continue

@@ -48,11 +48,11 @@ def names_of(
     if text is None or not paths:
         return {}
     mapping = parse_mapping_from_json(text)
-    found = {}
+    names = {}
     for path, schema in _schemas(io, paths):
         if not any(_has_id(field) for field in schema):
-            found[path] = _named(mapping, metadata.schema(), schema, table)
-    return found
+            names[path] = _named(mapping, metadata.schema(), schema, table)
+    return names
 
 
 def _schemas(io: FileIO, paths: Sequence[str]) -> Iterator[tuple[str, pa.Schema]]:
@@ -74,19 +74,19 @@ def _has_id(field: pa.Field) -> bool:
 def _named(mapping: NameMapping, now: Schema, file: pa.Schema, table: object) -> dict[int, str]:
     ids = {name: each.field_id for each in mapping for name in each.names}
     fields = {each.field_id: each for each in now.fields}
-    found = {}
+    names = {}
     for field in file:
         field_id = ids.get(field.name)
         if field_id is None:
             continue
-        found[field_id] = field.name
+        names[field_id] = field.name
         if field_id in fields and not _inner(field.type) <= _names_in(fields[field_id]):
             raise Unsupported(
                 f"table {table} has files without field ids, and a field inside column "
                 f"{fields[field_id].name} was renamed or dropped since",
                 hint="rewrite the table with Iceberg, so that its files carry ids",
             )
-    return found
+    return names
 
 
 def _inner(kind: pa.DataType) -> set[str]:
@@ -104,7 +104,9 @@ def constants_of(
 ) -> dict[str, dict[int, str | None]]:
     """By path, the values of partition columns that a file does not hold, by field id."""
     specs = {
-        spec_id: found for spec_id, spec in metadata.specs().items() if (found := _identities(spec))
+        spec_id: sources
+        for spec_id, spec in metadata.specs().items()
+        if (sources := _identities(spec))
     }
     if not specs:
         return {}

@@ -71,14 +71,14 @@ class Lake:
 
         def read() -> Snapshot | None:
             with self.store.reading() as c:
-                found = snapshots.get(c, table_uuid, snapshot_id)
-            return Snapshot.model_validate(found) if found is not None else None
+                snapshot = snapshots.get(c, table_uuid, snapshot_id)
+            return Snapshot.model_validate(snapshot) if snapshot is not None else None
 
         key = f"{table_uuid} {snapshot_id}"
-        found = self._snapshots.get(key, read)
-        if found is None:
+        snapshot = self._snapshots.get(key, read)
+        if snapshot is None:
             self._snapshots.drop(key)  # it may yet be recorded
-        return found
+        return snapshot
 
     def forget_snapshots(self, table_uuid: str, gone: Iterable[int]) -> None:
         """Do not remember snapshots that another program expired."""

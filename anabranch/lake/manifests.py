@@ -74,7 +74,7 @@ def _read_entries(io: FileIO, manifest: ManifestFile) -> tuple[ManifestEntry, ..
 
 
 def _with_later_fields(
-    file: InputFile, found: Sequence[ManifestEntry]
+    file: InputFile, entries: Sequence[ManifestEntry]
 ) -> tuple[ManifestEntry, ...]:
     """The same with the fields of version 3, which PyIceberg does not read: where a deletion vector
     lies in its file.  What entries inherit from their manifest is known already."""
@@ -83,7 +83,7 @@ def _with_later_fields(
     schema = MANIFEST_ENTRY_SCHEMAS[3]
     with AvroFile[ManifestEntry](file, schema, read_types=kinds, read_enums=enums) as reader:
         read = tuple(reader)
-    for entry, known in zip(read, found, strict=True):
+    for entry, known in zip(read, entries, strict=True):
         for name in ("snapshot_id", "sequence_number", "file_sequence_number"):
             setattr(entry, name, getattr(known, name))
         entry.data_file.spec_id = known.data_file.spec_id

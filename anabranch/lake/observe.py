@@ -59,9 +59,9 @@ def _observed(
 ) -> Iterator[tuple[Connection, T]]:
     for _ in attempts(ATTEMPTS):  # without a pause: what came meanwhile is part of the next cut
         with lake.store.reading(numbered=numbered) as c:
-            found = ask(c)
-            if not moved(found):
-                yield c, found
+            answer = ask(c)
+            if not moved(answer):
+                yield c, answer
                 return
         try:
             observe(lake)
@@ -102,9 +102,9 @@ def record(c: Connection, lake: Lake, cut_id: int, moved: Sequence[Version]) -> 
     before = cuts.newest(c)
     if any(each.metadata_location is None or each.name not in before for each in moved):
         lake.store.refuse_damaged(c)  # a rotten index hides rows, and no cut may call them dropped
-    found = [_with_facts(c, lake, each, before.get(each.name)) for each in moved]
-    recorded.add(c, [known for _, known in found if known is not None])
-    cuts.add(c, cut_id, OBSERVED, [version for version, _ in found])
+    with_facts = [_with_facts(c, lake, each, before.get(each.name)) for each in moved]
+    recorded.add(c, [known for _, known in with_facts if known is not None])
+    cuts.add(c, cut_id, OBSERVED, [version for version, _ in with_facts])
     known = streams.all_streams(c)
     events.add(
         c,
@@ -124,13 +124,13 @@ def _with_facts(
         return moved, None
     try:
         version = lake.version(moved.name, moved.metadata_location)
-        found = facts(version.metadata, last_steps(version))
+        known = facts(version.metadata, last_steps(version))
     except (AnabranchError, ValueError):
         return moved, None
     if before is not None:
         with suppress(AnabranchError, ValueError):
             forget_expired(c, lake, lake.version(moved.name, before), version)
-    return found.version(version), found
+    return known.version(version), known
 
 
 def last_steps(version: TableVersion) -> list[Snapshot]:

@@ -38,19 +38,19 @@ _OUR_ROOT = re.compile(r"(?:/[A-Za-z0-9_-]+){1,2}/[A-Za-z0-9_-]+-[0-9a-f]{8}")
 
 def location_of(path: str | Path) -> str:
     """A path or URL in the one form that is used everywhere."""
-    given = str(path)
-    if given.startswith("file:"):
-        given = "/" + given[len("file:") :].lstrip("/")
-    elif scheme := _SCHEME.match(given):
+    text = str(path)
+    if text.startswith("file:"):
+        text = "/" + text[len("file:") :].lstrip("/")
+    elif scheme := _SCHEME.match(text):
         if scheme[0].lower() not in REMOTE:
             raise InvalidValue(
-                f"{redacted_address(given)!r} is not a place for files",
+                f"{redacted_address(text)!r} is not a place for files",
                 hint=f"give a folder, or an address that starts with {', '.join(REMOTE)}",
             )
-        return given.rstrip("/")
-    if any(ord(letter) < 32 for letter in given):
-        raise InvalidValue(f"{given!r} is not a usable path: it holds control characters")
-    absolute = str(expanded(given).absolute()).rstrip("/")
+        return text.rstrip("/")
+    if any(ord(letter) < 32 for letter in text):
+        raise InvalidValue(f"{text!r} is not a usable path: it holds control characters")
+    absolute = str(expanded(text).absolute()).rstrip("/")
     return absolute if set("#?") & set(absolute) else f"file://{absolute}"
 
 
@@ -161,12 +161,12 @@ class Warehouse:
             else:
                 with self.io.new_input(place).open() as stream:
                     data = stream.read()
-            found = json.loads(data)
+            content = json.loads(data)
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         except OSError as error:
             raise self.unreachable(error) from error
-        return found if isinstance(found, dict) else None
+        return content if isinstance(content, dict) else None
 
     def is_folder(self, location: str) -> bool:
         filesystem, path = self.filesystem(location)
@@ -183,13 +183,13 @@ class Warehouse:
         """All files under a location, by location; or those in folders that this user may list."""
         filesystem, path = self.filesystem(root)
         try:
-            found = filesystem.get_file_info(_below(path, recursive=True))
+            files = filesystem.get_file_info(_below(path, recursive=True))
         except PermissionError:
             if not open_only:
                 raise
-            found = list(_open(filesystem, path))
+            files = list(_open(filesystem, path))
         base = path.rstrip("/")
-        return {root + each.path[len(base) :]: each for each in found if each.type == FileType.File}
+        return {root + each.path[len(base) :]: each for each in files if each.type == FileType.File}
 
     def make_durable(self, locations: Iterable[str]) -> None:
         """Files of this warehouse survive a power cut from here on."""

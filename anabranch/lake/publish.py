@@ -61,15 +61,15 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = F
     committing, notes = False, noted.waiting()
     try:
         failpoints.hit(failpoints.STAGED)
-        found = {name: _prepared(stage, each) for name, each in sorted(stage.changes.items())}
-        changes = {name: each.staged for name, each in found.items()}
+        prepared = {name: _prepared(stage, each) for name, each in sorted(stage.changes.items())}
+        changes = {name: each.staged for name, each in prepared.items()}
         for staged in changes.values():
             if staged.version is not None and not staged.written:
                 _write_metadata(stage, staged.version)
         stage.make_durable()
         failpoints.hit(failpoints.METADATA_WRITTEN)
         with stage.lake.store.writing() as c:
-            cut_id = _in_transaction(c, stage, found, kind)
+            cut_id = _in_transaction(c, stage, prepared, kind)
             stage.lake.fence.check(c, cut_id)
             _write_again(stage, changes.values())
             if rows is not None:
@@ -100,7 +100,9 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = F
         if staged.version is not None:
             stage.lake.remember(staged.version)
     with suppress(AnabranchError, OSError):  # published it is; upkeep finds the rest
-        delete_metadata(stage.lake, [path for each in found.values() for path in each.superseded])
+        delete_metadata(
+            stage.lake, [path for each in prepared.values() for path in each.superseded]
+        )
     return cut_id
 
 
@@ -144,15 +146,15 @@ def _unknown(stage: Stage) -> OutcomeUnknown:
 
 def rehearse(stage: Stage, kind: str, rows: Rows, look: Callable[[Connection], T]) -> T:
     """What a look would show if the stage were published now; nothing is, and the stage stays open."""
-    found: list[T] = []
+    seen: list[T] = []
     try:
         with stage.lake.store.writing() as c:
             changes = {name: Prepared(each) for name, each in stage.changes.items()}
             rows(c, _in_transaction(c, stage, changes, kind))
-            found.append(look(c))
+            seen.append(look(c))
             raise _Rehearsed
     except _Rehearsed:
-        return found[0]
+        return seen[0]
     except IntegrityError as error:
         raise _made_twice() from error
 
@@ -233,8 +235,8 @@ def _move_pointers(c: Connection, catalog: str, moved: Mapping[TableName, tuple[
         for name, (before, after) in sorted(moved.items())
     ]
     if c.execute(statement, rows).rowcount != len(rows):
-        there = cuts.pointers_of(c, catalog, moved)
-        raise conflict(next(n for n in sorted(moved) if there.get(n) != moved[n][1]))
+        pointers = cuts.pointers_of(c, catalog, moved)
+        raise conflict(next(n for n in sorted(moved) if pointers.get(n) != moved[n][1]))
 
 
 def _remove_pointers(c: Connection, catalog: str, gone: Mapping[TableName, str | None]) -> None:

@@ -53,11 +53,11 @@ def in_files(io: FileIO, paths: Sequence[str], field: NestedField) -> RangeSet |
     if kind is None or not 0 < len(paths) <= MOST_FILES:
         return None
     total = RangeSet(kind, ())
-    for found in _told_by(io, paths):
-        told = found.get(field.field_id)
-        if not told or None in told:
+    for by_field in _told_by(io, paths):
+        file_ranges = by_field.get(field.field_id)
+        if not file_ranges or None in file_ranges:
             return None
-        known = [each for each in told if each is not None]
+        known = [each for each in file_ranges if each is not None]
         ends = [(low, high) for low, high, _ in known if low is not None]
         total |= RangeSet(
             kind,
@@ -115,14 +115,14 @@ def column_range(file: DataFile, field: NestedField) -> ColumnRange:
 
 def _bound(bounds: dict[int, bytes] | None, field: NestedField) -> Any | None:
     """An end of the values; None if it is not told, or told in a form that the type does not have."""
-    found = (bounds or {}).get(field.field_id)
+    value = (bounds or {}).get(field.field_id)
     kind = field.field_type
-    if found is None or not isinstance(kind, PrimitiveType) or not _has_form(found, kind):
+    if value is None or not isinstance(kind, PrimitiveType) or not _has_form(value, kind):
         return None
-    if isinstance(kind, LongType) and len(found) == 4:
-        return from_bytes(IntegerType(), found)  # the column was widened since
+    if isinstance(kind, LongType) and len(value) == 4:
+        return from_bytes(IntegerType(), value)  # the column was widened since
     try:
-        return from_bytes(kind, found)
+        return from_bytes(kind, value)
     except UnicodeDecodeError:  # a text that was cut inside of a character
         return None
 

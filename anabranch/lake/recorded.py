@@ -53,10 +53,10 @@ class Facts:
         return Version(version.name, version.location, at, self.table_uuid, self.shape_id)
 
 
-def add(c: Connection, found: Sequence[Facts]) -> None:
+def add(c: Connection, versions: Sequence[Facts]) -> None:
     """Write the rows of some versions."""
-    snapshots.add_shapes(c, {each.shape_id: each.shape for each in found})
-    snapshots.add(c, [(each.table_uuid, record) for each in found for record in each.new])
+    snapshots.add_shapes(c, {each.shape_id: each.shape for each in versions})
+    snapshots.add(c, [(each.table_uuid, record) for each in versions for record in each.new])
 
 
 def facts(metadata: TableMetadata, new: Iterable[Snapshot]) -> Facts:

@@ -58,12 +58,12 @@ def recover(lake: Lake) -> list[Recovered]:
         return rows
     declared = read(lake.warehouse)
     newest, rows = _newest(lake, names_in(declared))
-    found = _sorted_out(newest, declared)
+    sorted_out = _sorted_out(newest, declared)
     if newest:
         adopt(lake, recovering=True)
-        _register(lake, found.tables, declared)
+        _register(lake, sorted_out.tables, declared)
         save(lake)
-    return [*found.told, *rows]
+    return [*sorted_out.told, *rows]
 
 
 def _newest(
@@ -100,25 +100,29 @@ def _sorted_out(newest: Mapping[TableName, TableVersion], declared: Declared) ->
     """What becomes a table, and what is said of each folder."""
     streams, views = declarations.streams_in(declared), declarations.views_in(declared)
     taken = {str(each).lower(): each for each in (*views, *streams)}
-    tables, copies, told = dict[TableName, TableVersion](), list[TableName](), list[Recovered]()
+    tables, copies, recovered = (
+        dict[TableName, TableVersion](),
+        list[TableName](),
+        list[Recovered](),
+    )
     for name, version in sorted(newest.items()):
         other = taken.get(str(name).lower(), name)
         if COPY_OF in version.metadata.properties:
             copies.append(name)
         elif other != name or name in views:
             said = f"a table that was dropped: its name is that of {other} now"
-            told.append(Recovered(None, version.root, version.location, said))
+            recovered.append(Recovered(None, version.root, version.location, said))
         else:
             tables[name] = version
             said = STREAM if name in streams else SOURCE if declared else UNKNOWN
-            told.append(Recovered(str(name), version.root, version.location, said))
-    told += [Recovered(str(name), "", None, UNFILLED) for name in sorted(streams - {*tables})]
+            recovered.append(Recovered(str(name), version.root, version.location, said))
+    recovered += [Recovered(str(name), "", None, UNFILLED) for name in sorted(streams - {*tables})]
     by_id = {str(version.metadata.table_uuid): name for name, version in tables.items()}
     for name in copies:
         of = by_id.get(newest[name].metadata.properties[COPY_OF], "a table that is gone")
         said = INDEX if name in declarations.indexes_in(declared) else LOST_INDEX.format(of)
-        told.append(Recovered(None, newest[name].root, newest[name].location, said))
-    return _Sorted(tables, told)
+        recovered.append(Recovered(None, newest[name].root, newest[name].location, said))
+    return _Sorted(tables, recovered)
 
 
 def _as_recorded(lake: Lake) -> list[Recovered]:

@@ -99,8 +99,8 @@ def _candidates(lake: Lake, c: Connection, name: TableName, location: str) -> li
         if each.name == name and each.metadata_location
     ]
     beside = metadata_files(lake.warehouse, location.rpartition("/metadata/")[0])
-    found = dict.fromkeys([*([before] if before else []), *shown, *beside])
-    return [each for each in found if each != location]
+    locations = dict.fromkeys([*([before] if before else []), *shown, *beside])
+    return [each for each in locations if each != location]
 
 
 def metadata_files(warehouse: Warehouse, root: str) -> list[str]:

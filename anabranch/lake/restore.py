@@ -126,22 +126,22 @@ def _fill(
     }
 
 
-def _told_of(found: Rewound) -> dict[str, Any]:
+def _told_of(rewound: Rewound) -> dict[str, Any]:
     """What is not as it was at the cut, for the answer and as warnings."""
-    for name, why in sorted(found.stale.items()):
+    for name, why in sorted(rewound.stale.items()):
         log.warning("%s is recomputed by its next refresh: %s", name, why)
-    for name in found.undefined:
+    for name in rewound.undefined:
         log.warning("%s is a source table now: the backup no longer has a query for it", name)
-    for id_, why in sorted(found.ended.items()):
+    for id_, why in sorted(rewound.ended.items()):
         log.warning("deployment %s is aborted: %s", id_, why)
-    statuses = {row["id"]: row["status"] for row in found.rows.get("ab_deployments", ())}
+    statuses = {row["id"]: row["status"] for row in rewound.rows.get("ab_deployments", ())}
     open_ = {id_ for id_, status in statuses.items() if status in {each.value for each in OPEN}}
     return {
-        "stale": [{"table": name, "reason": why} for name, why in sorted(found.stale.items())],
-        "undefined": found.undefined,
+        "stale": [{"table": name, "reason": why} for name, why in sorted(rewound.stale.items())],
+        "undefined": rewound.undefined,
         "deployments": [
-            {"id": id_, "status": statuses[id_], "reason": found.ended.get(id_)}
-            for id_ in sorted({*open_, *found.ended})
+            {"id": id_, "status": statuses[id_], "reason": rewound.ended.get(id_)}
+            for id_ in sorted({*open_, *rewound.ended})
         ],
     }
 
@@ -166,10 +166,10 @@ def _absent(lake: Lake, named: Iterable[str]) -> set[str]:
 
 def _unlist(lake: Lake, rows: Rows) -> None:
     """Metadata files, which nobody has read yet, list the snapshots that are whole, and the current."""
-    there = lake.warehouse.listing(lake.warehouse.location)
+    files = lake.warehouse.listing(lake.warehouse.location)
     written = []
     for name, location in _pointers(lake, rows).items():
-        if location not in there:
+        if location not in files:
             continue
         metadata = lake.reread(name, location).metadata
         holdings = Holdings(lake.warehouse.io)
@@ -253,8 +253,8 @@ def _computed_from(
             version = lake.version(TableName.parse(name), row["metadata_location"])
         except FileMissing:
             return {}
-        found = version.metadata.snapshot_by_id(snapshot_id)
-        return summary_of(found) if found is not None else {}
+        snapshot = version.metadata.snapshot_by_id(snapshot_id)
+        return summary_of(snapshot) if snapshot is not None else {}
 
     def computed_from(name: str, snapshot_id: int | None) -> tuple[Sources, str] | None:
         row = shown.get(name)

@@ -128,11 +128,11 @@ def _merged(
     most: int,
 ) -> Sequence[ManifestFile]:
     """Few manifests instead of many small ones."""
-    found = [each for each in kept if each.content == content]
-    if len(found) <= most:
-        return found
-    small = [each for each in found if each.manifest_length < SMALL_MANIFEST]
-    large = [each for each in found if each.manifest_length >= SMALL_MANIFEST]
+    manifest_files = [each for each in kept if each.content == content]
+    if len(manifest_files) <= most:
+        return manifest_files
+    small = [each for each in manifest_files if each.manifest_length < SMALL_MANIFEST]
+    large = [each for each in manifest_files if each.manifest_length >= SMALL_MANIFEST]
     entries = [entry for manifest in small for entry in live_entries(io, manifest)]
     return [*large, *folder.kept(content, entries)]
 
@@ -163,17 +163,17 @@ def _summary(
     return Summary(change.operation, **metrics.to_dict(), **counted, **change.summary)
 
 
-def _files(found: Sequence[ManifestFile], content: ManifestContent) -> int:
+def _files(manifest_files: Sequence[ManifestFile], content: ManifestContent) -> int:
     return sum(
         (each.added_files_count or 0) + (each.existing_files_count or 0)
-        for each in found
+        for each in manifest_files
         if each.content == content
     )
 
 
-def _rows(found: Sequence[ManifestFile], content: ManifestContent) -> int:
+def _rows(manifest_files: Sequence[ManifestFile], content: ManifestContent) -> int:
     return sum(
         (each.added_rows_count or 0) + (each.existing_rows_count or 0)
-        for each in found
+        for each in manifest_files
         if each.content == content
     )

@@ -185,10 +185,10 @@ def fill_in(lake: Lake, most: int = 10_000) -> int:
             version = lake.version(each.name, each.metadata_location or "")
             metadata = version.metadata
             current = metadata.current_snapshot()
-            found = facts(metadata, [current] if current is not None else [])
+            facts_now = facts(metadata, [current] if current is not None else [])
             with lake.store.writing() as c:
-                add(c, [found])
-                shape, uuid = found.shape_id, found.table_uuid
+                add(c, [facts_now])
+                shape, uuid = facts_now.shape_id, facts_now.table_uuid
                 snapshots.fill_in(c, version.location, uuid, shape, version.snapshot_id)
             done += 1
     return done
@@ -224,10 +224,10 @@ def _expire(
         pointers = lake.pointers(c)
         wanted = _needed_now(c, needed)
     expired = merged = 0
-    found = {
+    candidates = {
         name: _untidy(lake, name, pointers[name], wanted.get(name, set())) for name in pointers
     }
-    untidy = {name: each for name, each in found.items() if each is not None}
+    untidy = {name: each for name, each in candidates.items() if each is not None}
     if not untidy:
         return 0, 0, None
     removed: dict[TableName, set[int]] = {}

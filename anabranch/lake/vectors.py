@@ -39,12 +39,12 @@ def _decoded(io: FileIO, path: str, offset: int, length: int, rows: int) -> Any:
     ):
         raise damaged(path, WHAT)
     try:
-        found = BitMap64.deserialize(framed[4:])
+        positions = BitMap64.deserialize(framed[4:])
     except Exception as error:  # whatever the library makes of damaged bytes
         raise damaged(path, WHAT) from error
-    if len(found) != rows:
+    if len(positions) != rows:
         raise damaged(path, WHAT)
-    return pa.array(found, pa.int64())
+    return pa.array(positions, pa.int64())
 
 
 def _read(io: FileIO, path: str, offset: int, length: int) -> bytes:

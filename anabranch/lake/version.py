@@ -114,12 +114,12 @@ class TableVersion:
                 )
         owners = self._owners()
         try:
-            found = columns_of(schema.as_struct())
+            columns = columns_of(schema.as_struct())
         except Unsupported as error:
             raise Unsupported(f"{self.name}: {error.message}", hint=error.hint) from None
         return tuple(
             replace(column, ambiguous=owners[column.name.lower()] != {column.field_id})
-            for column in found
+            for column in columns
         )
 
     def _owners(self) -> dict[str, set[int]]:
@@ -192,13 +192,13 @@ class TableVersion:
         """A snapshot by id; None stands for the empty table."""
         if snapshot_id is None:
             return None
-        found = self.find_snapshot(snapshot_id)
-        if found is None:
+        snapshot = self.find_snapshot(snapshot_id)
+        if snapshot is None:
             raise BaseExpired(
                 f"snapshot {snapshot_id} of {self.name} is gone",
                 hint="REFRESH STREAM TABLE … FULL recomputes; snapshot_retention keeps more of them",
             )
-        return found
+        return snapshot
 
     def find_snapshot(self, snapshot_id: int | None) -> Snapshot | None:
         """A snapshot that is listed, or kept for a cut or a stream table."""
@@ -237,14 +237,14 @@ class TableVersion:
         only: RowDeletes | None = None,
     ) -> Reading:
         """Data files with the deletes that can apply to them, however they came into the table."""
-        found = reading_of(files, skip, only)
+        reading = reading_of(files, skip, only)
         others = [each for each in files if not _OURS.search(each.data_file.file_path)]
         if not others:
-            return found
+            return reading
         paths = [each.data_file.file_path for each in others]
         names = names_of(self.io, self.metadata, paths, self.name)
         constants = constants_of(self.metadata, others, self.name)
-        return replace(found, names=names, constants=constants) if names or constants else found
+        return replace(reading, names=names, constants=constants) if names or constants else reading
 
     def field(self, column: str) -> NestedField | None:
         """A column by its name, letter by letter."""
@@ -340,9 +340,9 @@ class TableVersion:
         if field_id in current:
             return current[field_id]
         for schema in sorted(self.metadata.schemas, key=lambda each: -each.schema_id):
-            for found in schema.fields:
-                if found.field_id == field_id:
-                    return columns_of(IcebergStruct(found))[0]
+            for known in schema.fields:
+                if known.field_id == field_id:
+                    return columns_of(IcebergStruct(known))[0]
         raise Unsupported(
             f"table {self.name} has equality deletes by a field inside a column",
             hint="compact it with the program that wrote them",

@@ -103,48 +103,48 @@ def updated(metadata: Metadata, updates: Sequence[Mapping[str, Any]]) -> Metadat
 
     KeyError, ValueError: an update that is of no known form, or names what is not there.
     """
-    found: dict[str, Any] = {
+    new: dict[str, Any] = {
         **metadata,
         "properties": dict(metadata["properties"]),
         "schemas": list(metadata["schemas"]),
         "versions": list(metadata["versions"]),
         "version-log": list(metadata["version-log"]),
     }
-    given: dict[int, int] = {}  # ids of schemas: the client's, and here
+    schema_ids: dict[int, int] = {}  # ids of schemas: the client's, and here
     last_schema = last_version = None
     for update in updates:
         match update["action"]:
             case "assign-uuid":
-                found["view-uuid"] = update["uuid"]
+                new["view-uuid"] = update["uuid"]
             case "upgrade-format-version":
-                if update["format-version"] != found["format-version"]:
+                if update["format-version"] != new["format-version"]:
                     raise ValueError(f"unknown format version {update['format-version']}")
             case "set-location":
-                found["location"] = update["location"]
+                new["location"] = update["location"]
             case "set-properties":
-                found["properties"].update(update["updates"])
+                new["properties"].update(update["updates"])
             case "remove-properties":
                 for key in update["removals"]:
-                    found["properties"].pop(key, None)
+                    new["properties"].pop(key, None)
             case "add-schema":
                 schema = update["schema"]
-                last_schema = _add_schema(found["schemas"], schema)
-                given[schema.get("schema-id", 0)] = last_schema
+                last_schema = _add_schema(new["schemas"], schema)
+                schema_ids[schema.get("schema-id", 0)] = last_schema
             case "add-view-version":
                 version = dict(update["view-version"])
                 wanted = version["schema-id"]
-                known = last_schema if wanted == LAST_ADDED else given.get(wanted, wanted)
-                if known not in {each["schema-id"] for each in found["schemas"]}:
+                known = last_schema if wanted == LAST_ADDED else schema_ids.get(wanted, wanted)
+                if known not in {each["schema-id"] for each in new["schemas"]}:
                     raise ValueError(f"there is no schema {wanted}")
-                last_version = _add_version(found["versions"], {**version, "schema-id": known})
+                last_version = _add_version(new["versions"], {**version, "schema-id": known})
             case "set-current-view-version":
                 chosen = update["view-version-id"]
                 chosen = last_version if chosen == LAST_ADDED else chosen
-                _make_current(found, chosen, new=chosen == last_version)
+                _make_current(new, chosen, new=chosen == last_version)
             case action:
                 raise ValueError(f"unknown update {action!r}")
-    _forget_old_versions(found)
-    return found
+    _forget_old_versions(new)
+    return new
 
 
 def _add_schema(schemas: list[Mapping[str, Any]], schema: Mapping[str, Any]) -> int:
@@ -181,27 +181,29 @@ def _said(version: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in version.items() if key not in other and value is not None}
 
 
-def _make_current(found: dict[str, Any], chosen: int | None, *, new: bool) -> None:
-    version = next((each for each in found["versions"] if each["version-id"] == chosen), None)
+def _make_current(metadata: dict[str, Any], chosen: int | None, *, new: bool) -> None:
+    version = next((each for each in metadata["versions"] if each["version-id"] == chosen), None)
     if version is None:
         raise ValueError(f"there is no version {chosen}")
-    if found.get("current-version-id") == chosen:
+    if metadata.get("current-version-id") == chosen:
         return
-    found["current-version-id"] = chosen
+    metadata["current-version-id"] = chosen
     at = version["timestamp-ms"] if new else now_ms()
-    found["version-log"].append({"version-id": chosen, "timestamp-ms": at})
+    metadata["version-log"].append({"version-id": chosen, "timestamp-ms": at})
 
 
-def _forget_old_versions(found: dict[str, Any]) -> None:
-    most = max(1, int(found["properties"].get(KEEP_VERSIONS, KEPT_VERSIONS)))
-    current = found.get("current-version-id")
-    others = [each for each in found["versions"] if each["version-id"] != current]
+def _forget_old_versions(metadata: dict[str, Any]) -> None:
+    most = max(1, int(metadata["properties"].get(KEEP_VERSIONS, KEPT_VERSIONS)))
+    current = metadata.get("current-version-id")
+    others = [each for each in metadata["versions"] if each["version-id"] != current]
     gone = {each["version-id"] for each in others[: max(0, len(others) + 1 - most)]}
     if gone:
-        found["versions"] = [each for each in found["versions"] if each["version-id"] not in gone]
-        log = found["version-log"]
+        metadata["versions"] = [
+            each for each in metadata["versions"] if each["version-id"] not in gone
+        ]
+        log = metadata["version-log"]
         last = max(at for at, each in enumerate(log) if each["version-id"] in gone)
-        found["version-log"] = log[last + 1 :]
+        metadata["version-log"] = log[last + 1 :]
 
 
 def now_ms() -> int:

@@ -83,18 +83,20 @@ class Check:
         """Everything that is wrong, sources first."""
         looked = {n: self._table(n, at) for n, at in sorted(self.state.pointers.items())}
         self.damaged = {name: damages for name, damages in looked.items() if damages}
-        found = [*self._catalog()]
+        findings = [*self._catalog()]
         for name in self.damaged:
-            found += [self._finding(name, each) for each in self.damaged[name]]
-        broken = {each.table for each in found}
+            findings += [self._finding(name, each) for each in self.damaged[name]]
+        broken = {each.table for each in findings}
         if self.deep:
-            found += [
+            findings += [
                 finding
                 for name in self.state.order()
                 if name not in broken and (finding := self._against_query(name))
             ]
         order = {CATALOG: 0, SOURCE: 1, STREAM: 2, INDEX: 3}
-        return sorted(found, key=lambda each: (order[each.kind], str(each.table), each.path or ""))
+        return sorted(
+            findings, key=lambda each: (order[each.kind], str(each.table), each.path or "")
+        )
 
     def _catalog(self) -> Iterable[Finding]:
         pointers, warehouse = self.state.pointers, self.runtime.lake.warehouse
@@ -133,12 +135,12 @@ class Check:
         read = sorted(closure([name], self._compared(name)) - {name})
         blamed = [each for each in read if self._is_gone(each) or each in self.damaged]
         why = ", ".join(self._state(each) for each in blamed) or error.message
-        found = self._finding(name, Damage("", CANNOT_COMPARE, f"cannot be compared: {why}"))
+        finding = self._finding(name, Damage("", CANNOT_COMPARE, f"cannot be compared: {why}"))
         if blamed or isinstance(error, FileMissing):
-            return found
+            return finding
         if error.kind in (Kind.USER, Kind.SCHEMA):
-            return replace(found, cure=f"fix the rows that it reads, or {_another_query(name)}")
-        return replace(found, cure=error.hint or "check again")
+            return replace(finding, cure=f"fix the rows that it reads, or {_another_query(name)}")
+        return replace(finding, cure=error.hint or "check again")
 
     def waits_for(self, name: TableName, problem: str) -> list[TableName]:
         """The sources without which a stream table cannot be computed, or compared."""
@@ -236,17 +238,17 @@ def _checked(
     runtime: Runtime, repair: bool, deep: bool, roll_back_sources: bool, previous_metadata: bool
 ) -> list[dict[str, Any]]:
     walk = Check(runtime, deep)
-    found = walk.findings()
-    if not repair or not found:
-        return [each.row() for each in found]
-    errors = Repair(walk, roll_back_sources, previous_metadata).run(found)
+    findings = walk.findings()
+    if not repair or not findings:
+        return [each.row() for each in findings]
+    errors = Repair(walk, roll_back_sources, previous_metadata).run(findings)
     walk.look()
     left = {(each.table, each.problem, each.path): each for each in walk.findings()}
-    known = {(each.table, each.problem, each.path) for each in found}
+    known = {(each.table, each.problem, each.path) for each in findings}
     # what could not be compared before may prove to differ
-    found += [each for key, each in left.items() if key not in known]
+    findings += [each for key, each in left.items() if key not in known]
     rows = []
-    for each in found:
+    for each in findings:
         still = (each.table, each.problem, each.path) in left
         why = (errors.get(each.table) or errors.get(None) or NOT_MENDED) if still else None
         rows.append(replace(each, repaired=not still, error=why).row())
@@ -262,17 +264,17 @@ class Repair:
     previous_metadata: bool
     errors: dict[TableName | None, str] = field(default_factory=dict)
 
-    def run(self, found: Sequence[Finding]) -> dict[TableName | None, str]:
-        if any(each.kind == CATALOG for each in found):
+    def run(self, findings: Sequence[Finding]) -> dict[TableName | None, str]:
+        if any(each.kind == CATALOG for each in findings):
             self.errors[None] = ONLY_TABLES
-        for name in self._named([each for each in found if each.current], SOURCE):
+        for name in self._named([each for each in findings if each.current], SOURCE):
             self._try(name, lambda name=name: self._source(name))  # type: ignore[misc]
-        rebuilt = self._named([each for each in found if not self._waits(each)], STREAM)
+        rebuilt = self._named([each for each in findings if not self._waits(each)], STREAM)
         if rebuilt:
             self._try_each(rebuilt, lambda names: refresh(self.runtime, names, full=True))
-        if rebuilt or self._named(found, SOURCE):
+        if rebuilt or self._named(findings, SOURCE):
             self._try(None, lambda: refresh(self.runtime))
-        for name in self._named(found, INDEX):
+        for name in self._named(findings, INDEX):
             self._try(name, lambda name=name: self._index(name))  # type: ignore[misc]
         return self.errors
 
@@ -290,8 +292,8 @@ class Repair:
     def runtime(self) -> Runtime:
         return self.walk.runtime
 
-    def _named(self, found: Sequence[Finding], kind: str) -> list[TableName]:
-        names = (each.table for each in found if each.kind == kind and each.table is not None)
+    def _named(self, findings: Sequence[Finding], kind: str) -> list[TableName]:
+        names = (each.table for each in findings if each.kind == kind and each.table is not None)
         return list(dict.fromkeys(names))
 
     def _try(self, name: TableName | None, act: Callable[[], object]) -> bool:

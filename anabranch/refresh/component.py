@@ -129,15 +129,15 @@ def refresh_component(
     if converged is not None:
         decision = settled(decision, converged)
     after = {name: tx.world.version(name) for name in members}
-    found = []
+    outcomes = []
     for name, member in members.items():
         outcome = planned(tx, state, member, sources, decision, standing, after)
         outcome = staged(tx, state, outcome, before[name], after[name], whole=full is not None)
         if not part.cyclic:
             outcome = _of_table(outcome, member.definition, sources, now)
         event = event_after(outcome, member, now, history, full)
-        found.append(replace(outcome, event=event, **_rounds(converged)))
-    return found
+        outcomes.append(replace(outcome, event=event, **_rounds(converged)))
+    return outcomes
 
 
 def work_of(
@@ -194,7 +194,7 @@ def inputs_now(
 ) -> dict[TableName, Input]:
     """What is read; the table itself is listed too, so that other writers are noticed."""
     tables = {**versions, name: tx.world.version(name)}
-    read = {each: Input(found.location, found.snapshot_id) for each, found in tables.items()}
+    read = {each: Input(version.location, version.snapshot_id) for each, version in tables.items()}
     views = {view: Input(view_mark(tx.world.views[view]), None) for view in definition.views}
     return {**read, **views}
 
@@ -284,25 +284,25 @@ def cuts_read(
     was refreshed past the state: no one cut shows it beside the rest so far, and the next one finds
     where the table stands.
     """
-    found: set[int] = set()
+    cut_ids: set[int] = set()
     in_both = False  # what did not move since the state is part of either cut
     apart = tx.world.cut_id != state.cut_id
     for name, version in sources.versions.items():
         if name in state.boundaries and name in tx.stage.changes and name not in done:
             return ()
         if name in done:
-            found.update(done[name].cuts)
+            cut_ids.update(done[name].cuts)
         elif not state.is_source(name, version.location):
-            found.update(state.streams[name].cuts or (0,))
+            cut_ids.update(state.streams[name].cuts or (0,))
         elif name in state.refreshed and not apart:
             return ()
         elif name in state.refreshed or tx.world.pointers.get(name) != state.pointers.get(name):
-            found.add(tx.world.cut_id or 0)
+            cut_ids.add(tx.world.cut_id or 0)
         else:
             in_both = True
-    if not found or (in_both and found.isdisjoint({state.cut_id, tx.world.cut_id})):
-        found.add(state.cut_id)
-    return tuple(sorted(found))
+    if not cut_ids or (in_both and cut_ids.isdisjoint({state.cut_id, tx.world.cut_id})):
+        cut_ids.add(state.cut_id)
+    return tuple(sorted(cut_ids))
 
 
 def marked(cuts: tuple[int, ...]) -> Mapping[str, Any]:
@@ -317,15 +317,15 @@ def frontiers_read(
     A boundary is a source, unless it is refreshed here too, or was before by the same run: the cut
     that all others are read at does not show its new snapshot, but it stands at that cut.
     """
-    found: list[Mapping[TableName, int | None]] = []
+    frontiers: list[Mapping[TableName, int | None]] = []
     for name, version in sources.versions.items():
         if name in done:
-            found.append(done[name].frontier)
+            frontiers.append(done[name].frontier)
         elif state.is_source(name, version.location):
-            found.append({name: version.snapshot_id})
+            frontiers.append({name: version.snapshot_id})
         else:
-            found.append(state.frontiers.get(name, {}))
-    return found
+            frontiers.append(state.frontiers.get(name, {}))
+    return frontiers
 
 
 def frontier_now(

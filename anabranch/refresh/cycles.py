@@ -47,11 +47,11 @@ def component_of(reads: Reads, name: TableName) -> Members | None:
     return next((component for component in cyclic_components(reads) if name in component), None)
 
 
-def check_allowed(settings: Settings, reads: Reads, found: Iterable[Members]) -> None:
+def check_allowed(settings: Settings, reads: Reads, closed: Iterable[Members]) -> None:
     """Cycles have to be asked for."""
     if settings.allow_circular:
         return
-    for component in found:
+    for component in closed:
         raise Refused(
             f"stream tables read each other in a cycle: {path(reads, component)}",
             hint="SET anabranch.allow_circular = true, or break the cycle",
@@ -165,20 +165,23 @@ def define_with_component(
 
 
 def check_component(
-    world: CutView, state: CatalogState, stream: StreamTable, found: Mapping[TableName, Definition]
+    world: CutView,
+    state: CatalogState,
+    stream: StreamTable,
+    definitions: Mapping[TableName, Definition],
 ) -> list[Event]:
     """Whether a table may close a cycle, or stay in it; what to say about it."""
-    if stream.name not in found[stream.name].reads and len(found) == 1:
+    if stream.name not in definitions[stream.name].reads and len(definitions) == 1:
         return []
-    for name, definition in found.items():
+    for name, definition in definitions.items():
         mode = stream.refresh_mode if name == stream.name else state.streams[name].refresh_mode
-        check_member(world, name, mode, definition, frozenset(found))
-    return growth(found)
+        check_member(world, name, mode, definition, frozenset(definitions))
+    return growth(definitions)
 
 
-def growth(found: Mapping[TableName, Definition]) -> list[Event]:
-    plans = {name: each.plan for name, each in found.items() if each.plan is not None}
-    return _growth_notices(plans, frozenset(found))
+def growth(definitions: Mapping[TableName, Definition]) -> list[Event]:
+    plans = {name: each.plan for name, each in definitions.items() if each.plan is not None}
+    return _growth_notices(plans, frozenset(definitions))
 
 
 # -- columns ---------------------------------------------------------------------------------------

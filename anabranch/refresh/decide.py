@@ -321,8 +321,8 @@ def _bounded(now: DecisionInputs) -> Decision | None:
         f"{now.delta_rows:,} changed rows are {share:.0%} of the sources, "
         f"above full_refresh_threshold ({now.threshold:.0%})"
     )
-    found = _full(now, Reason(Code.ABOVE_THRESHOLD, text))
-    return replace(found, alternative_ms=now.differential_ms)
+    decision = _full(now, Reason(Code.ABOVE_THRESHOLD, text))
+    return replace(decision, alternative_ms=now.differential_ms)
 
 
 def _cheaper(now: DecisionInputs) -> Decision:
@@ -334,15 +334,15 @@ def _cheaper(now: DecisionInputs) -> Decision:
     changed = f"{now.delta_rows:,} changed rows"
     if not _saves_time(now):
         text = f"{changed}: predicted {differential} against {full} in full"
-        found = _differential(now, Reason(Code.CHEAPER, text))
-        return replace(found, alternative_ms=now.full_ms)
+        decision = _differential(now, Reason(Code.CHEAPER, text))
+        return replace(decision, alternative_ms=now.full_ms)
     if now.overdue and now.differential_ms <= SMALL_LOSS * now.full_ms:
         text = f"{changed}: measured again, after many refreshes in full"
-        found = _differential(now, Reason(Code.MEASURED_AGAIN, text))
-        return replace(found, alternative_ms=now.full_ms)
+        decision = _differential(now, Reason(Code.MEASURED_AGAIN, text))
+        return replace(decision, alternative_ms=now.full_ms)
     text = f"in full: predicted {full} against {differential} from {changed}"
-    found = _full(now, Reason(Code.CHEAPER, text))
-    return replace(found, alternative_ms=now.differential_ms)
+    decision = _full(now, Reason(Code.CHEAPER, text))
+    return replace(decision, alternative_ms=now.differential_ms)
 
 
 RULES: tuple[Rule, ...] = (

@@ -93,8 +93,8 @@ def define(world: CutView, query: str, moment: Moment | None = None) -> Definiti
         query = pinned(query, moment)
         views = {name: pinned(text, moment) for name, text in views.items()}
     key = (query, tuple(columns.items()), tuple(views.items()))
-    found = _remembered(world, key, lambda: _define(world, query, columns, views))
-    return replace(found, moment=moment) if moment else found
+    definition = _remembered(world, key, lambda: _define(world, query, columns, views))
+    return replace(definition, moment=moment) if moment else definition
 
 
 def _remembered(world: CutView, key: Hashable, make: Callable[[], Definition]) -> Definition:
@@ -140,12 +140,12 @@ def _missing(world: CutView, query: str) -> list[TableName]:
     gone, seen, waiting = set(), set(), list(tables_of(query))
     while waiting:
         name = waiting.pop()
-        found = world.find(name)
-        if found is None:
+        resolved = world.find(name)
+        if resolved is None:
             gone.add(name)
-        elif found in world.views and found not in seen:
-            seen.add(found)
-            waiting.extend(tables_of(world.views[found]))
+        elif resolved in world.views and resolved not in seen:
+            seen.add(resolved)
+            waiting.extend(tables_of(world.views[resolved]))
     return sorted(gone)
 
 
@@ -201,10 +201,10 @@ def _define(
     lowered, kept = planned(query, columns, views, types, output)
     if output is None:
         output = output_columns(_columns(lowered, types))
-    told = collated(schema) if schema is not None else ()
-    if told and lowered.plan is not None:
-        found = obstacle("COLLATION", 1, 1, what=", ".join(map(shown, told)))
-        lowered, kept = replace(lowered, plan=None, obstacles=(found,)), None
+    without_collation = collated(schema) if schema is not None else ()
+    if without_collation and lowered.plan is not None:
+        reason = obstacle("COLLATION", 1, 1, what=", ".join(map(shown, without_collation)))
+        lowered, kept = replace(lowered, plan=None, obstacles=(reason,)), None
     hidden = _hidden(kept, output)
     meaning = lowered.plan or texts(query, columns, views)
     failed = {each.code for each in lowered.obstacles} == {NOT_PLANNED}
@@ -218,7 +218,7 @@ def _define(
         kept=kept,
         hidden=hidden,
         fingerprint=fingerprint(meaning, output, hidden, columns) + (UNPLANNED if failed else ""),
-        collated=told,
+        collated=without_collation,
         lineage=lineage(world, query, output),
         written=lowered.written,
     )
@@ -245,9 +245,9 @@ def planned(
     except Exception as error:
         if output is None or isinstance(error, UserError) or blame(error) is Blame.WORLD:
             raise
-        found = obstacle(NOT_PLANNED, 1, 1, what=said(error))
+        reason = obstacle(NOT_PLANNED, 1, 1, what=said(error))
         names = tuple(each.name for each in output)
-        return Lowered(None, names, frozenset(columns), (found,)), None
+        return Lowered(None, names, frozenset(columns), (reason,)), None
 
 
 def _hidden(kept: Maintenance | None, output: Columns) -> Columns:
@@ -263,20 +263,21 @@ def _hidden(kept: Maintenance | None, output: Columns) -> Columns:
 def _columns(lowered: Lowered, types: TypesOf) -> Columns:
     if lowered.plan is None:
         raise NotIncremental(
-            "Spark cannot run WITH RECURSIVE … UNION, nor compare with ANY or ALL rows of a query, and "
+            "Spark cannot run WITH RECURSIVE … UNION, nor compare with ANY or ALL rows of a query, "
             "and this query cannot be maintained incrementally:\n"
             + "\n".join(f"  {obstacle}" for obstacle in lowered.obstacles)
         )
-    found = types(lowered.plan, [column(name) for name in lowered.plan.columns])
+    type_texts = types(lowered.plan, [column(name) for name in lowered.plan.columns])
     return tuple(
-        Column(name, type_, True) for name, type_ in zip(lowered.plan.columns, found, strict=True)
+        Column(name, type_, True)
+        for name, type_ in zip(lowered.plan.columns, type_texts, strict=True)
     )
 
 
-def output_columns(found: Columns) -> Columns:
+def output_columns(columns: Columns) -> Columns:
     """The columns of the query, which must have names and types of their own."""
     seen: set[str] = set()
-    for each in found:
+    for each in columns:
         if fold(each.name) in seen:
             raise UserError(
                 f"the query gives the column {shown(each.name)} twice",
@@ -289,7 +290,7 @@ def output_columns(found: Columns) -> Columns:
                 f"column {shown(each.name)} has no type", hint="CAST(NULL AS …) gives it one"
             )
         seen.add(fold(each.name))
-    return tuple(replace(each, type=to_text(to_iceberg(each.type))) for each in found)
+    return tuple(replace(each, type=to_text(to_iceberg(each.type))) for each in columns)
 
 
 def definition_notices(name: TableName, mode: RefreshMode, definition: Definition) -> list[Event]:

@@ -64,8 +64,8 @@ def explain(runtime: Runtime, name: TableName, *, rules: bool = False) -> str:
     ]
     component = component_of(state.reads, name)
     if component is not None:
-        told = explain_member(world, state, stream, component)
-        return "\n".join([*sections, *told, *(_rules(definition, None) if rules else [])])
+        lines = explain_member(world, state, stream, component)
+        return "\n".join([*sections, *lines, *(_rules(definition, None) if rules else [])])
     if name in world.pointers:  # another program may have dropped it
         sections.append(_next(lambda: foresee(runtime, world, state, stream, definition)))
     if definition.obstacles:
@@ -80,9 +80,9 @@ def explain(runtime: Runtime, name: TableName, *, rules: bool = False) -> str:
             sections.append(f"hidden columns:\n{_indented(hidden)}")
         sections.append(f"Spark SQL of the change:\n{_indented(spark_sql(definition.kept))}")
     if rules:
-        there = name in world.pointers
-        found = gather(world, state, {name: definition}).sources if there else None
-        sections += _rules(definition, found)
+        exists = name in world.pointers
+        sources = gather(world, state, {name: definition}).sources if exists else None
+        sections += _rules(definition, sources)
     return "\n".join(sections)
 
 
@@ -124,11 +124,11 @@ def _cut(state: CatalogState, name: TableName) -> list[str]:
     if name in state.opted_out:
         lines.append("opted out of standing at one cut: reads what is there when it is refreshed")
     if name in state.boundaries:
-        lines.append("boundary: refreshed by hand only, a source for the tables that read it")
+        lines.append("boundary: refreshed on request only, a source for the tables that read it")
     read = sorted(state.boundaries.intersection(state.reads.get(name, ())))
     if read:
         shown = ", ".join(str(each) for each in read)
-        lines.append(f"reads as sources, because they are refreshed by hand only: {shown}")
+        lines.append(f"reads as sources, because they are refreshed on request only: {shown}")
     return lines
 
 
@@ -192,9 +192,9 @@ def foresee(
     return decision_inputs(runtime, world, state, {name: member}, outside, history)
 
 
-def _next(found: Callable[[], DecisionInputs]) -> str:
+def _next(foreseen: Callable[[], DecisionInputs]) -> str:
     try:
-        now = found()
+        now = foreseen()
         decision = decide(now)
     except (BaseExpired, NewerEdition) as error:
         return f"next refresh: fails\n{_indented(str(error))}"
@@ -243,14 +243,14 @@ def _obstacles(definition: Definition, world: CutView) -> str:
     return f"incremental: no, it is recomputed in full:\n{_indented(found)}"
 
 
-def _obstacle(found: Obstacle, definition: Definition, world: CutView) -> str:
+def _obstacle(obstacle: Obstacle, definition: Definition, world: CutView) -> str:
     """Reason code, place and meaning; the line itself; the operator; what to change."""
-    text = world.views[found.view] if found.view is not None else definition.query
-    line = text.split("\n")[found.line - 1]
-    mark = " " * (found.column - 1) + "^"
+    text = world.views[obstacle.view] if obstacle.view is not None else definition.query
+    line = text.split("\n")[obstacle.line - 1]
+    mark = " " * (obstacle.column - 1) + "^"
     return (
-        f"{found}\n  | {line}\n  | {mark}\n"
-        f"  operator: {found.operator}\n  what to change: {found.hint}"
+        f"{obstacle}\n  | {line}\n  | {mark}\n"
+        f"  operator: {obstacle.operator}\n  what to change: {obstacle.hint}"
     )
 
 

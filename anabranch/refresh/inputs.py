@@ -47,7 +47,8 @@ def gather(
     world: CutView, state: CatalogState, definitions: Mapping[TableName, Definition]
 ) -> Outside:
     """The sources of all members, and what changed in them since the last refresh."""
-    names = {each for found in definitions.values() for each in found.sources} - set(definitions)
+    read = {source for each in definitions.values() for source in each.sources}
+    names = read - set(definitions)
     versions = {name: world.version(name) for name in sorted(names)}
     before: dict[TableName, int | None] = {}
     apart = None
@@ -218,22 +219,22 @@ def plans(definition: Definition, sources: Sources, stored_rows: int) -> Iterato
     """What is run to find the change of the stored rows."""
     kept, changed = definition.kept, frozenset(sources.deltas)
     if isinstance(kept, ByRows):
-        found = kept.delta(changed)
+        change = kept.delta(changed)
     elif isinstance(kept, Combine):
-        found = kept.change(changed)
+        change = kept.change(changed)
         lost = not sources.insert_only and any(state.deleted for state in kept.state)
-        if found is not None and lost:
-            yield kept.rescan(_touched(kept)), sources.ranges(found)
+        if change is not None and lost:
+            yield kept.rescan(_touched(kept)), sources.ranges(change)
     else:
         assert isinstance(kept, Replace)
-        found = from_stored(kept, definition.columns, sources, stored_rows)
-        if found is None:
-            found = kept.touched(changed)
-            if found is not None:
+        change = from_stored(kept, definition.columns, sources, stored_rows)
+        if change is None:
+            change = kept.touched(changed)
+            if change is not None:
                 keys = _touched(kept) if kept.keys else None
-                yield kept.recompute(keys), sources.ranges(found)
-    if found is not None:
-        yield found, NONE
+                yield kept.recompute(keys), sources.ranges(change)
+    if change is not None:
+        yield change, NONE
 
 
 def from_stored(kept: Replace, columns: Columns, sources: Sources, stored_rows: int) -> Node | None:
@@ -242,11 +243,11 @@ def from_stored(kept: Replace, columns: Columns, sources: Sources, stored_rows: 
     if kept.first is None or plain(columns) != {each.name for each in columns}:
         return None
     whole = stored_rows < (kept.first.limit or 0)
-    found = kept.from_stored(frozenset(sources.deltas), complete=whole)
-    if found is None:
+    node = kept.from_stored(frozenset(sources.deltas), complete=whole)
+    if node is None:
         return None
     anew = scanned([(kept.recompute(None), NONE)], sources)
-    return found if scanned([(found, NONE)], sources) < anew else None
+    return node if scanned([(node, NONE)], sources) < anew else None
 
 
 ROWS_PER_SCAN = 50_000  # planning and starting a scan takes as long as reading so many rows

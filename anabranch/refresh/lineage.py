@@ -51,8 +51,8 @@ class Lineages:
         for each in names:
             if column is not None and each.lower() != column.lower():
                 continue
-            found = self.below(name, each) if to_sources else self.direct(name, each)
-            for (kind, ref), via in found.items():
+            flows = self.below(name, each) if to_sources else self.direct(name, each)
+            for (kind, ref), via in flows.items():
                 yield {
                     "table": str(name),
                     "column": each,
@@ -70,7 +70,7 @@ class Lineages:
 
         What decides about rows on the way only decides, unless another way computes from it.
         """
-        found: dict[tuple[str, Ref], Via] = {}
+        reached: dict[tuple[str, Ref], Via] = {}
         state: set[tuple[str, Ref]] = set()
         todo: list[tuple[str, Ref, Via]] = [(COMPUTED, Ref(name, column), ())]
         for kind, at, via in todo:
@@ -82,11 +82,11 @@ class Lineages:
                 if ref.table in self.known:
                     todo.append((both, ref, (*via, ref.table)))
                 else:
-                    found[both, ref] = via
+                    reached[both, ref] = via
         return {
             (kind, ref): via
-            for (kind, ref), via in sorted(found.items(), key=lambda each: each[0])
-            if kind == COMPUTED or (COMPUTED, ref) not in found
+            for (kind, ref), via in sorted(reached.items(), key=lambda each: each[0])
+            if kind == COMPUTED or (COMPUTED, ref) not in reached
         }
 
 
@@ -111,9 +111,9 @@ def explained(lineage: Lineage) -> list[str]:
     lines = ["columns are computed from:"]
     for name, flow in lineage.columns:
         only = sorted(flow.decides - lineage.decides - flow.computed)
-        told = ", ".join(f"{each.table}.{each.column}" for each in sorted(flow.computed))
+        inputs = ", ".join(f"{each.table}.{each.column}" for each in sorted(flow.computed))
         also = f"; over rows chosen by {_shown(only)}" if only else ""
-        lines.append(f"  {name}: {told or 'no column'}{also}")
+        lines.append(f"  {name}: {inputs or 'no column'}{also}")
     if lineage.decides:
         lines.append(f"rows are decided by: {_shown(sorted(lineage.decides))}")
     return lines

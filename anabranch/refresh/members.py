@@ -90,12 +90,12 @@ def understand(
     """
     columns = readable_columns(tx, [each.name for each in streams]) if full else {}
     if cyclic:
-        found = _cycle(tx, state, streams, full=full)
+        members = _cycle(tx, state, streams, full=full)
     else:
         (stream,) = streams
-        found = {stream.name: _table(tx, state, stream, full=full)}
-    refuse_to_break_readers(tx, state, columns, set(found))
-    return found
+        members = {stream.name: _table(tx, state, stream, full=full)}
+    refuse_to_break_readers(tx, state, columns, set(members))
+    return members
 
 
 # -- a table alone -------------------------------------------------------------------------------
@@ -249,13 +249,14 @@ def _as_stored(
 ) -> dict[TableName, Definition] | None:
     """The definitions over the columns that are stored, where those are what the queries give."""
     try:
-        found = {name: understood(tx.world, name, query) for name, query in queries.items()}
+        definitions = {name: understood(tx.world, name, query) for name, query in queries.items()}
     except SchemaError:  # they may not fit each other only because a source has changed
         return None
     same = all(
-        same_columns(tx.world.version(name).columns, each.columns) for name, each in found.items()
+        same_columns(tx.world.version(name).columns, each.columns)
+        for name, each in definitions.items()
     )
-    return found if same else None
+    return definitions if same else None
 
 
 # -- whether the stored rows follow the query -----------------------------------------------------

@@ -99,7 +99,7 @@ class CatalogState:
 
     @cached_property
     def boundaries(self) -> frozenset[TableName]:
-        """Tables that are refreshed by hand only: those that read them take them as sources.
+        """Tables that are refreshed on request only: those that read them take them as sources.
 
         A table without a schedule that shares a group with one that has a schedule comes along with
         its group, and is no boundary.
@@ -147,17 +147,17 @@ class CatalogState:
 
         What tables in `until` read is not looked for.
         """
-        given = set(names)
-        found: set[TableName] = set()
-        waiting = list(given)
+        start = set(names)
+        above: set[TableName] = set()
+        waiting = list(start)
         while waiting:
             name = waiting.pop()
             for each in self.reads.get(name, ()) if name not in until else ():
-                if each in self.streams and each not in found and each not in self.boundaries:
-                    found.add(each)
+                if each in self.streams and each not in above and each not in self.boundaries:
+                    above.add(each)
                     waiting.append(each)
-        found -= given
-        return [name for name in self.order(found) if name in found] if found else []
+        above -= start
+        return [name for name in self.order(above) if name in above] if above else []
 
     def needed(self, names: Iterable[TableName]) -> list[TableName]:
         """What must stand at this cut before the tables can; those that opted out need nothing."""
@@ -240,8 +240,8 @@ class CatalogState:
         wanted = [name for name in names if self.streams[name].cuts != here]
         if not wanted:
             return self
-        given = {*self.above(wanted), *wanted}
-        order = [name for name in self.order(given) if name in given]
+        affected = {*self.above(wanted), *wanted}
+        order = [name for name in self.order(affected) if name in affected]
         late = set(self.lagging(order))
         moved = [name for name in order if name not in late and self.streams[name].cuts != here]
         if not moved:
@@ -264,10 +264,10 @@ class CatalogState:
         An upstream that looked at new rows and stayed as it was stands on newer snapshots now, and so
         does every table that reads it.
         """
-        found: dict[TableName, Frontier] = {}
+        frontiers: dict[TableName, Frontier] = {}
         place = homes(tuple(self.reads.items()))
         for name in order:
-            if name in found:
+            if name in frontiers:
                 continue
             together = place[name].members if name in place else (name,)
             frontier: dict[TableName, int | None] = {}
@@ -276,11 +276,11 @@ class CatalogState:
                     if source in self.views or source in together:
                         continue
                     if source in self.streams and source not in self.boundaries:
-                        frontier |= found.get(source) or self.frontiers.get(source, {})
+                        frontier |= frontiers.get(source) or self.frontiers.get(source, {})
                     else:
                         frontier[source] = read.snapshot_id
-            found |= dict.fromkeys(together, frontier)
-        return found
+            frontiers |= dict.fromkeys(together, frontier)
+        return frontiers
 
     def _spread(
         self,
@@ -288,19 +288,19 @@ class CatalogState:
         own: Callable[[TableName, Collection[TableName]], bool],
     ) -> list[TableName]:
         """Those of which something holds, and what reads them; members of a cycle all or none."""
-        found: dict[TableName, None] = {}
+        spread: dict[TableName, None] = {}
         names = [name for name in order if name in self.streams]  # others were dropped
         place = homes(tuple(self.reads.items()))
         for name in names:
             together = place[name].members if name in place else (name,)
-            if name not in found and any(own(each, found) for each in together):
-                found |= dict.fromkeys(together)
-        return [name for name in names if name in found]
+            if name not in spread and any(own(each, spread) for each in together):
+                spread |= dict.fromkeys(together)
+        return [name for name in names if name in spread]
 
-    def _is_stale(self, name: TableName, found: Collection[TableName]) -> bool:
-        return bool(self.streams[name].options.get("always")) or self._lags(name, found)
+    def _is_stale(self, name: TableName, stale: Collection[TableName]) -> bool:
+        return bool(self.streams[name].options.get("always")) or self._lags(name, stale)
 
-    def _lags(self, name: TableName, found: Collection[TableName]) -> bool:
+    def _lags(self, name: TableName, stale: Collection[TableName]) -> bool:
         known, stream = self.inputs.get(name, {}), self.streams[name]
         return (
             not stream.populated
@@ -308,7 +308,7 @@ class CatalogState:
             or to_be_looked_at(stream)
             or not known
             or any(each.metadata_location != self.mark(source) for source, each in known.items())
-            or any(upstream in found for upstream in self.reads.get(name, ()))
+            or any(upstream in stale for upstream in self.reads.get(name, ()))
         )
 
 

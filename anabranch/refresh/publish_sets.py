@@ -157,11 +157,11 @@ class RefreshRun:
     ) -> None:
         """Later sets read what this one made, but for what is past the state against its will: `late`
         are members of groups whose time was over."""
-        found, noted = states
+        before, noted = states
         past = {name for name, each in done.items() if each.cuts != (noted.cut_id,)}
         why = f"its refresh group took too long, and it was refreshed past cut {noted.cut_id}"
         with self._lock:
-            self.state = after(_with_cuts(self.state, found, noted), tx, done)
+            self.state = after(_with_cuts(self.state, before, noted), tx, done)
             self.ahead |= past.difference(late)
             self.stuck |= dict.fromkeys(past.intersection(late), why)
 
@@ -204,8 +204,8 @@ class RefreshRun:
         for attempt in attempts():
             try:
                 with or_conflict(self.runtime.lake, self.look().cut_id):
-                    found = self._at_cut(publish_set)
-                return replace(found, duration_ms=round((time.perf_counter() - start) * 1000))
+                    result = self._at_cut(publish_set)
+                return replace(result, duration_ms=round((time.perf_counter() - start) * 1000))
             except PublishConflict as conflict:
                 # The delta was computed against a state that is gone: compute it anew, never move it.
                 if not self.patient:
@@ -268,10 +268,10 @@ class RefreshRun:
         plan, begun = self._noted(publish_set), list[Begun]()
         if isinstance(plan, Result):
             return plan
-        found, state = plan  # known before the transaction, in which nobody may wait for a look
+        before, state = plan  # known before the transaction, in which nobody may wait for a look
 
         def begin(c: Connection) -> None:
-            begun.append(self._begin(c, publish_set, found, state))
+            begun.append(self._begin(c, publish_set, before, state))
 
         self.runtime.lake.fence.claim()
         try:
@@ -285,7 +285,7 @@ class RefreshRun:
                     plan = self._noted(publish_set)
                     if isinstance(plan, Result):
                         return plan
-                    found, state = plan
+                    before, state = plan
                 if not begun:
                     with self.runtime.store.writing(durable=False) as c:
                         begin(c)
@@ -304,17 +304,17 @@ class RefreshRun:
         return found, found.noting([name for name in publish_set.members if name in found.streams])
 
     def _begin(
-        self, c: Connection, publish_set: PublishSet, found: CatalogState, state: CatalogState
+        self, c: Connection, publish_set: PublishSet, before: CatalogState, state: CatalogState
     ) -> Begun:
         """In one transaction: the stage, and what nobody changes while we have the lease."""
         tx = self.runtime.begin(replace(world_of(self.runtime, state), at=self.at), c)
         members = [state.streams[name] for name in publish_set.members if name in state.streams]
         filled = [each.name for each in members if each.populated]
         tx.leased = Leased(all_indexes(c), last_runs(c, filled))
-        return Begun(found, state, tx)
+        return Begun(before, state, tx)
 
     def _attempt(self, publish_set: PublishSet, lease: Lease, begun: Begun) -> Result:
-        found, state, tx = begun.found, begun.noted, begun.tx
+        before, state, tx = begun.found, begun.noted, begun.tx
         members = [name for name in publish_set.members if name in state.streams]
         try:
             isolated = Isolated(self.runtime, tx, state, publish_set.groups)
@@ -329,7 +329,7 @@ class RefreshRun:
                 tx.abandon()
                 return self.failed(publish_set, staging.failure, state)
             return self._publish(
-                publish_set, lease, tx, (found, state), staging.done, isolated.late
+                publish_set, lease, tx, (before, state), staging.done, isolated.late
             )
         except BaseException:
             tx.abandon()
@@ -345,7 +345,7 @@ class RefreshRun:
         late: Collection[TableName],
     ) -> Result:
         """`states`: before and after the tables without changes noted the cut."""
-        found, noted = states
+        before, noted = states
         records: list[Refresh] = []
         others = [name for name in publish_set.members if name not in done]
 
@@ -371,7 +371,7 @@ class RefreshRun:
                 idle,
                 tx.kept.values(),
             )
-            note_cuts(c, found, noted, tx.found, done)
+            note_cuts(c, before, noted, tx.found, done)
             if not publish_set.pulled:
                 streams.touch(c, others, tables.now(c))
 
@@ -391,9 +391,11 @@ class RefreshRun:
         What a newer edition has to do is no failure of the table.
         """
         if isinstance(failure.error, NewerEdition) and not publish_set.trial:
-            told = failure if self.patient else None
+            failure_to_raise = failure if self.patient else None
             said = failure.error.message
-            return Result.skipped(publish_set, WaitCode.NEWER_EDITION, said, failure=told)
+            return Result.skipped(
+                publish_set, WaitCode.NEWER_EDITION, said, failure=failure_to_raise
+            )
         if publish_set.trial:
             return Result(publish_set, Verdict.FAILED, failure.error.message, failure=failure)
         records = tuple(self.trigger.failed(name, failure) for name in publish_set.members)
@@ -432,13 +434,13 @@ def world_of(runtime: Runtime, state: CatalogState) -> CutView:
     )
 
 
-def _with_cuts(state: CatalogState, found: CatalogState, noted: CatalogState) -> CatalogState:
-    """The look with what was `noted` of tables, unless they moved on since they were `found`."""
+def _with_cuts(state: CatalogState, before: CatalogState, noted: CatalogState) -> CatalogState:
+    """The look with what was `noted` of tables, unless they moved on since the state `before`."""
     moved = [
         name
         for name, each in noted.streams.items()
-        if each is not found.streams.get(name)
-        and found.streams.get(name) is state.streams.get(name)
+        if each is not before.streams.get(name)
+        and before.streams.get(name) is state.streams.get(name)
     ]
     if not moved or noted.cut_id != state.cut_id:
         return state

@@ -73,7 +73,7 @@ def record_outcomes(
     trigger: Trigger,
     groups: Sequence[Group] = (),
     state: CatalogState | None = None,
-    found: Present | None = None,
+    present: Present | None = None,
     idle: Sequence[Refresh] = (),
     kept: Iterable[Refresh] = (),
 ) -> list[Refresh]:
@@ -83,7 +83,7 @@ def record_outcomes(
     known; `idle` are lines of tables of the same groups that had nothing to do, `kept` those of
     indexes: they are written down, and nobody asked for them.
     """
-    now = found or Present(c, [each.table for each in done])
+    now = present or Present(c, [each.table for each in done])
     epochs = next_epochs(now, groups, done) if cut_id is not None else {}
     write_outcomes(c, done, epochs, now, state)
     rows = [history_row(each, cut_id, trigger, epochs.get(each.table)) for each in done]
@@ -135,12 +135,14 @@ def next_epochs(
 ) -> dict[TableName, int]:
     """The new epoch of every member of a group that is published."""
     moved = {outcome.table for outcome in done if outcome.changed}
-    found: dict[TableName, int] = {}
+    epochs: dict[TableName, int] = {}
     for group in groups:
         if moved.intersection(group.members):
             known = [now.streams[name].epoch for name in group.members if name in now.streams]
-            found |= dict.fromkeys(group.members, 1 + max((each or 0 for each in known), default=0))
-    return found
+            epochs |= dict.fromkeys(
+                group.members, 1 + max((each or 0 for each in known), default=0)
+            )
+    return epochs
 
 
 def stays_suspended(stream: StreamTable, outcome: Outcome) -> bool:
@@ -155,17 +157,17 @@ def note_cuts(
     c: Connection,
     state: CatalogState,
     noted: CatalogState,
-    found: Present | None = None,
+    present: Present | None = None,
     done: Collection[TableName] = (),
 ) -> None:
     """Tables that did not change stand at a newer cut now, unless they were refreshed or a view above
     them got another meaning meanwhile, or they are among those `done` in the transaction, which
-    `found` the others as they are."""
+    is `present`."""
     moved = [name for name, each in noted.streams.items() if each is not state.streams.get(name)]
     if not moved:
         return
     cuts.hold(c)  # nobody publishes between the question and the answer
-    there = streams.all_streams(c) if found is None else found.streams
+    there = streams.all_streams(c) if present is None else present.streams
     replaced = views_replaced(c, state, moved)
     same = [
         name
@@ -207,8 +209,8 @@ def write_outcomes(
 ) -> None:
     """What the tables have read, where they stand, and that they are well."""
     known = now.streams
-    there = now.graph if all(now.has_read(each.table) for each in done) else None
-    inputs, stands = (None, None) if there is None else (there.inputs, there.frontiers)
+    graph = now.graph if all(now.has_read(each.table) for each in done) else None
+    inputs, stands = (None, None) if graph is None else (graph.inputs, graph.frontiers)
     streams.set_inputs(c, {each.table: each.inputs for each in done}, inputs)
     streams.set_frontiers(c, {each.table: each.frontier for each in done}, stands)
     reads = {each.table: each.reads for each in done}
@@ -261,13 +263,13 @@ def commit_times(
 ) -> dict[int, Mapping[TableName, datetime | None]]:
     """When the sources were committed to, by the cuts that tables stand at; asked only where that was
     not seen already."""
-    found: dict[int, Mapping[TableName, datetime | None]] = {}
+    times: dict[int, Mapping[TableName, datetime | None]] = {}
     wanted: dict[int, set[TableName]] = {}
     for outcome in done:
         if outcome.stands_at is not None:
             wanted.setdefault(outcome.stands_at, set()).update(outcome.frontier)
     for at, names in wanted.items():
-        told = state.committed if state is not None and at == state.cut_id else {}
-        all_told = all(name in told and told[name] is not None for name in names)
-        found[at] = told if all_told else cuts.commit_times(c, at, names)
-    return found
+        committed = state.committed if state is not None and at == state.cut_id else {}
+        all_told = all(name in committed and committed[name] is not None for name in names)
+        times[at] = committed if all_told else cuts.commit_times(c, at, names)
+    return times

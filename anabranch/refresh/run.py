@@ -76,9 +76,9 @@ def refresh_upon(
     failures: list[Failure] = []
     for publish_set in publish_sets:
         if stale.intersection(publish_set.members):
-            for found in tried(work, publish_set):
-                results += found.records or record(runtime, waiting_rows(trigger, found))
-                failures += [found.failure] if found.failure else []
+            for result in tried(work, publish_set):
+                results += result.records or record(runtime, waiting_rows(trigger, result))
+                failures += [result.failure] if result.failure else []
     if failures:
         error = failures[0].error
         error.table = str(failures[0].table)
@@ -105,11 +105,11 @@ def tried(work: RefreshRun, publish_set: PublishSet) -> list[Result]:
     return [work.refresh(PublishSet((group,))) for group in publish_set.groups]
 
 
-def waiting_rows(trigger: Trigger, found: Result) -> list[Refresh]:
+def waiting_rows(trigger: Trigger, result: Result) -> list[Refresh]:
     """A group that has to wait for a table outside says so in its history."""
-    if found.waits_for is None:
+    if result.waits_for is None:
         return []
-    return [trigger.skipped(name, found.reason or "") for name in found.publish_set.members]
+    return [trigger.skipped(name, result.reason or "") for name in result.publish_set.members]
 
 
 def resolve(runtime: Runtime, name: TableName) -> TableName:

@@ -65,19 +65,19 @@ class Sources:
         """What the optimizer is told.  Footers of changed files are read only if the plan reads more
         than changes, and manifests only of large tables that it may read a part of."""
         again = any(scan.version is not Version.DELTA for scan in _scans(node))
-        found = self._statistics(node, limits, footers=again)
-        if all(table.rows < LARGE_ROWS for table in found.tables.values()):
-            return found
+        statistics = self._statistics(node, limits, footers=again)
+        if all(table.rows < LARGE_ROWS for table in statistics.tables.values()):
+            return statistics
         scans: dict[TableName, list[Scan]] = {}
-        for scan in _scans(optimize(node, RANGE_RULES, found)):
-            table = found.tables.get(scan.table)
+        for scan in _scans(optimize(node, RANGE_RULES, statistics)):
+            table = statistics.tables.get(scan.table)
             if scan.version is not Version.DELTA and table and table.rows >= LARGE_ROWS:
                 scans.setdefault(scan.table, []).append(scan)
         read = {
-            name: replace(found.tables[name], read_at_once=self._read_at_once(name, own))
+            name: replace(statistics.tables[name], read_at_once=self._read_at_once(name, own))
             for name, own in scans.items()
         }
-        return replace(found, tables={**found.tables, **read})
+        return replace(statistics, tables={**statistics.tables, **read})
 
     def _read_at_once(self, table: TableName, scans: Sequence[Scan]) -> int:
         """About how many rows the largest of some scans of a table reads."""

@@ -184,9 +184,9 @@ def with_name(error: Exception, table: TableName) -> AnabranchError:
     if is_lost(error):
         return SparkLost(f"{table}: the Spark session ended", hint="start the process again")
     if not isinstance(error, AnabranchError):
-        found = InternalError(f"{table}: {type(error).__name__}: {error}")
-        found.__cause__ = error
-        return found
+        internal = InternalError(f"{table}: {type(error).__name__}: {error}")
+        internal.__cause__ = error
+        return internal
     if str(table) not in error.message:
         error.message = f"{table}: {error.message}"
         error.args = (error.message,)

@@ -62,13 +62,13 @@ def verify(runtime: Runtime, name: TableName, *, state: bool = False) -> dict[st
     """
     catalog = observe_now(runtime)
     world = CutView(runtime.lake, runtime.spark, catalog.pointers, catalog.views)
-    found = name.find_in(catalog.streams)
-    if found is None:
+    stored_name = name.find_in(catalog.streams)
+    if stored_name is None:
         if world.find(name) is not None:
             raise UserError(f"{name} is not a stream table", hint="only stream tables have a query")
         known = [str(each) for each in catalog.streams]
         raise UnknownName(f"there is no stream table {name}", name=str(name), known=known)
-    name, stream = found, catalog.streams[found]
+    name, stream = stored_name, catalog.streams[stored_name]
     if not stream.populated:
         raise Refused(f"{name} has not been filled yet", hint=f"REFRESH STREAM TABLE {name}")
     frontier = catalog.frontiers.get(name, {})  # a query may read no table at all
@@ -181,14 +181,14 @@ def misplaced(
             return None
         shown = cuts.versions_at(c, stream.cut_id)
     for source, snapshot in sorted(frontier.items()):
-        there = shown.get(source)
-        if there is None:
+        shown_version = shown.get(source)
+        if shown_version is None:
             return f"it was computed from {source}, which cut {stream.cut_id} does not show"
-        found = there.snapshot_id
-        if found is None and there.metadata_location is not None:
-            found = runtime.lake.version(source, there.metadata_location).snapshot_id
-        if found != snapshot:
-            said = f"snapshot {snapshot} of {source}; cut {stream.cut_id} shows {found}"
+        snapshot_id = shown_version.snapshot_id
+        if snapshot_id is None and shown_version.metadata_location is not None:
+            snapshot_id = runtime.lake.version(source, shown_version.metadata_location).snapshot_id
+        if snapshot_id != snapshot:
+            said = f"snapshot {snapshot} of {source}; cut {stream.cut_id} shows {snapshot_id}"
             return f"it was computed from {said}"
     return None
 

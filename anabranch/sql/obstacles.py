@@ -75,7 +75,7 @@ CODES: dict[str, Code] = {
     ),
     "GROUPING_SETS": Code(
         "grouping sets",
-        "so many sets of keys are not incremental",
+        "this many sets of keys are not incremental",
         "use fewer keys, or GROUPING SETS with the sets that are needed",
     ),
     "NONDETERMINISTIC_FUNCTION": Code(

@@ -98,17 +98,17 @@ def keep_attached(runtime: Runtime) -> None:
     for key, value in runtime.settings.catalogs.items():
         name, _, rest = key.partition(".")
         wanted.setdefault(name, {})[rest] = value
-    found = []
-    for name, given in sorted(wanted.items()):
-        properties = {key: value for key, value in given.items() if key != "type"}
-        if "type" not in given:
+    catalogs = []
+    for name, settings in sorted(wanted.items()):
+        properties = {key: value for key, value in settings.items() if key != "type"}
+        if "type" not in settings:
             raise InvalidValue(
                 f"catalog {shown(name)} has no type", hint=f"set catalogs.{name}.type, such as rest"
             )
-        found.append(declared(name, given["type"], properties))
+        catalogs.append(declared(name, settings["type"], properties))
     with runtime.store.reading() as c:
         known = foreign.all_catalogs(c)
-    changed = [each for each in found if not same(each, known.get(each.name))]
+    changed = [each for each in catalogs if not same(each, known.get(each.name))]
     if not changed:
         return
     for each in changed:
@@ -148,24 +148,24 @@ def detach(runtime: Runtime, name: str, *, if_exists: bool = False) -> None:
                 hint="drop those, or change their queries first",
             )
         tables = [each for each in foreign.all_tables(c).values() if catalog_of(each.name) == name]
-        there = [each for each in tables if each.metadata_location is not None]
-        if there:
+        existing = [each for each in tables if each.metadata_location is not None]
+        if existing:
             cut_id = cuts.advance(c)
-            cuts.add(c, cut_id, DETACHED, [Version(each.name, None) for each in there])
+            cuts.add(c, cut_id, DETACHED, [Version(each.name, None) for each in existing])
         foreign.remove(c, name)
     runtime.lake.attached.read()
 
 
 def _readers(c: Connection, catalog: str) -> list[TableName]:
     """Stream tables and views that read a table of the catalog."""
-    found = {
+    readers = {
         reader
         for reader, read in streams.whole_graph(c).dependencies.items()
         if any(catalog_of(each) == catalog for each in read)
     }
-    found |= {
+    readers |= {
         view
         for view, text in view_rows.all_views(c).items()
         if any(catalog_of(each) == catalog for each in tables_of(text))
     }
-    return sorted(found)
+    return sorted(readers)

@@ -15,15 +15,15 @@ def comment_on(runtime: Runtime, name: TableName, comments: Comments) -> TableNa
     """Of source tables and stream tables; no row changes."""
 
     def act(tx: Transaction) -> TableName:
-        found = tx.world.resolve(name)
-        if found in tx.world.views:
+        table = tx.world.resolve(name)
+        if table in tx.world.views:
             raise Refused(
-                f"{found} is a view: it has no place for a comment",
+                f"{table} is a view: it has no place for a comment",
                 hint="comment on the tables it reads, or in the file of a project",
             )
-        refuse_copy(runtime, found)
-        say(tx, found, comments)
-        return found
+        refuse_copy(runtime, table)
+        say(tx, table, comments)
+        return table
 
     return runtime.write("comment", act)
 

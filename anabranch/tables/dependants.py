@@ -83,14 +83,14 @@ def _reads(
     world: CutView, streams: Mapping[TableName, str]
 ) -> dict[TableName, tuple[str, frozenset[TableName]]]:
     """The queries of stream tables and views, with all tables and views that they lead to."""
-    found = {}
+    resolved = {}
     for name, query in {**streams, **world.views}.items():
         try:
             tables, through = reach(world, query)
         except AnabranchError:  # it is broken already
             continue
-        found[name] = query, tables | through
-    return found
+        resolved[name] = query, tables | through
+    return resolved
 
 
 def meanings(world: CutView, queries: Mapping[TableName, str]) -> dict[TableName, str | None]:
@@ -186,21 +186,23 @@ class Readers:
     ) -> list[Readers]:
         """The readers of each table, which may itself be one."""
         world = replace(world, pointers=dict(world.pointers), views=dict(world.views))
-        found = _reads(world, {name: each.query for name, each in streams.items()})
+        resolved = _reads(world, {name: each.query for name, each in streams.items()})
         back = dependants(reads)
-        return [cls._of_one(world, streams, found, back, table) for table in sorted(tables)]
+        return [cls._of_one(world, streams, resolved, back, table) for table in sorted(tables)]
 
     @classmethod
     def _of_one(
         cls,
         world: CutView,
         streams: Mapping[TableName, StreamTable],
-        found: Mapping[TableName, tuple[str, frozenset[TableName]]],
+        resolved: Mapping[TableName, tuple[str, frozenset[TableName]]],
         back: Mapping[TableName, Collection[TableName]],
         table: TableName,
     ) -> Readers:
         queries = {
-            name: query for name, (query, read) in found.items() if table in read and name != table
+            name: query
+            for name, (query, read) in resolved.items()
+            if table in read and name != table
         }
         cyclic = {name for name in queries if name in closure(back.get(name, ()), back)}
         try:
@@ -214,12 +216,12 @@ class Readers:
         """Those who cannot follow to what the table or view is in this world."""
         if not self.queries:
             return Dependants()
-        there = {fold(name) for name in _columns(world, self.table)}
-        kept = [name for name in self.columns if fold(name) in there]
-        found = {name for name in self.queries if self._breaks(world, name)}
+        remaining = {fold(name) for name in _columns(world, self.table)}
+        kept = [name for name in self.columns if fold(name) in remaining]
+        broken = {name for name in self.queries if self._breaks(world, name)}
         if len(kept) < len(self.columns):
-            found |= self._changed_without(kept, self.queries.keys() - found)
-        named = sorted(found)
+            broken |= self._changed_without(kept, self.queries.keys() - broken)
+        named = sorted(broken)
         return Dependants(
             tuple(name for name in named if name in self.streams),
             tuple(name for name in named if name not in self.streams),
@@ -254,12 +256,12 @@ class Readers:
         if not kept or not known:  # a table of this very transaction
             return set()
         whole, less = (self._with(columns) for columns in (self.columns, kept))
-        found = set()
+        changed = set()
         for name in names:
             one, other = (standing(world, {}, name, self.queries[name]) for world in (whole, less))
             if one.meaning and one.meaning != other.meaning and one.columns == other.columns:
-                found.add(name)
-        return found
+                changed.add(name)
+        return changed
 
     def _with(self, columns: Sequence[str]) -> CutView:
         """The world before the change, in which the table or view has some of its columns."""
@@ -279,12 +281,12 @@ def standing(
     """What a stream table or view would be here, for the next who refreshes or reads it."""
     stream = streams.get(name)
     try:
-        found = define(world, query)
+        definition = define(world, query)
         if stream is not None:
-            check_mode(name, stream.refresh_mode, found)
-            if not carried(world.version(name).columns, found.columns):
+            check_mode(name, stream.refresh_mode, definition)
+            if not carried(world.version(name).columns, definition.columns):
                 return Standing(None)
-        return Standing(found.fingerprint, tuple(each.name for each in found.columns))
+        return Standing(definition.fingerprint, tuple(each.name for each in definition.columns))
     except AnabranchError:
         if stream is not None:
             return Standing(None)

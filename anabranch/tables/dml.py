@@ -190,17 +190,17 @@ def read_version(tx: Transaction, name: TableName) -> TableVersion:
 
 def writable(runtime: Runtime, tx: Transaction, name: TableName) -> TableName:
     """The name of a source table that may be written."""
-    found = tx.world.resolve(name)
-    if found in tx.world.views:
-        raise Refused(f"{found} is a view: it cannot be written", hint="write to its tables")
+    table = tx.world.resolve(name)
+    if table in tx.world.views:
+        raise Refused(f"{table} is a view: it cannot be written", hint="write to its tables")
     with runtime.store.reading() as c:
-        stream = streams.get(c, found)
+        stream = streams.get(c, table)
     if stream is not None:
         raise Refused(
-            f"{found} is a stream table: only its query fills it", hint="write to its sources"
+            f"{table} is a stream table: only its query fills it", hint="write to its sources"
         )
-    refuse_copy(runtime, found)
-    return found
+    refuse_copy(runtime, table)
+    return table
 
 
 def is_small(runtime: Runtime, version: TableVersion) -> bool:

@@ -52,11 +52,11 @@ def drop(
 
     def act(tx: Transaction, seen: CatalogState) -> Names:
         nonlocal with_it
-        found = _found(runtime, tx, seen.streams, name, kind, if_exists)
-        if found is None:
+        table = _found(runtime, tx, seen.streams, name, kind, if_exists)
+        if table is None:
             return ()
-        with_it = _drop(tx, seen.streams, seen.reads, found, kind, cascade=cascade)
-        own = (found,) if kind is Kind.STREAM else ()
+        with_it = _drop(tx, seen.streams, seen.reads, table, kind, cascade=cascade)
+        own = (table,) if kind is Kind.STREAM else ()
         written = (*own, *with_it.streams)
         tx.used.add(ReadSet(tokens_of(seen.streams, written)))
         return written
@@ -90,19 +90,19 @@ def _found(
         if name not in known:
             raise gone(name)
         return name
-    found = tx.world.find(name)
-    if found is None and if_exists:
+    table = tx.world.find(name)
+    if table is None and if_exists:
         return None
     if kind is Kind.VIEW:
-        if found is None or found not in tx.world.views:
+        if table is None or table not in tx.world.views:
             views = [str(view) for view in tx.world.views]
             raise UnknownName(f"there is no view {name}", name=str(name), known=views)
-        return found
-    found = tx.world.resolve(name)
-    if found in tx.world.views:
-        raise Refused(f"{found} is a view", hint=f"DROP VIEW {found}")
-    check_source(runtime, found)
-    return found
+        return table
+    table = tx.world.resolve(name)
+    if table in tx.world.views:
+        raise Refused(f"{table} is a view", hint=f"DROP VIEW {table}")
+    check_source(runtime, table)
+    return table
 
 
 def _drop(

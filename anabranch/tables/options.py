@@ -17,37 +17,37 @@ CLAUSES = {"schedule": "SCHEDULE", "refresh_mode": "REFRESH MODE", "cluster": "I
 AT_CREATION = frozenset({"initialize"})  # an option of the statement, not of the table
 
 
-def written_options(given: Mapping[str, str]) -> dict[str, Any]:
+def written_options(options: Mapping[str, str]) -> dict[str, Any]:
     """The options of WITH (…) and SET (…), in a statement or a file; some have clauses of their own."""
-    for name in given:
+    for name in options:
         if name in CLAUSES:
             raise Unsupported(f'"{name}" is not an option', hint=f"write {CLAUSES[name]} …")
         if name not in READERS:
             known = [each for each in READERS if each not in CLAUSES]
             hint = did_you_mean(name, known) or f"known: {', '.join(known)}"
             raise Unsupported(f'there is no option "{name}"', hint=hint)
-    return dict(given)
+    return dict(options)
 
 
 def read_options(
-    given: Mapping[str, Any], settings: Settings, *, altering: bool = False
+    values: Mapping[str, Any], settings: Settings, *, altering: bool = False
 ) -> dict[str, Any]:
     """The options that are given, checked; text is read as SQL has it."""
-    for name in given:
+    for name in values:
         if name not in READERS:
             raise UnknownName(f'there is no option "{name}"', name=name, known=READERS)
         if altering and name in AT_CREATION:
             raise InvalidValue(f"option {name} is for CREATE", hint="REFRESH STREAM TABLE fills it")
-    return {name: READERS[name](value, name, settings) for name, value in given.items()}
+    return {name: READERS[name](value, name, settings) for name, value in values.items()}
 
 
-def with_defaults(given: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+def with_defaults(values: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """The same for a new table: what is not said of consistency is what the settings say now.
 
     Bounds of cycles are kept with the table if somebody has set them; otherwise the setting of the day
     holds.
     """
-    said = {"diamond_consistency": None, "diamond_schedule_policy": None, **given}
+    said = {"diamond_consistency": None, "diamond_schedule_policy": None, **values}
     for name in BOUNDS:
         if said.get(name) is None and name in settings.origins:
             said[name] = settings[name]

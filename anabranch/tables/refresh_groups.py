@@ -102,15 +102,15 @@ def other_members(
     """The members after some came and some went."""
     coming = [stream(seen, each) for each in add]
     going = [each.find_in(group.members) for each in drop]
-    for given, found in zip(drop, going, strict=True):
-        if found is None:
+    for name, member in zip(drop, going, strict=True):
+        if member is None:
             raise UnknownName(
-                f"{given} is not a member of refresh group {group.name}",
-                name=str(given),
+                f"{name} is not a member of refresh group {group.name}",
+                name=str(name),
                 known=[str(each) for each in group.members],
             )
-        if found in coming:
-            raise InvalidValue(f"{found} cannot be added and dropped at once")
+        if member in coming:
+            raise InvalidValue(f"{member} cannot be added and dropped at once")
     left = [each for each in group.members if each not in going]
     members = tuple(dict.fromkeys([*left, *coming]))
     if len(members) < 2:
@@ -148,20 +148,20 @@ def known(seen: CatalogState, members: Sequence[TableName]) -> tuple[TableName, 
 
 def stream(seen: CatalogState, name: TableName) -> TableName:
     """A stream table's name as it is kept."""
-    found = name.find_in(seen.streams)
-    if found is None and (other := name.find_in({*seen.pointers, *seen.views})) is not None:
+    stored_name = name.find_in(seen.streams)
+    if stored_name is None and (other := name.find_in({*seen.pointers, *seen.views})) is not None:
         what = "a view" if other in seen.views else "a source table"
         raise InvalidValue(
             f"{other} is {what}, and a refresh group holds stream tables",
             hint="leave it out: what the members read is read at one cut anyway",
         )
-    if found is None:
+    if stored_name is None:
         raise UnknownName(
             f"there is no stream table {name}",
             name=str(name),
             known=[str(each) for each in seen.streams],
         )
-    return found
+    return stored_name
 
 
 def check(seen: CatalogState, group: RefreshGroup) -> None:
@@ -224,15 +224,15 @@ def notices(seen: CatalogState, made: Mapping[TableName, StreamTable], after: Re
     known = {**seen.streams, **made}
     alone = {name for name, each in known.items() if each.diamond_consistency == "none"}
     moving = Moving(after, grouped(after, known, seen.declared), seen.declared)
-    found: dict[Event, None] = {}
+    said_once: dict[Event, None] = {}
     for name in made:
         for diamond in closed_diamonds(name, seen.reads, after):
             if alone.intersection((diamond.convergence, *diamond.branches)):
                 continue
             said = f"{diamond}; they will be published together"
-            found[Event(diamond.convergence, events.DIAMOND, said)] = None
-        found |= dict.fromkeys(moving.left_out(name))
-    return list(found)
+            said_once[Event(diamond.convergence, events.DIAMOND, said)] = None
+        said_once |= dict.fromkeys(moving.left_out(name))
+    return list(said_once)
 
 
 def joiners(seen: CatalogState, group: RefreshGroup) -> list[Event]:

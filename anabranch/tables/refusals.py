@@ -43,8 +43,8 @@ def refuse_early(world: CutView, declared: Iterable[Declared]) -> None:
                 continue
             raise wrong
         strict = each.refresh_mode is RefreshMode.DIFFERENTIAL
-        if strict and (found := _obstacles(world, each, relations)):
-            raise not_incremental(each.name, found)
+        if strict and (obstacles := _obstacles(world, each, relations)):
+            raise not_incremental(each.name, obstacles)
 
 
 @dataclass(frozen=True)
@@ -73,16 +73,16 @@ def _obstacles(world: CutView, declared: Declared, relations: _Relations) -> tup
     while waiting:
         name = waiting.pop()
         made = name.folded in relations.others or name.folded == declared.name.folded
-        found = None if made else world.find(name)
+        resolved = None if made else world.find(name)
         if made:
             tables[name] = None
-        elif found is None:
+        elif resolved is None:
             return ()  # there is no such table, which is said elsewhere
-        elif found in world.views and found not in views:
-            views[found] = pinned(world.views[found], moment)
-            waiting.extend(tables_of(views[found]))
-        elif found not in world.views:
-            tables[found] = world.version(found).columns
+        elif resolved in world.views and resolved not in views:
+            views[resolved] = pinned(world.views[resolved], moment)
+            waiting.extend(tables_of(views[resolved]))
+        elif resolved not in world.views:
+            tables[resolved] = world.version(resolved).columns
     with spark_judges("its query", declared.name):
         columns = analyze(declared.query, relations.of).columns
         query = pinned(declared.query, moment)

@@ -62,18 +62,18 @@ def create_table(
     """Make an empty source table, or one filled by a query."""
 
     def act(tx: Transaction) -> None:
-        found = tx.world.find(name)
-        if found is not None and if_not_exists:
+        existing = tx.world.find(name)
+        if existing is not None and if_not_exists:
             return
         frame = tx.world.sql(query) if query is not None else None
         made = columns_of(frame.schema) if frame is not None else columns
         before: Sequence[Readers] = ()
-        if found is not None and or_replace and found not in tx.world.views:
-            check_source(runtime, found)
-            refuse_if_read(runtime, tx, found)
-            before = Readers.of(tx.world, {}, {}, [found])
-            tx.stage.drop(found)
-            if found != name:
+        if existing is not None and or_replace and existing not in tx.world.views:
+            check_source(runtime, existing)
+            refuse_if_read(runtime, tx, existing)
+            before = Readers.of(tx.world, {}, {}, [existing])
+            tx.stage.drop(existing)
+            if existing != name:
                 tx.used.names.add(name)
         else:
             check_new_name(tx, name)
@@ -99,16 +99,16 @@ def alter_table(
         runtime.write("alter table", lambda tx: _alter(runtime, tx, name, changes, cascade=False))
         return Dependants()
     refuse_in_transaction(runtime, "dropped")
-    found = Dependants()
+    dropped = Dependants()
 
     def act(tx: Transaction, seen: CatalogState) -> Names:
-        nonlocal found
-        found = _alter(runtime, tx, name, changes, cascade=True)
-        tx.used.add(ReadSet(tokens_of(seen.streams, found.streams)))
-        return found.streams
+        nonlocal dropped
+        dropped = _alter(runtime, tx, name, changes, cascade=True)
+        tx.used.add(ReadSet(tokens_of(seen.streams, dropped.streams)))
+        return dropped.streams
 
     write_tables(runtime, "alter table", act)
-    return found
+    return dropped
 
 
 def _alter(
@@ -165,13 +165,13 @@ def create_view(
     if_not_exists: bool = False,
 ) -> None:
     def act(tx: Transaction) -> None:
-        found = tx.world.find(name)
-        if found is not None and if_not_exists:
+        existing = tx.world.find(name)
+        if existing is not None and if_not_exists:
             return
-        replaced = found is not None and or_replace and found in tx.world.views
+        replaced = existing is not None and or_replace and existing in tx.world.views
         if not replaced:
             check_new_name(tx, name)
-        target = found if replaced and found is not None else name
+        target = existing if replaced and existing is not None else name
         text = query if columns is None else _renamed(tx, query, columns)
         sources, through = reach(tx.world, text)
         if target in through:

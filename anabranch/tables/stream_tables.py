@@ -97,19 +97,19 @@ def create(
 ) -> None:
     """Make a stream table and, unless told not to, fill it: all in one publish."""
     refuse_in_transaction(runtime, "created")
-    there = declared.name.find_in(observe_now(runtime).streams)
-    if there is None:
+    existing = declared.name.find_in(observe_now(runtime).streams)
+    if existing is None:
         try:
             create_all(runtime, [declared])
             return
         except AlreadyExists:  # perhaps since we looked
-            there = declared.name.find_in(observe_now(runtime).streams)
-            if there is None or not (or_replace or if_not_exists):
+            existing = declared.name.find_in(observe_now(runtime).streams)
+            if existing is None or not (or_replace or if_not_exists):
                 raise
     if or_replace:
         alter(
             runtime,
-            there,
+            existing,
             {
                 "query": declared.query,
                 "schedule": declared.schedule,
@@ -123,7 +123,7 @@ def create(
         )
     elif not if_not_exists:
         raise AlreadyExists(
-            f"stream table {there} already exists",
+            f"stream table {existing} already exists",
             hint="CREATE OR REPLACE STREAM TABLE changes its query",
         )
 
@@ -150,13 +150,13 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
             check_part(runtime, tx, part)
         refuse_early(tx.world, [Declared(e.name, e.query, e.refresh_mode) for e in declared])
         for part in parts:
-            found = define_part(tx, part)
+            definitions = define_part(tx, part)
             for each in part.members:
-                made[each.name] = _stream(each, found[each.name])
-                reads[each.name] = found[each.name].reads
-                lineage[each.name] = found[each.name].lineage.record()
-                said += definition_notices(each.name, each.refresh_mode, found[each.name])
-            said += growth(found) if part.cyclic else []
+                made[each.name] = _stream(each, definitions[each.name])
+                reads[each.name] = definitions[each.name].reads
+                lineage[each.name] = definitions[each.name].lineage.record()
+                said += definition_notices(each.name, each.refresh_mode, definitions[each.name])
+            said += growth(definitions) if part.cyclic else []
 
         said += notices(seen, made, {**seen.reads, **reads})
         tx.used.definitions.update(tokens_of({}, made))
@@ -206,17 +206,17 @@ def define_part(tx: Transaction, part: Part) -> dict[TableName, Definition]:
     """Make the tables of a batch that read each other, or a single one."""
     queries = {each.name: each.query for each in part.members}
     if not part.cyclic:
-        found = {name: define(tx.world, query) for name, query in queries.items()}
+        definitions = {name: define(tx.world, query) for name, query in queries.items()}
     else:
-        found = define_component(tx, queries)
+        definitions = define_component(tx, queries)
     for each in part.members:
-        check_mode(each.name, each.refresh_mode, found[each.name])
+        check_mode(each.name, each.refresh_mode, definitions[each.name])
         if part.cyclic:
             component = frozenset(queries)
-            check_member(tx.world, each.name, each.refresh_mode, found[each.name], component)
+            check_member(tx.world, each.name, each.refresh_mode, definitions[each.name], component)
         else:
-            tx.stage.create(each.name, found[each.name].columns)
-    return found
+            tx.stage.create(each.name, definitions[each.name].columns)
+    return definitions
 
 
 def _stream(declared: Declaration, definition: Definition) -> StreamTable:
@@ -266,12 +266,12 @@ def fill(
     order = unit.members
     stale = set(seen.stale(order)).union(wanted)
     refuse_suspended(seen, [name for name in order if name in stale and name not in wanted])
-    found, failure = stage_part(runtime, tx, [name for name in order if name in stale], seen)
+    outcomes, failure = stage_part(runtime, tx, [name for name in order if name in stale], seen)
     if failure is not None:
         raise unfilled(failure.error, initiated_by)
     done = [
         backfill.told(each) if backfill and each.table == backfill.outcome.table else each
-        for each in found
+        for each in outcomes
     ]
     for outcome in done:
         keep(outcome)
@@ -347,13 +347,15 @@ def alter(
         if not changes.keys() & {"query", "refresh_mode"}:
             return written
         refuse_early(tx.world, [Declared(name, stream.query, stream.refresh_mode)])
-        found = define_with_component(runtime, tx, seen, stream)
-        check_mode(name, stream.refresh_mode, found[name])
-        said = check_component(tx.world, seen, stream, found)
+        definitions = define_with_component(runtime, tx, seen, stream)
+        check_mode(name, stream.refresh_mode, definitions[name])
+        said = check_component(tx.world, seen, stream, definitions)
         if "query" not in changes:
             return written
-        said += definition_notices(name, stream.refresh_mode, found[name])
-        return requery(runtime, tx, seen, stream, found, said, backfills, initialize=initialize)
+        said += definition_notices(name, stream.refresh_mode, definitions[name])
+        return requery(
+            runtime, tx, seen, stream, definitions, said, backfills, initialize=initialize
+        )
 
     write_tables(runtime, "alter stream table", act)
 
@@ -375,7 +377,7 @@ def requery(
     tx: Transaction,
     seen: CatalogState,
     stream: StreamTable,
-    found: Mapping[TableName, Definition],
+    definitions: Mapping[TableName, Definition],
     said: Sequence[Event],
     backfills: list[Backfill],
     *,
@@ -383,20 +385,20 @@ def requery(
 ) -> Names:
     """Another query: other columns perhaps, other sources, and all rows from scratch.
 
-    `found` also holds those that are in a cycle with it.  Rows that were computed in an earlier
+    `definitions` also holds those that are in a cycle with it.  Rows that were computed in an earlier
     attempt are used again, and brought up to date.
     """
-    name, definition = stream.name, found[stream.name]
+    name, definition = stream.name, definitions[stream.name]
     options, reads = definition.options, definition.reads
     readers_before = readers_of(tx, seen, {name, *moving_readers(seen, name, seen.reads, ())})
-    for member, fitting in found.items():
+    for member, fitting in definitions.items():
         fit_columns(tx, member, fitting)
     said = [*said, *notices(seen, {name: stream}, {**seen.reads, name: reads})]
 
     def rows(c: Connection, cut_id: int | None) -> None:
         streams.change(c, name, options=options)
         streams.set_dependencies(c, {name: reads})
-        set_lineage(c, {each: one.lineage.record() for each, one in found.items()})
+        set_lineage(c, {each: one.lineage.record() for each, one in definitions.items()})
         events.add(c, said)
 
     tx.later(rows)
@@ -410,7 +412,7 @@ def requery(
     changed = replace(stream, options=options)
     wanted = [name]
     wanted += [each for each in seen.order() if each in readers and seen.streams[each].populated]
-    following = [each for each in seen.order() if each in readers.difference(found)]
+    following = [each for each in seen.order() if each in readers.difference(definitions)]
     fit_readers(tx, {each: seen.streams[each].query for each in following}, after)
     refuse_to_leave_behind(tx, readers_before)
     declared = seen.declaring({name: changed}, {name: reads})
@@ -420,8 +422,12 @@ def requery(
         declared = backfill.put(tx, declared, changed)
 
     def keep(outcome: Outcome) -> None:
-        if outcome.table == name and component is None and (found := Backfill.of(tx, outcome)):
-            backfills.append(found)
+        if (
+            outcome.table == name
+            and component is None
+            and (definitions := Backfill.of(tx, outcome))
+        ):
+            backfills.append(definitions)
 
     return {name, *fill(runtime, tx, declared, wanted, ALTER, backfill, keep)}
 

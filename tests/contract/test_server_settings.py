@@ -32,7 +32,7 @@ def test_what_the_server_says(catalog_url: str) -> None:
 def test_a_setting_of_the_user_counts(catalog_url: str) -> None:
     """As a role or the address sets it, for this connection alone."""
     found = said(f"{catalog_url}%20-csynchronous_commit%3Doff")
-    assert "synchronous_commit = off" in found and "loses commits" in found
+    assert "synchronous_commit = off" in found and "lose the last commits" in found
     user = make_url(catalog_url).username
     with psycopg.connect(catalog_url, autocommit=True) as c:
         c.execute(f'ALTER ROLE "{user}" SET synchronous_commit = off')

@@ -270,7 +270,7 @@ def test_an_unknown_level(tmp_path: Path) -> None:
     with (
         installed(),
         opened(str(tmp_path / "home"), "-") as ab,
-        pytest.raises(InvalidValue, match="there is no isolation 'none'"),
+        pytest.raises(InvalidValue, match="there is no isolation level 'none'"),
         ab.transaction(isolation="none"),
     ):
         pass

@@ -265,7 +265,7 @@ def test_checksums_are_right_in_another_place(home: Path, tmp_path: Path) -> Non
 def test_a_lost_catalog_learns_its_tables_again(home: Path) -> None:
     with opened(home) as ab:
         right = {name: sorted(ab.table(name).collect()) for name in ("s.d", "s.e")}
-        with pytest.raises(Refused, match="not emptied"):
+        with pytest.raises(Refused, match="not overwritten"):
             ab.recover()
         location = ab._runtime.lake.pointers()[_name("s.t")]
     for path in home.glob("catalog.db*"):

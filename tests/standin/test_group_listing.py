@@ -154,7 +154,7 @@ def test_boundaries_are_named(ab: Anabranch) -> None:
     assert status(ab, "s.g")["boundary"] and not status(ab, "s.b")["boundary"]
     assert status(ab, "s.reader")["boundaries"] == ["s.g"]
     assert "boundary" in str(ab.explain("s.g"))
-    assert "reads as sources, because they are refreshed by hand only: s.g" in str(
+    assert "reads as sources, because they are refreshed on request only: s.g" in str(
         ab.explain("s.reader")
     )
 

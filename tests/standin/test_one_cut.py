@@ -362,7 +362,7 @@ def test_a_table_without_a_schedule_is_a_source_for_its_readers(ab: Anabranch) -
     ab.sql("UPDATE s.a3 SET v = 40")
     overdue(ab, "s.over")
     done = outcomes(ab)
-    assert done["s.total"] == ("SKIPPED", "refreshed by hand only")
+    assert done["s.total"] == ("SKIPPED", "refreshed on request only")
     assert done["s.over"][0] == "PUBLISHED" and value(ab, "s.over") == 140
     assert set(status(ab, "s.over")["frontier"]) == {"s.total", "s.a3"}
     check_law(ab, "s.over")

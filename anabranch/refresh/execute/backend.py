@@ -119,13 +119,13 @@ class SparkBackend:
         size = self.size(records, ranges)
         with self.running(member, size) as views:
             call = Call(self, member, ranges, views, hints=self.is_small(records, size))
-            found = call.run(records)
+            produced = call.run(records)
             if member.is_set:
-                fresh = call.fresh(found)
+                fresh = call.fresh(produced)
                 if fresh is None:
                     return 0
-                found = fresh
-            batch = self.written(rows, found, size)
+                produced = fresh
+            batch = self.written(rows, produced, size)
         return self.kept(rows, rows.added, batch)
 
     def take(self, member: Member, records: Node, ranges: BatchRanges, *, seeds: bool) -> int:
@@ -134,11 +134,11 @@ class SparkBackend:
         size = self.size(records, ranges)
         with self.running(member, size) as views:
             call = Call(self, member, ranges, views, hints=self.is_small(records, size))
-            found = distinct(call.run(records), rows.columns)
+            produced = distinct(call.run(records), rows.columns)
             # Seeds are looked at twice: first to find those that the member has.
-            call.given[RECORDS] = (views.keep if seeds else views.add)(found, RECORDS)
-            given: Node = member.given(RECORDS)
-            wanted = without(given, member.given(REMOVED)) if rows.lost else given
+            call.given[RECORDS] = (views.keep if seeds else views.add)(produced, RECORDS)
+            parameter: Node = member.given(RECORDS)
+            wanted = without(parameter, member.given(REMOVED)) if rows.lost else parameter
             if seeds:
                 wanted = among_rows(wanted, call.there())
             batch = self.written(rows, call.run(wanted), size)
@@ -182,10 +182,10 @@ class SparkBackend:
         )
         return starts and size <= BROADCAST_ROWS
 
-    def written(self, rows: Rows, found: DataFrame, size: int) -> Batch:
+    def written(self, rows: Rows, produced: DataFrame, size: int) -> Batch:
         left = None if self.meter is None else self.meter.rows_left
-        found = within(found, self.meter)  # no task of many writes more than all of them may
-        hashed = add_all(found, rows.columns, hashed=bool(rows.hidden))
+        produced = within(produced, self.meter)  # no task of many writes more than all of them may
+        hashed = add_all(produced, rows.columns, hashed=bool(rows.hidden))
         if size <= FEW_ROWS or (left is not None and left <= FEW_ROWS):
             # What it is computed from stays parallel; the one task that writes sees all rows.
             hashed = within(hashed.repartition(1), self.meter)
@@ -207,8 +207,8 @@ class SparkBackend:
         batch_range = ranges.get(scan.table, BatchRange(0, 0))
         if scan.version is Version.DELTA:
             batches = rows.lost if self.down else rows.added
-            found = self.batches(rows, batches[batch_range.before : batch_range.after])
-            return signed(found, rows.columns, -1 if self.down else 1)
+            delta = self.batches(rows, batches[batch_range.before : batch_range.after])
+            return signed(delta, rows.columns, -1 if self.down else 1)
         if self.down:
             return self.base(rows)
         end = batch_range.before if scan.version is Version.BEFORE else batch_range.after
@@ -233,14 +233,16 @@ class SparkBackend:
         if not self.down and (files := paths(rows.added[: batch_range.after])):
             readings.append(Reading(files))
         session, columns = self.spark.session, rows.columns
-        found = [
+        present_rows = [
             present(session, reading, records, columns, rows.hidden, few=few)
             for reading in readings
         ]
         if rows.base and rows.removed and rows.lost:
             lost = self.physical(rows, rows.lost)
-            found[0] = rest(found[0], lost, columns, few=rows.lost_rows <= BROADCAST_ROWS)
-        chosen = [each.select(*quoted(names(columns))) for each in found]
+            present_rows[0] = rest(
+                present_rows[0], lost, columns, few=rows.lost_rows <= BROADCAST_ROWS
+            )
+        chosen = [each.select(*quoted(names(columns))) for each in present_rows]
         return union(chosen) if chosen else empty(session, columns)
 
     def batches(self, rows: Rows, batches: list[Batch]) -> DataFrame:
@@ -289,14 +291,14 @@ class Call:
         self.given[REMOVED] = self.views.add(self.backend.batches(rows, rows.lost), REMOVED)
         return self.given[REMOVED]
 
-    def fresh(self, found: DataFrame) -> DataFrame | None:
+    def fresh(self, produced: DataFrame) -> DataFrame | None:
         """The rows that a set does not have yet; None when there are none at all.
 
         A small table is compared as it is.  Of a large one only the rows in question are looked up,
         which takes computing them first.
         """
         rows = self.backend.rows[self.member.name]
-        once = distinct(found, rows.columns)
+        once = distinct(produced, rows.columns)
         records, now = self.member.given(RECORDS), self.member.now
         if self.backend.stored(rows) <= FEW_ROWS:
             self.given[RECORDS] = self.views.add(once, RECORDS)

@@ -29,7 +29,7 @@ def bounded(session: SparkSession, meter: Meter | None, member: TableName) -> It
             raise
 
 
-def within(rows: DataFrame, meter: Meter | None, there: int = 0) -> DataFrame:
-    """The rows, as far as the bound lets them come beside those that are `there`."""
+def within(rows: DataFrame, meter: Meter | None, existing: int = 0) -> DataFrame:
+    """The rows, as far as the bound lets them come beside so many that are `existing`."""
     left = None if meter is None else meter.rows_left
-    return rows if left is None else at_most(rows, there + left + 1)
+    return rows if left is None else at_most(rows, existing + left + 1)

@@ -189,21 +189,21 @@ class CycleWork:
         with Inputs(session) as inputs:
             views = SourceViews(Scans(session, self.sources, inputs, name, self.bounds, hints=True))
             rows = (self.sources.rows, self.sources.delta_rows)
-            found = SparkBackend(self.runtime.spark, self.rows, views.view, inputs, *rows)
+            backend = SparkBackend(self.runtime.spark, self.rows, views.view, inputs, *rows)
             if self.tried:
-                found.restart()
+                backend.restart()
             self.tried = True
             try:
-                yield found
+                yield backend
             except RowsLost as error:
                 with self.runtime.store.writing() as c:
                     said_so = f"rows lost and refused: {error.message}"
                     events.record(c, name, events.ROWS_LOST, said_so)
                 raise
 
-    def watch(self, found: Counts) -> None:
+    def watch(self, counts: Counts) -> None:
         self.rounds_run += 1
-        rows = {str(name): count for name, count in found.items()}
+        rows = {str(name): count for name, count in counts.items()}
         self.runtime.progress("round", {"round": self.rounds_run, "rows": rows})
         failpoints.hit(f"{failpoints.ROUND}{self.rounds_run}")
 

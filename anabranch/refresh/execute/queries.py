@@ -75,8 +75,8 @@ class AsWritten:
 
         with Inputs(session) as inputs:
             text = self.world.bind(inputs, self.queries[name], rows=rows_of)
-            found = run_sql(session, text, labels=inputs.labels)
-            rows = within(typed(found, self.columns[name]), self.meter, self.sizes.get(name, 0))
+            produced = run_sql(session, text, labels=inputs.labels)
+            rows = within(typed(produced, self.columns[name]), self.meter, self.sizes.get(name, 0))
             return counted(rows, inputs.labels)
 
     def keep(self, backend: SparkBackend) -> None:

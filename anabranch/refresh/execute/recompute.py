@@ -54,7 +54,7 @@ class Recompute:
     ) -> dict[TableName, DataFrame]:
         self.tx = tx = self.tx or Transaction(self.world)
         definitions = {name: self.defined(name, component) for name in sorted(component)}
-        read = frozenset(each for found in definitions.values() for each in found.sources)
+        read = frozenset().union(*(each.sources for each in definitions.values()))
         names = {name: bound(name) for name in sorted(read - component)}
         bounds = bounds_of([self.state.streams[name] for name in component], self.runtime.settings)
         if any(is_unplanned(each.fingerprint) for each in definitions.values()):

@@ -99,12 +99,12 @@ class Recursions:
 
     def _bound(self, node: Node) -> Node:
         if isinstance(node, Difference) and isinstance(node.right, Recursive):
-            found = self.closure(as_written(node.right))
-            if found.change is not None:
-                return self.given(found.change, node.columns)
+            closure = self.closure(as_written(node.right))
+            if closure.change is not None:
+                return self.given(closure.change, node.columns)
         if isinstance(node, Recursive) and node.distinct:
-            found = self.closure(as_written(node))
-            return self.given(found.before if is_before(node) else found.after, node.columns)
+            closure = self.closure(as_written(node))
+            return self.given(closure.before if is_before(node) else closure.after, node.columns)
         inputs = [self.bound(part) for part in node.inputs]
         same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
         return node if same else node.with_inputs(inputs)
@@ -241,16 +241,16 @@ class FrameBackend:
     def add(self, member: Member, lines: Node, ranges: BatchRanges) -> int:
         self.down = False
         # Of a base nobody has counted the rows.
-        there = sum(self.sizes[False]) if self.base is None else None
-        found, count = self.checked(self.once(lines), ranges, beside=there)
+        existing = sum(self.sizes[False]) if self.base is None else None
+        produced, count = self.checked(self.once(lines), ranges, beside=existing)
         if not count:
             return 0
         if self.base is not None or self.added:
-            found, count = self.checked(self.fresh(count), ranges, {LINES: found}, beside=0)
+            produced, count = self.checked(self.fresh(count), ranges, {LINES: produced}, beside=0)
         if count:
-            self.added.append(found)
+            self.added.append(produced)
             self.sizes[False].append(count)
-            whole = found if not self.together else union([self.together[-1], found])
+            whole = produced if not self.together else union([self.together[-1], produced])
             if len(self.together) % MANY_BATCHES == MANY_BATCHES - 1:
                 whole = checkpoint(whole)
             self.together.append(whole)
@@ -261,13 +261,13 @@ class FrameBackend:
         wanted = self.once(lines)
         if self.lost:
             wanted = without(wanted, member.given(REMOVED))
-        found, count = self.checked(wanted, ranges)
+        produced, count = self.checked(wanted, ranges)
         if count and seeds:  # those that it has
             few = count <= FEW_ROWS
-            there = among_rows(member.now, member.given(LINES), broadcast=few)
-            found, count = self.checked(there, ranges, {LINES: found})
+            stored = among_rows(member.now, member.given(LINES), broadcast=few)
+            produced, count = self.checked(stored, ranges, {LINES: produced})
         if count:
-            self.lost.append(found)
+            self.lost.append(produced)
             self.sizes[True].append(count)
         return count
 
@@ -302,7 +302,7 @@ class FrameBackend:
         self,
         node: Node,
         ranges: BatchRanges,
-        given: dict[str, DataFrame] | None = None,
+        parameters: dict[str, DataFrame] | None = None,
         *,
         beside: int | None = None,
     ) -> tuple[DataFrame, int]:
@@ -310,13 +310,13 @@ class FrameBackend:
 
         `beside`: of new rows, how many others there may be among them; they are bounded.
         """
-        rows = self.run(node, ranges, given or {})
+        rows = self.run(node, ranges, parameters or {})
         if beside is not None:
             rows = within(rows, self.meter, beside)
         with bounded(self.around.session, self.meter, self.around.table):
             return counted(rows, self.around.inputs.labels)
 
-    def run(self, node: Node, ranges: BatchRanges, given: dict[str, DataFrame]) -> DataFrame:
+    def run(self, node: Node, ranges: BatchRanges, parameters: dict[str, DataFrame]) -> DataFrame:
         inputs = self.around.inputs
         node = optimize(self.around.bound(self.shift(node)), KEY_RULES)
 
@@ -327,7 +327,7 @@ class FrameBackend:
                 return self.around.view(leaf)
             if leaf.name in self.around.views:
                 return self.around.views[leaf.name]
-            rows = given[leaf.name] if leaf.name in given else union(self.lost)
+            rows = parameters[leaf.name] if leaf.name in parameters else union(self.lost)
             return inputs.add(rows, leaf.name)
 
         text = to_sql(node, name_of, "spark", hints=self.is_small(ranges))

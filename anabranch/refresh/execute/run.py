@@ -90,10 +90,10 @@ def _from_changes(work: Work, decision: Decision) -> None:
 def _instead_of_changes(work: Work, error: Exception, full_ms: int | None) -> Decision:
     """All rows, unless a member must not be recomputed, or it is nobody's fault here."""
     if work.strict:
-        found = work.judged(error, of_changes=True)
-        if found is error:
+        judged = work.judged(error, of_changes=True)
+        if judged is error:
             raise error
-        raise found from error
+        raise judged from error
     if blame(error) is Blame.WORLD and not isinstance(error, FileMissing):
         raise error
     why = not_from_changes(error)
@@ -109,8 +109,8 @@ def _in_full(work: Work, decision: Decision) -> Decision:
             if blame(error) is Blame.WORLD:
                 raise
             if work.is_beyond_spark or (work.strict and not decision.wanted):
-                found = of_all_rows(work.judged(error, of_changes=False), decision)
-                raise found from error
+                judged = of_all_rows(work.judged(error, of_changes=False), decision)
+                raise judged from error
             decision = _by_queries(work, decision, error)
     try:
         work.as_written(decision)

@@ -45,15 +45,15 @@ class Scans:
     names: dict[object, str] = field(default_factory=dict)
     parts: dict[Node, str] = field(default_factory=dict)  # computed once, though used more often
 
-    def run(self, node: Node, given: DataFrame | None = None, limits: Limits = NONE) -> DataFrame:
-        """The frame of a plan; `given` is bound to its Given relation, `limits` are those of its
+    def run(self, node: Node, bound: DataFrame | None = None, limits: Limits = NONE) -> DataFrame:
+        """The frame of a plan; `bound` are the rows of its Parameter, `limits` are those of its
         columns."""
         node = self.sources.planned(self.recursions.bound(node), limits)
 
         def name_of(leaf: Scan | Parameter) -> str:
             if isinstance(leaf, Parameter):
-                assert given is not None
-                return self.inputs.add(given, leaf.name)
+                assert bound is not None
+                return self.inputs.add(bound, leaf.name)
             return self.view(leaf)
 
         named = self.recursions.named(name_of)
@@ -92,11 +92,11 @@ class Scans:
     def read(
         self, table: TableName, version: Version, within: tuple[ColumnRanges, ...]
     ) -> DataFrame:
-        found = self.sources.versions[table]
+        current = self.sources.versions[table]
         if version is Version.DELTA:
-            return delta_once(self.session, self.sources.deltas[table], found.columns)
-        snapshot = found.snapshot_id if version is Version.AFTER else self.sources.before[table]
-        reading = found.reading(snapshot, within=within) if snapshot is not None else Reading(())
+            return delta_once(self.session, self.sources.deltas[table], current.columns)
+        snapshot = current.snapshot_id if version is Version.AFTER else self.sources.before[table]
+        reading = current.reading(snapshot, within=within) if snapshot is not None else Reading(())
         few = len(reading.files) + len(reading.skip) <= MOST_FILES
-        rows = (frame_once if few else frame)(self.session, reading, found.columns)
+        rows = (frame_once if few else frame)(self.session, reading, current.columns)
         return rows.filter(inside(within).text) if within else rows

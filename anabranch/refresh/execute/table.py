@@ -309,10 +309,10 @@ class Job:
 
     def tell_recursion(self, kept: ByRows) -> None:
         """Where the stored rows are those of a recursion, it need not be computed as it was."""
-        found = root_recursion(kept.full)
-        if found is None:
+        recursion_at_root = root_recursion(kept.full)
+        if recursion_at_root is None:
             return
-        recursion, names = found
+        recursion, names = recursion_at_root
         columns = self.stored.columns
         stored = self.visible_rows([each.name for each in columns])
         shown = {inner: name for name, inner in names.items()}
@@ -331,9 +331,9 @@ class Job:
         )
         rescan: Callable[[DataFrame], DataFrame] | None = None
         if rescan_needed(self.definition, self.scans.sources):
-            given = Parameter("keys", keys or ("_ab_any",))
+            keys_of_change = Parameter("keys", keys or ("_ab_any",))
             limits = self.scans.sources.ranges(node)
-            rescan = lambda found: self.scans.run(kept.rescan(given), found, limits)  # noqa: E731
+            rescan = lambda found: self.scans.run(kept.rescan(keys_of_change), found, limits)  # noqa: E731
         return combine_groups(
             self.read(node),
             self.scans.run(node),
@@ -352,12 +352,12 @@ class Job:
         if first is not None:
             return first
         keys = tuple(key.name for key in kept.keys)
-        given = Parameter("keys", keys) if keys else None
+        parameter = Parameter("keys", keys) if keys else None
         limits = self.scans.sources.ranges(node)
         return replace_groups(
             self.read(node),
             self.scans.run(node),
-            lambda touched: self.scans.run(kept.recompute(given), touched, limits),
+            lambda touched: self.scans.run(kept.recompute(parameter), touched, limits),
             (*self.stored.columns, *self.definition.hidden),
             keys,
             rewrite=self.rewrite,

@@ -47,7 +47,7 @@ def result(outcome: str, reason: str | None = None, cut_id: int | None = None) -
 def test_the_code_says_whether_a_wait_is_news_whatever_the_words_are(
     report: Report, heard: Heard, code: WaitCode
 ) -> None:
-    for reason in ("not due", "refreshed by hand only", "of a kind with a new sentence"):
+    for reason in ("not due", "refreshed on request only", "of a kind with a new sentence"):
         report([waits(code, reason, by=f"s.{reason[-1]}")])
     assert len(heard.lines) == (0 if code in SILENT else 3)
 
