@@ -414,7 +414,8 @@ class Anabranch:
         """Resolve all names, columns and types of a project, offline.
 
         Returns a dict: `problems`, each with its place, and if there are none `objects`.  `spark` also
-        lets Spark's analyser confirm what cannot be known offline.
+        lets Spark's analyser confirm what cannot be known offline.  An object whose analysis failed by
+        a fault of Anabranch says so in `analysis_failed`.
         """
         found = verbs.projects.compile_project(self._session, project, profile=profile, spark=spark)
         return found.as_dict()

@@ -22,7 +22,7 @@ from anabranch.errors import (
     Unsupported,
     UserError,
 )
-from anabranch.indexes.read import cheapest
+from anabranch.lake.indexes import cheapest
 from anabranch.lake.lake import Lake
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import TableVersion

@@ -8,9 +8,11 @@ import stat
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from anabranch.durable import sync_entry
 from anabranch.errors import InvalidValue, Refused, Unreachable
 from anabranch.redaction import is_keyword, redacted_address
 
@@ -114,24 +116,35 @@ def catalog_in(home: Path) -> str:
     return f"sqlite:///{home / 'catalog.db'}"
 
 
-def create_folder(path: Path) -> None:
-    """A folder for its owner only, unless it is made in one that a group shares."""
+def create_folder(path: Path, *, fsync: bool) -> None:
+    """A folder for its owner only, unless it is made in one that a group shares.
+
+    With `fsync` it is found again after a power cut, and so is every folder above it that was made.
+    """
     try:
         if path.is_dir():
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        above = [*takewhile(lambda each: not each.exists(), path.parents)]
+        for folder in reversed(above):
+            folder.mkdir(exist_ok=True)
+            if fsync:
+                sync_entry(folder)
         path.mkdir(exist_ok=True, mode=0o777 if is_shared(path.parent) else 0o700)
+        if fsync:
+            sync_entry(path)
     except OSError as error:
         raise Unreachable(
             f"folder {path} cannot be made: {error.strerror}", hint="choose another place"
         ) from None
 
 
-def create_file(path: Path) -> None:
+def create_file(path: Path, *, fsync: bool = False) -> None:
     """An empty file for its owner only, where there is none; the same holds."""
     if not path.exists():
         with suppress(OSError):  # whoever opens it says what is wrong
             path.touch(mode=0o666 if is_shared(path.parent) else 0o600)
+            if fsync:
+                sync_entry(path)
 
 
 def is_shared(folder: Path) -> bool:

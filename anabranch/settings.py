@@ -412,7 +412,7 @@ class Settings(Mapping[str, Any]):
     def create_home(self) -> None:
         """Make the home folder, if the catalog lies there."""
         if self.has_home:
-            places.create_folder(Path(self.home))
+            places.create_folder(Path(self.home), fsync=self.fsync)
 
     def with_(self, name: str, value: object) -> Settings:
         """The same settings with one changed, as SET does."""

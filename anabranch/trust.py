@@ -223,7 +223,7 @@ def _note(noted: Mapping[str, str]) -> None:
         raise Unreachable(
             "this user has no home to note it in", hint=f"set HOME, or name the file in {VARIABLE}"
         )
-    places.create_folder(path.parent)
+    places.create_folder(path.parent, fsync=False)
     try:
         new = path.with_name(f"{path.name}.{os.getpid()}")
         new.touch(mode=0o600)

@@ -16,6 +16,7 @@ from anabranch.names import TableName
 MODE_CHANGED = "MODE_CHANGED"
 REINITIALIZED = "REINITIALIZED"
 FALLBACK = "FALLBACK"  # the way that was chosen failed, another was taken
+ANALYSIS_FAILED = "ANALYSIS_FAILED"  # by a fault of ours: Spark judges the query alone
 ROWS_LOST = "ROWS_LOST"  # files did not hold what Spark produced: refused
 SUSPENDED = "SUSPENDED"
 RESUMED = "RESUMED"
@@ -43,6 +44,7 @@ UPKEEP = "UPKEEP"  # a table, or everything, that could not be tidied
 COLLATION = "COLLATION"  # a column that is stored without its collation
 LOUD = {
     FALLBACK,
+    ANALYSIS_FAILED,
     ROWS_LOST,
     UPKEEP,
     SUSPENDED,

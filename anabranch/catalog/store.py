@@ -7,10 +7,10 @@ import random
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
@@ -26,7 +26,7 @@ from anabranch.catalog.grants import ALL, DENIED, role_with
 from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.errors import CatalogDamaged, InvalidValue, MissingRight, Unreachable
 from anabranch.places import absolute, create_file
-from anabranch.redaction import redacted_address
+from anabranch.redaction import HIDDEN, is_plain_parameter, redacted_address
 
 __all__ = ["Connection", "Store", "parse_url"]  # Connection: for those above, who run no SQL
 
@@ -85,7 +85,7 @@ class Store:
 
     def __init__(self, engine: Engine, url: URL, *, fsync: bool = True) -> None:
         self.engine = engine
-        self.url = url
+        self.url = url  # its secrets are blanked
         self.fsync = fsync
         self.catalog_uuid = ""
         self.heartbeat = Heartbeat(self.writing)
@@ -96,8 +96,9 @@ class Store:
         """Open a catalog by path or URL; make its tables on first use."""
         parsed = parse_url(url)
         if parsed.drivername.startswith("sqlite") and parsed.database:
-            create_file(Path(parsed.database))
-        store = cls(_engine(parsed), parsed, fsync=fsync)
+            create_file(Path(parsed.database), fsync=fsync)
+        plain, secrets = _apart(parsed)
+        store = cls(_engine(plain, secrets), plain, fsync=fsync)
         try:
             with store._clear_errors():
                 store._prepare()
@@ -219,7 +220,7 @@ class Store:
 
     @property
     def shown(self) -> str:
-        """The address without its password."""
+        """The address as it may be told."""
         if self.is_sqlite:
             return self.url.database or ""
         return redacted_address(self.url.render_as_string(hide_password=True))
@@ -310,8 +311,21 @@ def parse_url(url: str | os.PathLike[str]) -> URL:
     )
 
 
-def _engine(url: URL) -> Engine:
+def _apart(url: URL) -> tuple[URL, dict[str, Any]]:
+    """An address with its secrets blanked, and the secrets: an engine shows its own address."""
+    secrets = {name: value for name, value in url.query.items() if not is_plain_parameter(name)}
+    plain = url.update_query_dict(dict.fromkeys(secrets, HIDDEN))
+    if url.password is None:
+        return plain, secrets
+    return plain.set(password=HIDDEN), {"password": str(url.password), **secrets}
+
+
+def _engine(url: URL, secrets: Mapping[str, Any]) -> Engine:
     engine = _connecting(url)
+
+    @event.listens_for(engine, "do_connect")
+    def on_do_connect(_: object, __: object, ___: object, parameters: dict[str, Any]) -> None:
+        parameters.update(secrets)
 
     @event.listens_for(engine, "after_cursor_execute")
     def on_execute(connection: Connection, _: object, statement: str, *__: object) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @dataclass
 class CliSession:
     home: str | None = None
-    catalog: str | None = None
+    catalog: str | None = field(default=None, repr=False)  # it may hold a password
     warehouse: str | None = None
     verbose: bool = False
     creates: bool = False  # whether a home that is not there is made

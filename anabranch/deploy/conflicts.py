@@ -8,7 +8,7 @@ from dataclasses import replace
 from anabranch.catalog import cuts, deployments, streams
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.deployment_state import ColumnRecord, Undo
-from anabranch.catalog.deployments import OPEN, Deployment, SchemaVersion
+from anabranch.catalog.deployments import Deployment, SchemaVersion
 from anabranch.catalog.store import Connection
 from anabranch.deploy.outside import reads_of
 from anabranch.deploy.record import snapshot_of
@@ -150,7 +150,7 @@ def check_readers(
     `suspend` lets a reader outside of the project be suspended, if somebody agreed to it.
     """
     missing = set(gone)
-    suffixes = [f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN]
+    suffixes = [f"__{each}" for each in deployments.open_ids(c)]
     for reader, reads in sorted(streams.dependencies(c).items()):
         staged = any(reader.namespace[-1].endswith(suffix) for suffix in suffixes)
         if reader in missing or staged or reader in suspended or not missing.intersection(reads):

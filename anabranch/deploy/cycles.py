@@ -30,6 +30,8 @@ from anabranch.refresh.cycles import (
 from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime
 from anabranch.settings import Settings
+from anabranch.sql.analyze.failures import spark_judges
+from anabranch.sql.lower.query import Lowered
 from anabranch.sql.offline import offline_lowered
 
 
@@ -165,7 +167,9 @@ def _not_monotone(
     views = {each: after.views[each] for each in below & after.views.keys()}
     outputs = columns.given(query)
     tables = {each: stored_columns(columns.of(each)) for each in below - views.keys()}
-    lowered = offline_lowered(query, None if outputs is None else len(outputs), tables, views)
+    lowered: Lowered | None = None
+    with spark_judges("its query", name):
+        lowered = offline_lowered(query, None if outputs is None else len(outputs), tables, views)
     if lowered is None or lowered.plan is None:
         return None
     for broken in not_monotone(lowered.plan, component):

@@ -14,7 +14,7 @@ from anabranch.deploy.staging import Staging
 from anabranch.deploy.stand_ins import altered_versions
 from anabranch.names import TableName
 from anabranch.refresh.cycles import cyclic_components
-from anabranch.refresh.observe import CatalogState, observe_now, view_mark
+from anabranch.refresh.observe import CatalogState, view_mark
 from anabranch.refresh.publish_sets import world_of
 from anabranch.refresh.verify import defined
 from anabranch.runtime import Runtime
@@ -50,6 +50,7 @@ def production_views(staging: Staging, snapshot: Snapshot) -> dict[TableName, st
 
 def fingerprints(
     runtime: Runtime,
+    seen: CatalogState,
     staging: Staging,
     snapshot: Snapshot,
     known: Mapping[TableName, tuple[str, str]] | None = None,
@@ -59,7 +60,6 @@ def fingerprints(
     With the right fingerprint the next refresh goes on from changes, as if the table had always
     been there.
     """
-    seen = observe_now(runtime)
     world = world_after(runtime, seen, staging, snapshot)
     names = staging.names
     moved = [

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from anabranch import failpoints
 from anabranch.catalog import deployments, stages, tables
-from anabranch.catalog.deployment_state import Base, Notes, Planned
+from anabranch.catalog.deployment_state import Base, Notes
 from anabranch.catalog.deployments import OPEN, Deployment, DeploymentStatus
 from anabranch.deploy.abort import remove_left_overs
 from anabranch.deploy.build import build, parts
@@ -41,6 +41,7 @@ from anabranch.deploy.state import (
 from anabranch.deploy.steps import Action
 from anabranch.errors import Refused
 from anabranch.names import TableName
+from anabranch.refresh.observe import observe_now
 from anabranch.refresh.parallel import side_by_side
 from anabranch.runtime import Runtime
 
@@ -104,7 +105,7 @@ def begin(
         host=owner.host,
         pid=owner.pid,
         process_start=owner.process_start,
-        plan=Planned.read(planned.plan.as_dict()),
+        plan=planned.plan.planned,
         wanted=snapshot_record(touched(planned.plan)),
         base=base_of(runtime, planned),
     )
@@ -169,7 +170,7 @@ def finish(runtime: Runtime, deployment_id: str) -> None:
     snapshot, staging = snapshot_of(deployment.wanted), staging_of(deployment)
     create_stand_ins(runtime, staging, snapshot)
     build_all(runtime, deployment, staging, snapshot)
-    notes = Notes(fingerprints=fingerprints(runtime, staging, snapshot))
+    notes = Notes(fingerprints=fingerprints(runtime, observe_now(runtime), staging, snapshot))
     with runtime.store.writing() as c:
         staged = DeploymentStatus.STAGED
         if not deployments.move(

@@ -99,7 +99,7 @@ def plan_now(
         mine = owned(c, desired.name, desired.snapshot)
         seen, indexed = observe(c, runtime.lake), all_indexes(c)
         versions = {SchemaKey(*p): v.version for p, v in deployments.schema_versions(c).items()}
-        staged = tuple(f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN)
+        staged = tuple(f"__{each}" for each in sorted(deployments.open_ids(c)))
     new = without_others(runtime, seen, desired.snapshot, mine.others)
     new = without_made_by_hand(runtime, seen, new, mine)
     deployed = as_found(runtime, seen, mine.snapshot)

@@ -31,8 +31,8 @@ from pyarrow.fs import FileSystem
 from anabranch.catalog.migrations import FORMAT_VERSION
 from anabranch.catalog.rewind import check_recorded
 from anabranch.catalog.tables import now
+from anabranch.durable import sync_each
 from anabranch.errors import InvalidValue, Refused, Unreachable
-from anabranch.lake.durable import sync_each
 from anabranch.lake.places import Warehouse, location_of
 
 log = logging.getLogger("anabranch")

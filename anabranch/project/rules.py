@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from anabranch.errors import AnabranchError, Unsupported, did_you_mean
+from anabranch.errors import AnabranchError, InternalError, Unsupported, did_you_mean
 from anabranch.names import shown
 from anabranch.project.problems import Problem
 from anabranch.project.records import Index, Placed, UnitTest, fold
@@ -119,6 +119,8 @@ def query_problems(test: UnitTest, rows: Rows) -> Iterator[Problem]:
         return
     try:
         found = analyze(rows.query, lambda name: None)
+    except InternalError:
+        raise
     except AnabranchError:
         return  # Spark may take what we cannot read
     for each in found.findings:

@@ -20,13 +20,15 @@ from anabranch.graph.order import closure
 from anabranch.lake.damage import DAMAGED, UNREADABLE, Damage, damages
 from anabranch.lake.ground import weaknesses
 from anabranch.lake.repair import older_metadata, older_snapshot, table_folders, with_main_at
+from anabranch.model import TableKind
 from anabranch.names import TableName, shown
 from anabranch.refresh.observe import CatalogState, observe_now
 from anabranch.refresh.run import refresh
 from anabranch.refresh.verify import verify
 from anabranch.runtime import Runtime, Transaction
 
-CATALOG, SOURCE, STREAM, INDEX = "catalog", "source table", "stream table", "index"
+CATALOG = "catalog"
+SOURCE, STREAM, INDEX = (kind.value for kind in TableKind)
 EMPTY = "EMPTY"  # the catalog knows no table of a warehouse that has some
 NOT_DURABLE = "NOT_DURABLE"  # what catalog or warehouse stand on may lose what was acknowledged
 NO_TABLE = "NO_TABLE"  # a stream table or index without its table

@@ -246,6 +246,13 @@ def _rounds(converged: Converged | None) -> dict[str, Any]:
     return {"fixpoint_iterations": converged.rounds, "rounds": rounds_text(converged)}
 
 
+def fell_back(name: TableName, decision: Decision) -> Event | None:
+    """Whether the way that was decided on failed, and another one was taken."""
+    if not decision.fallback:
+        return None
+    return Event(name, FALLBACK, f"recomputed after a failure: {decision.reason}")
+
+
 def event_after(
     outcome: Outcome,
     member: MemberTable,
@@ -255,10 +262,7 @@ def event_after(
 ) -> Event | None:
     """What users should hear of."""
     name, decision = outcome.table, outcome.decision
-    fallback = None
-    if decision.fallback:
-        said = f"recomputed after a failure: {decision.reason}"
-        fallback = Event(name, FALLBACK, said)
+    fallback = fell_back(name, decision)
     if now is None:
         lost = full.text if full is not None and full.code is Code.FILES_LOST else None
         why = member.replaced or lost

@@ -21,7 +21,7 @@ from anabranch.plan.exprs import Expr, column
 from anabranch.plan.nodes import Item, Node, Parameter, Project, Scan
 from anabranch.refresh.fingerprint import fingerprint, texts
 from anabranch.spark.errors import Blame, blame, said
-from anabranch.spark.identity import HASHES, hashable
+from anabranch.spark.identity import hidden_hashes
 from anabranch.spark.query import types_of, view_names
 from anabranch.spark.types import collated, result_columns
 from anabranch.sql.analyze.lineage import UNKNOWN, Lineage
@@ -253,8 +253,11 @@ def planned(
 def _hidden(kept: Maintenance | None, output: Columns) -> Columns:
     if kept is None:
         return ()
-    own = HASHES if isinstance(kept, ByRows) and hashable(output) else kept.hidden
-    return tuple(replace(column, field_id=FIRST_HIDDEN_ID + at) for at, column in enumerate(own))
+    if isinstance(kept, ByRows) and (hashes := hidden_hashes(output)):
+        return hashes
+    return tuple(
+        replace(column, field_id=FIRST_HIDDEN_ID + at) for at, column in enumerate(kept.hidden)
+    )
 
 
 def _columns(lowered: Lowered, types: TypesOf) -> Columns:

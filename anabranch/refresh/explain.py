@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from anabranch.catalog.indexes import Index, all_indexes
 from anabranch.catalog.streams import StreamTable
 from anabranch.cut_view import CutView
 from anabranch.delta.closure import recomputes_recursion
@@ -11,7 +12,7 @@ from anabranch.delta.explain import explain as explain_kept
 from anabranch.delta.explain import explain_rules
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance
 from anabranch.errors import BaseExpired, NewerEdition
-from anabranch.names import TableName
+from anabranch.names import TableName, shown
 from anabranch.plan.nodes import Node, Parameter, Scan, Version
 from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.show import show
@@ -20,11 +21,12 @@ from anabranch.plan.walk import tables
 from anabranch.refresh.cycles import Members, component_of, path
 from anabranch.refresh.decide import DecisionInputs, decide, seconds
 from anabranch.refresh.definition import AFRESH, Definition, define
+from anabranch.refresh.indexes import observe_index
 from anabranch.refresh.inputs import decision_inputs, gather, remember
 from anabranch.refresh.lineage import explained
+from anabranch.refresh.maintained import hidden_of
 from anabranch.refresh.members import (
     MemberTable,
-    hidden_of,
     member_definition,
     redefined,
     rule_of,
@@ -56,6 +58,7 @@ def explain(runtime: Runtime, name: TableName, *, rules: bool = False) -> str:
         f"reads: {', '.join(str(source) for source in sorted(definition.sources))}",
         *_together(state, name),
         *_cut(state, name),
+        *_indexes(runtime, world, name),
         f"query:\n{_indented(stream.query)}",
         *explained(definition.lineage),
     ]
@@ -129,6 +132,25 @@ def _cut(state: CatalogState, name: TableName) -> list[str]:
     return lines
 
 
+def _indexes(runtime: Runtime, world: CutView, name: TableName) -> list[str]:
+    """The sorted copies that are published with the table, and what a refresh would find of them."""
+    with runtime.store.reading() as c:
+        found = all_indexes(c).get(name, ())
+    return [
+        f"index {shown(each.name)} ({', '.join(map(shown, each.columns))}): {_copy(world, each)}"
+        for each in found
+    ]
+
+
+def _copy(world: CutView, index: Index) -> str:
+    if index.table not in world.pointers:  # another program may have dropped it
+        return "without its table"
+    decision = observe_index(world, index, there=index.copy in world.pointers).decide()
+    if decision.strategy is None:
+        return "up to date"
+    return f"out of date, not read; next refresh: {decision.action.value}, {decision.reason}"
+
+
 def spark_sql(kept: Maintenance) -> str:
     """The SQL that computes the change, if every source changed."""
     changed = tables(kept.full)
@@ -158,7 +180,7 @@ def foresee(
 ) -> DecisionInputs:
     """What a refresh would find if it began now."""
     name, known = stream.name, state.inputs.get(stream.name, {})
-    hidden, stored = hidden_of(stream, definition), world.version(stream.name)
+    hidden, stored = hidden_of(stream.refresh_mode, definition), world.version(stream.name)
     member = MemberTable(
         stream,
         definition,

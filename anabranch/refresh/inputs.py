@@ -28,6 +28,7 @@ from anabranch.runtime import Runtime, Transaction
 
 if TYPE_CHECKING:
     from anabranch.refresh.definition import Definition
+    from anabranch.refresh.maintained import MaintainedTable
     from anabranch.refresh.members import Members, MemberTable
 
 
@@ -102,15 +103,26 @@ def decision_inputs(
     history: CostHistory | None = None,
 ) -> DecisionInputs:
     """All that the decision looks at; `history` is that of a table alone, None for a cycle."""
-    sources, cyclic = outside.sources, history is None
-    shared = DecisionInputs(
+    found = replace(observed(members, outside.sources, cyclic=history is None), apart=outside.apart)
+    if history is None:
+        unplanned = (name for name, each in members.items() if each.rule is None)
+        return replace(found, unplanned=next(unplanned, None))
+    (member,) = members.values()
+    return _of_table(runtime, world, state, member, outside.sources, history, found)
+
+
+def observed(
+    members: Mapping[TableName, MaintainedTable], sources: Sources, *, cyclic: bool = False
+) -> DecisionInputs:
+    """What there is to see of maintained tables of any kind, and of what they are computed from."""
+    return DecisionInputs(
         members=tuple(members),
-        modes={name: each.stream.refresh_mode for name, each in members.items()},
+        kind=next(iter(members.values())).kind,
+        modes={name: each.mode for name, each in members.items()},
         cyclic=cyclic,
-        unfilled=tuple(name for name, each in members.items() if not each.stream.populated),
+        unfilled=tuple(name for name, each in members.items() if not each.populated),
         redefined=_first(members, lambda each: each.redefined, cyclic=cyclic),
         tampered=_first(members, lambda each: each.tampered, cyclic=cyclic),
-        apart=outside.apart,
         expired=sources.expired,
         changed=bool(sources.deltas),
         source_rows=sources.rows,
@@ -118,11 +130,6 @@ def decision_inputs(
         deleted_rows=deleted_rows(sources),
         from_changes=Work(sources.delta_rows),
     )
-    if history is None:
-        unplanned = (name for name, each in members.items() if each.rule is None)
-        return replace(shared, unplanned=next(unplanned, None))
-    (member,) = members.values()
-    return _of_table(runtime, world, state, member, sources, history, shared)
 
 
 def _of_table(
@@ -152,7 +159,10 @@ def _of_table(
 
 
 def _first(
-    members: Members, why: Callable[[MemberTable], Reason | None], *, cyclic: bool
+    members: Mapping[TableName, MaintainedTable],
+    why: Callable[[MaintainedTable], Reason | None],
+    *,
+    cyclic: bool,
 ) -> Reason | None:
     """The first member's reason; in a cycle it names the member."""
     for name, member in members.items():

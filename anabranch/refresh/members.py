@@ -6,20 +6,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
+from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import Input, StreamTable, is_unplanned
 from anabranch.cut_view import CutView
 from anabranch.delta.maintenance import ByRows
 from anabranch.delta.member import Member
 from anabranch.errors import AnabranchError, BaseExpired, SchemaError
 from anabranch.lake.version import TableVersion
-from anabranch.model import FIRST_HIDDEN_ID, Columns, RefreshMode
+from anabranch.model import Columns, FixpointBounds, RefreshMode, TableKind
 from anabranch.names import TableName
 from anabranch.refresh.columns import differences, exactly, fitted, relaxed, same_columns
 from anabranch.refresh.cycles import check_member, define_again, define_component
 from anabranch.refresh.decide import Code, Reason
 from anabranch.refresh.definition import Definition, check_mode, understood
 from anabranch.refresh.editions import refuse_newer
+from anabranch.refresh.maintained import hidden_of
 from anabranch.refresh.observe import CatalogState, view_mark
 from anabranch.refresh.rebuild import (
     make_room,
@@ -28,7 +31,7 @@ from anabranch.refresh.rebuild import (
     unreadable,
 )
 from anabranch.runtime import Transaction
-from anabranch.spark.identity import HASHES, hashable
+from anabranch.spark.identity import hidden_hashes
 from anabranch.sql.lower.moments import Moment
 
 MARK = "-circle"  # of fingerprints: rows of a member are kept in another way than those of others
@@ -51,9 +54,23 @@ class MemberTable:
     tampered: Reason | None = None
     replaced: str | None = None
 
+    kind: ClassVar[TableKind] = TableKind.STREAM
+    order: ClassVar[tuple[str, ...]] = ()
+
     @property
     def name(self) -> TableName:
         return self.stream.name
+
+    @property
+    def mode(self) -> RefreshMode:
+        return self.stream.refresh_mode
+
+    @property
+    def populated(self) -> bool:
+        return self.stream.populated
+
+    def bounds(self, settings: Mapping[str, Any]) -> FixpointBounds:
+        return bounds_of([self.stream], settings)
 
 
 Members = Mapping[TableName, MemberTable]
@@ -100,13 +117,10 @@ def _table(tx: Transaction, state: CatalogState, stream: StreamTable, *, full: b
         stream,
         definition,
         redefined=why,
-        tampered=tampered(tx.world.version(name), hidden_of(stream, definition), known.get(name)),
+        tampered=tampered(
+            tx.world.version(name), hidden_of(stream.refresh_mode, definition), known.get(name)
+        ),
     )
-
-
-def hidden_of(stream: StreamTable, definition: Definition) -> Columns:
-    """A table that is always recomputed needs no state."""
-    return () if stream.refresh_mode is RefreshMode.FULL else definition.hidden
 
 
 def fit(tx: Transaction, name: TableName, columns: Columns, *, full: bool) -> bool:
@@ -176,11 +190,7 @@ def replace_broken(tx: Transaction, streams: Sequence[StreamTable]) -> dict[Tabl
 
 def as_member(definition: Definition) -> Definition:
     """The definition of a member: kept by rows, whatever stands at its root."""
-    fits = hashable(definition.columns)
-    hidden: Columns = tuple(
-        replace(column, field_id=FIRST_HIDDEN_ID + at)
-        for at, column in enumerate(HASHES if fits else ())
-    )
+    hidden = hidden_hashes(definition.columns)
     plan, why = definition.plan, "a member of a cycle gains and loses rows"
     kept = None if plan is None else ByRows(plan, why, hidden)
     return replace(definition, kept=kept, hidden=hidden, fingerprint=definition.fingerprint + MARK)

@@ -16,7 +16,7 @@ from anabranch.errors import Refused, UnknownName, UserError
 from anabranch.graph.order import closure
 from anabranch.model import Reading
 from anabranch.names import TableName
-from anabranch.plan.nodes import Aggregate, Node, Parameter, Scan, TopK, Window
+from anabranch.plan.nodes import Node, Parameter, Scan
 from anabranch.plan.walk import settles_ties, walk
 from anabranch.refresh.cycles import Members, component_of
 from anabranch.refresh.definition import Definition, understood
@@ -112,7 +112,7 @@ def verify(runtime: Runtime, name: TableName, *, state: bool = False) -> dict[st
 
 def is_computed(plan: Node | None) -> bool:
     """Whether values may come from several rows, not from one."""
-    return plan is None or any(isinstance(each, (Aggregate, Window, TopK)) for each in walk(plan))
+    return plan is None or any(each.combines for each in walk(plan))
 
 
 def _differs(definition: Definition) -> str:

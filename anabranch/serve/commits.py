@@ -130,7 +130,7 @@ def published(
     made: dict[TableName, str] = {}
 
     def whole(tx: Transaction) -> Transaction:
-        tx.leaves_indexes = True
+        tx.keep_index = None  # sorting takes Spark: upkeep brings them along
         act(tx)
         return tx
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pyiceberg.catalog.rest import CreateViewRequest
 from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.view.metadata import ViewMetadata
 
 from anabranch.catalog import streams
 from anabranch.catalog import views as view_rows
@@ -36,6 +37,7 @@ from anabranch.serve.problems import (
     bad_request,
     commit_failed,
     no_view,
+    of_the_request,
     plain,
     taken,
 )
@@ -119,7 +121,8 @@ def create_view(call: Call) -> Answer:
     name = table_name(call.namespace, wanted.name)
     with call.server.pins.shown(call.prefix) as shown:
         need_namespace(call, shown, name.namespace)
-    given = wanted.model_dump(mode="json", by_alias=True, exclude_none=True)
+    with of_the_request("the request cannot be read"):
+        given = wanted.model_dump(mode="json", by_alias=True, exclude_none=True)
     root = wanted.location or table_root(call.runtime.lake.warehouse.location, name)
     metadata = _updated(
         view_metadata.empty(root),
@@ -260,12 +263,15 @@ def _readable(name: TableName, metadata: Metadata) -> str:
 
 
 def _updated(metadata: Metadata, updates: list[dict[str, Any]]) -> Metadata:
-    try:
-        return view_metadata.updated(metadata, updates)
-    except ValueError as error:
-        raise Problem(400, "IllegalArgumentException", str(error)) from None
-    except (KeyError, TypeError) as error:
-        raise bad_request(f"the view cannot be updated like this: {error}") from None
+    with of_the_request("the view cannot be updated like this"):
+        try:
+            made = view_metadata.updated(metadata, updates)
+        except ValidationError:
+            raise
+        except ValueError as error:
+            raise Problem(400, "IllegalArgumentException", str(error)) from None
+        ViewMetadata.model_validate(made)
+        return made
 
 
 def _check(requirement: Mapping[str, Any], base: Metadata) -> None:

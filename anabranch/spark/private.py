@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -18,26 +17,18 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from anabranch import missing
 
-NOT_THERE = (Py4JError, AttributeError, TypeError, ImportError)
+NOT_THERE = (Py4JError, *missing.NOT_THERE)
 PRODUCED = "numOutputRows"  # the metric of a write
 # Classes of Java that PySpark looks up by name whenever it builds a frame.
 LOOKED_UP = ("PythonUtils", "functions", "org.apache.spark.sql.functions")
 
 
-@dataclass(frozen=True)
-class _Noting:
-    """Note that a part is not there; what Java itself says, or a broken connection, is passed on."""
+class _Noting(missing.Noting):
+    """What Java itself says, or a broken connection, is passed on."""
 
-    part: str
-    instead: str
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, NOT_THERE) or isinstance(error, (Py4JJavaError, Py4JNetworkError)):
-            return False
-        missing.note(self.part, self.instead, error)
-        return True
+    def is_missing(self, error: BaseException) -> bool:
+        passed_on = isinstance(error, (Py4JJavaError, Py4JNetworkError))
+        return isinstance(error, NOT_THERE) and not passed_on
 
 
 # -- the JVM of this process -------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from anabranch.cut_view import CutView
@@ -12,6 +13,7 @@ from anabranch.names import TableName
 from anabranch.refresh.definition import not_incremental
 from anabranch.sql.analyze.analysis import analyze
 from anabranch.sql.analyze.columns import Relation, table
+from anabranch.sql.analyze.failures import spark_judges
 from anabranch.sql.analyze.mistakes import mistake
 from anabranch.sql.analyze.tables import tables_of
 from anabranch.sql.lower.moments import Moment, pinned
@@ -35,7 +37,7 @@ def refuse_early(world: CutView, declared: Iterable[Declared]) -> None:
     for each in together.values():
         others = {name: other for name, other in together.items() if other is not each}
         relations = _Relations(world, others)
-        wrong = mistake(each.query, relations.of)
+        wrong = mistake(each.query, relations.of, each.name)
         if wrong is not None:
             if world.spark.started:
                 continue
@@ -57,11 +59,10 @@ class _Relations:
         if other is None:
             return self.world.relation(name)
         rest = {key: each for key, each in self.others.items() if each is not other}
-        try:
+        with suppress(AnabranchError), spark_judges("its query", other.name):
             columns = analyze(other.query, replace(self, others=rest).of).columns
-        except AnabranchError:
-            return Relation(None)
-        return table(other.name, columns)
+            return table(other.name, columns)
+        return Relation(None)
 
 
 def _obstacles(world: CutView, declared: Declared, relations: _Relations) -> tuple[Obstacle, ...]:
@@ -82,6 +83,8 @@ def _obstacles(world: CutView, declared: Declared, relations: _Relations) -> tup
             waiting.extend(tables_of(views[resolved]))
         elif resolved not in world.views:
             tables[resolved] = world.version(resolved).columns
-    columns = analyze(declared.query, relations.of).columns
-    query = pinned(declared.query, moment)
-    return offline_obstacles(query, None if columns is None else len(columns), tables, views)
+    with spark_judges("its query", declared.name):
+        columns = analyze(declared.query, relations.of).columns
+        query = pinned(declared.query, moment)
+        return offline_obstacles(query, None if columns is None else len(columns), tables, views)
+    return ()

@@ -285,7 +285,7 @@ def fill(
             tx.stage.expect(name, tx.world.pointers.get(name))
 
     def rows(c: Connection, cut_id: int | None) -> None:
-        record_outcomes(c, cut_id, done, occasion, seen.groups)
+        record_outcomes(c, cut_id, done, occasion, seen.groups, kept=tx.kept.values())
         note_cuts(c, known, seen)
 
     tx.later(rows)

@@ -72,7 +72,7 @@ class Work:
     def begin(cls, runtime: Runtime, act: Act, fresh: frozenset[TableName] = frozenset()) -> Work:
         seen = observe_now(runtime)
         world = replace(world_of(runtime, seen), fresh=fresh)
-        work = cls(runtime, act, Transaction(world), fresh=fresh)
+        work = cls(runtime, act, runtime.begin(world), fresh=fresh)
         try:
             work.names = frozenset(act(work.tx, seen))
         except NotObserved as error:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch.catalog.deployment_state import Undo
-from anabranch.catalog.deployments import DeploymentStatus
 from anabranch.deploy import abort as aborting
 from anabranch.deploy import owners
 from anabranch.deploy import promote as promoting
@@ -21,7 +20,6 @@ from anabranch.deploy.listing import summary
 from anabranch.deploy.outside import readers_after_rollback
 from anabranch.deploy.plan import Plan
 from anabranch.deploy.progress import wait as wait_for
-from anabranch.deploy.record import snapshot_of
 from anabranch.deploy.select import matches
 from anabranch.deploy.snapshot import ObjectKey
 from anabranch.deploy.stage import check
@@ -39,7 +37,6 @@ from anabranch.deploy.steps import STAGED
 from anabranch.errors import InvalidValue
 from anabranch.project.external import check_lock
 from anabranch.project.project import Project
-from anabranch.refresh.observe import observe_now
 from anabranch.runtime import Runtime
 from anabranch.session import Session
 from anabranch.verbs.projects import Place, loaded
@@ -156,16 +153,12 @@ def promote(
 
 def promote_dry(runtime: Runtime, deployment_id: str) -> Done:
     """What promote would do, after its checks; the readers are those that there are now."""
-    with runtime.store.reading() as c:
-        deployment = find(c, deployment_id)
-    if deployment.status is not DeploymentStatus.STAGED:
-        raise wrong_status(deployment, "promoted")
-    promoting.check_now(runtime, deployment)
+    found = promoting.look(runtime, deployment_id)
+    deployment = found.deployment
     staged = [action.value for action in STAGED]
     steps = [step.as_dict() for step in deployment.plan.steps if step.action not in staged]
-    snapshot = snapshot_of(deployment.wanted)
-    found = promoting.readers_of(runtime, observe_now(runtime), deployment, snapshot)
-    return {**summary(deployment), "steps": steps, "readers": [each.as_dict() for each in found]}
+    readers = promoting.readers_of(runtime, found)
+    return {**summary(deployment), "steps": steps, "readers": [each.as_dict() for each in readers]}
 
 
 def rollback(

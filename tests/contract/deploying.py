@@ -28,6 +28,7 @@ from anabranch.deploy.state import DesiredState
 from anabranch.model import Column, Status
 from anabranch.names import TableName
 from anabranch.refresh.definition import Definition
+from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
 from anabranch.spark.session import Spark
@@ -132,15 +133,17 @@ def defined(world: CutView, stream: StreamTable, component: object = None) -> De
     return cast(Definition, SimpleNamespace(fingerprint=f"of {stream.query}"))
 
 
-def refresh(runtime: Runtime, names: Sequence[TableName], initiated_by: str) -> list[Any]:
-    return []
+def refresh_upon(
+    runtime: Runtime, state: CatalogState, names: Sequence[TableName], initiated_by: str
+) -> tuple[list[Any], CatalogState]:
+    return [], state
 
 
 def without_spark(patch: Any) -> None:
     """Put the made-up parts in place; `patch(owner, name, value)` sets an attribute."""
     patch(build.declare, "create_all", create_all)
     patch(production, "defined", defined)
-    patch(promote, "refresh", refresh)
+    patch(promote, "refresh_upon", refresh_upon)
 
 
 @dataclass(frozen=True)

@@ -187,6 +187,7 @@ class Machine(Verbs):
             try:
                 if kind == "asleep":
                     self.fall_silent()
+                self.check()  # what was published up to here has the definitions of this moment
                 with self.leased():
                     said.append(self.attempt(self.other, other, alone=False))
             except Waits:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import exp
 
 from anabranch.delta.fixpoint import (
     REMOVED,
@@ -105,7 +109,7 @@ class Circle:
         while moved:
             moved = False
             for name, query in self.queries.items():
-                rows = self.world.recompute(query)
+                rows = self.world.recompute(without_tuples(query))
                 if rows != found[name]:
                     found[name], moved = rows, True
                     self.db.execute(f"DELETE FROM now.{name}")
@@ -233,6 +237,23 @@ def _seen(leaf: Scan | Parameter) -> str:
 
 def _nothing(_: Counts) -> None:
     pass
+
+
+@lru_cache(maxsize=100)
+def without_tuples(query: str) -> str:
+    """(a, b) IN (SELECT …) as EXISTS, since DuckDB cannot correlate the former; in a cycle only its
+    truth counts."""
+    if ") IN (SELECT" not in query:
+        return query
+    return sqlglot.parse_one(query, read="spark").transform(_exists).sql("spark")
+
+
+def _exists(node: exp.Expr) -> exp.Expr:
+    if not (isinstance(node, exp.In) and isinstance(node.this, exp.Tuple) and node.args["query"]):
+        return node
+    found = node.args["query"].this
+    pairs = zip(node.this.expressions, found.selects, strict=True)
+    return exp.Exists(this=found.where(*(exp.EQ(this=one, expression=two) for one, two in pairs)))
 
 
 Edge = tuple[int, int | None]

@@ -14,8 +14,7 @@ from typing import Any
 
 import anabranch.api  # everything is imported before anything is replaced
 import anabranch.backup
-from anabranch import retry, upkeep
-from anabranch import world as worlds
+from anabranch import cut_view, retry, upkeep
 from anabranch.catalog import (
     boot,
     events,
@@ -180,7 +179,7 @@ def installed() -> None:
     boot.since_boot = lambda: active().since_boot()
     vars(boot)["wall"] = lambda: None  # where it is asked: it has nothing to compare with
     heartbeat.threading = SimpleNamespace(Thread=SimulatedThread, Condition=Turn)  # type: ignore[assignment]
-    for module in (tables, worlds):
+    for module in (tables, cut_view):
         module.datetime = CLOCK
     swaps: list[tuple[Any, Any]] = [
         (streams.uuid4, lambda: active().uuid4()),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.deploy import promote
 from anabranch.deploy.steps import Action
 from anabranch.errors import DataError, PlanFailed, Refused, SparkLost, UserError
 from anabranch.names import TableName
@@ -733,6 +734,39 @@ def test_an_index_made_by_hand_goes_with_its_column(shop: Shop) -> None:
     shop.edit(RENAMED)
     shop.deploy()
     assert indexes_of(shop) == {"p"}
+
+
+def test_an_index_made_by_hand_is_built_again_with_readers_that_move_along(shop: Shop) -> None:
+    """A first publish, which shows who moves along, has built it already."""
+    ab = shop.ab
+    ab.sql("CREATE INDEX q ON db.b.b (k)")
+    ab.create_stream_table("mine.own", OUTSIDE)
+    ab.sql("CREATE INDEX p ON mine.own (k)")
+    shop.edit(TWICE)
+    shop.deploy()
+    assert shop.rows("mine.own") == [(1, 10, 5)] == shop.rows("mine.own__p")
+    assert indexes_of(shop) == {"q"}
+    assert shop.rows("db.b.b__q") == shop.rows("db.b.b") == [(1, 10)]
+    shop.check(2, "mine.own")
+
+
+def test_an_index_made_in_the_last_moment_is_kept(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look of a promote and its lease: the publish compares, and looks again."""
+    real = promote.bring_up_to_date
+
+    def meddle(*given: Any) -> Any:
+        found = real(*given)
+        monkeypatch.setattr(promote, "bring_up_to_date", real)
+        shop.ab.sql("CREATE INDEX q ON db.b.b (k)")
+        return found
+
+    monkeypatch.setattr(promote, "bring_up_to_date", meddle)
+    shop.edit(TWICE)
+    shop.deploy()
+    assert indexes_of(shop) == {"q"}
+    assert shop.rows("db.b.b__q") == shop.rows("db.b.b") == [(1, 10)]
 
 
 def test_an_index_made_by_hand_stays_on_a_table_that_stays(shop: Shop) -> None:

@@ -523,22 +523,22 @@ def test_a_reader_made_in_the_last_moment_is_brought_along(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the look and the publish somebody closes a diamond outside the project."""
-    ab, real = shop.ab, along.Flip.check_leased
+    ab, real = shop.ab, along.Flip.publish
     shop.edit(TWICE)
     made = shop.stage()
 
     made_by: list[threading.Thread] = []
 
-    def meddle(flip: Any, *arguments: Any) -> None:
-        monkeypatch.setattr(along.Flip, "check_leased", real)
+    def meddle(flip: Any, *arguments: Any) -> Any:
+        monkeypatch.setattr(along.Flip, "publish", real)
         thread = threading.Thread(
             target=ab.create_stream_table, args=("mine.own", "SELECT v FROM db.b.b")
         )
         thread.start()
         made_by.append(thread)
-        real(flip, *arguments)
+        return real(flip, *arguments)
 
-    monkeypatch.setattr(along.Flip, "check_leased", meddle)
+    monkeypatch.setattr(along.Flip, "publish", meddle)
     ab.promote(made)
     made_by[0].join()
     assert shop.rows("mine.own") == [(10,)]
@@ -546,31 +546,44 @@ def test_a_reader_made_in_the_last_moment_is_brought_along(
 
 
 @pytest.fixture
-def at_the_end(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Somebody does something between the last look of a promote and its publish, once."""
+def at_the_end(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Somebody does something between the last look of a promote and its publish, once.
 
-    def installed_once(meddle: Callable[[], object]) -> None:
-        real = along.Flip.check_leased
+    The last look is a rehearsal if something moves along, else the one that everything began with.
+    """
 
-        def checked(flip: Any, *arguments: Any) -> None:
-            real(flip, *arguments)
-            monkeypatch.setattr(along.Flip, "check_leased", real)
-            meddle()
+    def installed_once(meddle: Callable[[], object], *, rehearsed: bool) -> None:
+        if rehearsed:
+            real_check = along.Flip.check_leased
 
-        monkeypatch.setattr(along.Flip, "check_leased", checked)
+            def checked(flip: Any, *arguments: Any) -> None:
+                real_check(flip, *arguments)
+                monkeypatch.setattr(along.Flip, "check_leased", real_check)
+                meddle()
+
+            monkeypatch.setattr(along.Flip, "check_leased", checked)
+        else:
+            real_publish = along.Flip.publish
+
+            def published(flip: Any, *arguments: Any) -> Any:
+                monkeypatch.setattr(along.Flip, "publish", real_publish)
+                meddle()
+                return real_publish(flip, *arguments)
+
+            monkeypatch.setattr(along.Flip, "publish", published)
 
     return installed_once
 
 
 def test_rows_that_come_in_the_last_moment_are_in_no_table(
-    shop: Shop, at_the_end: Callable[[Callable[[], object]], None]
+    shop: Shop, at_the_end: Callable[..., None]
 ) -> None:
     """What was brought along stands at the cut that it has read, not at the newest."""
     ab = shop.ab
     ab.create_stream_table("mine.own", OUTSIDE)
     shop.edit(TWICE)
     made = shop.stage()
-    at_the_end(lambda: ab.sql("INSERT INTO db.raw.s VALUES (1, 100)"))
+    at_the_end(lambda: ab.sql("INSERT INTO db.raw.s VALUES (1, 100)"), rehearsed=True)
     ab.promote(made)
     assert shop.rows("mine.own") == [(1, 10, 5)]
     shop.check(2, "mine.own")
@@ -581,7 +594,7 @@ def test_rows_that_come_in_the_last_moment_are_in_no_table(
 
 def test_a_reader_that_holds_no_lease_is_found_in_the_publish(
     shop: Shop,
-    at_the_end: Callable[[Callable[[], object]], None],
+    at_the_end: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Leases keep readers out while tables move; if they ever did not, nothing is torn."""
@@ -597,7 +610,7 @@ def test_a_reader_that_holds_no_lease_is_found_in_the_publish(
             )
             shop.ab.create_stream_table("mine.own", "SELECT k, v FROM db.b.b")
 
-    at_the_end(meddle)
+    at_the_end(meddle, rehearsed=False)
     shop.ab.promote(made)
     assert shop.rows("mine.own") == [(1, 10)]
     shop.check(2, "mine.own")
@@ -811,7 +824,7 @@ def test_a_source_altered_in_the_last_moment_is_seen_in_the_publish(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     staged = add_column(shop)
-    monkeypatch.setattr(promote, "check_now", lambda runtime, deployment: None)
+    monkeypatch.setattr(promote, "check_now", lambda *_: None)
     shop.ab.sql("ALTER TABLE db.raw.s ADD COLUMN x STRING")
     with pytest.raises(Refused, match=r"db\.raw\.s was altered since"):
         shop.ab.promote(staged)

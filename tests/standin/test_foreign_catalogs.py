@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.types import StringType
 
-from anabranch import Anabranch
+from anabranch import Anabranch, missing
 from anabranch.errors import (
     AlreadyExists,
     InvalidValue,
@@ -20,6 +20,7 @@ from anabranch.errors import (
 from anabranch.lake import foreign
 from tests.standin.engine import connect, installed
 from tests.standin.theirs import RestServer, Theirs, rest
+from tests.unit.lake.test_private import hide
 
 EXTENDED = pytest.mark.extended
 SUM = "SELECT COUNT(*) AS n, SUM(amount) AS s FROM prod.sales.orders"
@@ -168,6 +169,21 @@ def test_secrets_are_references(ab: Anabranch, monkeypatch: pytest.MonkeyPatch) 
         assert "ENV('NAME')" in str(refused.value) and "s3cr3t" not in str(refused.value)
     with pytest.raises(Unreachable, match="there is no environment variable PROD_TOKEN"):
         ab.attach("web", "rest", uri="http://127.0.0.1:1", token="ENV('PROD_TOKEN')")
+
+
+def test_a_private_part_of_pyiceberg_that_is_missing_is_an_event(
+    ab: Anabranch, theirs: Theirs, server: RestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing.forget()
+    hide(monkeypatch, "_session")
+    attach_rest(ab, server)
+    ab.create_stream_table("mart.web", SUM.replace("prod", "web"), schedule="1ms")
+    theirs.append("orders", (3, 5))
+    ab.tick()
+    assert ab.table("mart.web").collect() == [(3, 35)]
+    (event,) = [each for each in ab.events() if each["kind"] == "FALLBACK"]
+    assert event["table"] is None and "RestCatalog._session cannot be used" in event["message"]
+    missing.forget()
 
 
 def test_a_secret_is_neither_kept_nor_shown(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Protocol
 
@@ -13,11 +13,11 @@ from anabranch.errors import UnknownName, UserError
 from anabranch.names import shown
 from anabranch.plan.exprs import Expr, Tree, column_tree, meaning, operand
 from anabranch.sql.analyze import functions
-from anabranch.sql.analyze.bindings import answer_of, fields_of
+from anabranch.sql.analyze.bindings import answer_of, fields_of, meaning_of
 from anabranch.sql.analyze.fields import field_name, struct, zipped
 from anabranch.sql.analyze.names import implied_name
 from anabranch.sql.analyze.obstacles import is_aggregate
-from anabranch.sql.analyze.scope import Answer, Field, unknown
+from anabranch.sql.analyze.scope import Alias, Answer, Field, unknown
 from anabranch.sql.obstacles import Stop
 from anabranch.sql.text.source_text import SourceText
 
@@ -124,37 +124,32 @@ class Resolver:
         return node
 
     def column(self, node: exp.Column) -> Tree:
-        answer = answer_of(node)
-        own = self.of_from(node)
-        if own is not None and answer is not None:
-            return _column(node, own, answer)
-        return self._alias(node, answer)
+        meaning_ = meaning_of(node)
+        if isinstance(meaning_, Alias) and meaning_.name in self.aliases:
+            return _item(node, self.aliases[meaning_.name])
+        if isinstance(meaning_, Answer):
+            name = self.of_from(node)
+            if name is None and self.outer is not None:
+                name = self.outer.find(meaning_, node)
+            if name is not None:
+                return _column(node, name, meaning_)
+        raise self._unknown(node)
 
     def of_from(self, node: exp.Column) -> str | None:
         """The column of FROM that a name means."""
         answer = answer_of(node)
         return None if answer is None else self.scope.find(answer, node)
 
-    def _alias(self, node: exp.Column, answer: Answer | None) -> Tree:
-        """A lateral alias; columns of FROM come first."""
+    def _unknown(self, node: exp.Column) -> Exception:
         parts = [part.name for part in node.parts]
-        trees = self.aliases.get(parts[0].lower(), [])
-        if len({meaning(tree) for tree in trees}) > 1:
-            raise UserError(f"alias {parts[0]} is ambiguous", hint="give the items different names")
-        if trees:
-            start = operand(trees[0].copy())
-            names = node.parts[1:]
-            return reduce(lambda a, name: exp.Dot(this=a, expression=name.copy()), names, start)
-        if self.outer and answer is not None and (outer := self.outer.find(answer, node)):
-            return _column(node, outer, answer)
         name = parts[-1].lower()
         if len(parts) == 1 and name in _WITHOUT_PARENTHESES:
             time_dependent = name in functions.TIME_DEPENDENT
             code = "TIME_DEPENDENT_FUNCTION" if time_dependent else "NONDETERMINISTIC_FUNCTION"
-            raise Stop(self.source.obstacle(code, node, what=parts[0]))
+            return Stop(self.source.obstacle(code, node, what=parts[0]))
         if self.scope.has_unnamed:
-            raise Stop(self.source.obstacle("NO_COLUMN_NAME", node, what=parts[-1]))
-        raise unknown(parts, self.scope.fields)
+            return Stop(self.source.obstacle("NO_COLUMN_NAME", node, what=parts[-1]))
+        return unknown(parts, self.scope.fields)
 
     def _call(self, node: exp.Anonymous) -> Tree:
         """Stars among the arguments become columns, except in COUNT(*); units are no columns."""
@@ -203,8 +198,18 @@ class Resolver:
 
 def _column(node: exp.Column, name: str, answer: Answer) -> Tree:
     """The column, or a field of it."""
-    start: Tree = resolved(name)
-    names = node.parts[len(node.parts) - len(answer.rest) :]
+    return _field(resolved(name), node.parts[len(node.parts) - len(answer.rest) :])
+
+
+def _item(node: exp.Column, trees: Sequence[Tree]) -> Tree:
+    """An item of the SELECT list, or a field of it."""
+    if len({meaning(tree) for tree in trees}) > 1:
+        alias = node.parts[0].name
+        raise UserError(f"alias {alias} is ambiguous", hint="give the items different names")
+    return _field(operand(trees[0].copy()), node.parts[1:])
+
+
+def _field(start: Tree, names: Sequence[Tree]) -> Tree:
     return reduce(lambda left, name: exp.Dot(this=left, expression=name.copy()), names, start)
 
 
@@ -235,20 +240,17 @@ def _is_word(tree: Tree) -> bool:
     return isinstance(tree, exp.Column) and len(tree.parts) == 1
 
 
-def resolve_having(resolver: Resolver, tree: Tree, keys: Mapping[str, object]) -> Tree:
-    """HAVING: columns of FROM inside aggregate calls and where they are keys, otherwise outputs."""
+def resolve_having(resolver: Resolver, tree: Tree) -> Tree:
+    """HAVING, which sees the first item of a name; calls of aggregates are left to be lifted."""
+    firsts = {name: trees[:1] for name, trees in resolver.aliases.items()}
+    over_groups = replace(resolver, aliases=firsts)
+    over_rows = replace(resolver, aliases={})
 
-    def replace(node: Tree) -> Tree:
+    def resolve(node: Tree) -> Tree:
         if is_aggregate(node):
-            return Resolver(resolver.source, resolver.scope, outer=resolver.outer).resolve(node)
-        if not isinstance(node, exp.Column) or is_resolved(node):
-            return node
-        parts = [part.name for part in node.parts]
-        outputs = resolver.aliases.get(parts[0].lower(), []) if len(parts) == 1 else []
-        if resolver.of_from(node) is not None:
-            source_column = resolver.column(node)
-            if not outputs or meaning(source_column) in keys:
-                return source_column
-        return operand(outputs[0].copy()) if outputs else resolver.column(node)
+            return over_rows.resolve(node)
+        if isinstance(node, exp.Column) and not is_resolved(node):
+            return over_groups.column(node)
+        return node
 
-    return tree.transform(replace)
+    return tree.transform(resolve)

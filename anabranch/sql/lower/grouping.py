@@ -163,8 +163,7 @@ def grouped(
     having = select.args.get("having")
     condition = None
     if having is not None:
-        by_meaning = {meaning(key): key for key in by.keys}
-        condition = resolve_having(resolver, having.this, by_meaning)
+        condition = resolve_having(resolver, having.this)
     trees = list(trees)
     if by.plain:
         for key in by.keys:

@@ -10,7 +10,6 @@ from sqlglot import exp
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Expr, Tree, column
 from anabranch.plan.nodes import Aggregate, Item, Node, Project
-from anabranch.sql.analyze.ctes import reads_itself
 from anabranch.sql.analyze.resolve import FromColumns, Output
 from anabranch.sql.analyze.scope import Answer, Field
 from anabranch.sql.text.source_text import SourceText
@@ -98,13 +97,9 @@ class Domain:
 
 @dataclass(frozen=True)
 class Place:
-    """The context of lowering: the text, the CTEs in scope, the domain of a correlated query.
-
-    Inside a recursive CTE its own name maps to a relation.
-    """
+    """The context of lowering: the text, and the domain of a correlated query."""
 
     source: SourceText
-    ctes: Mapping[str, Cte | Relation] = field(default_factory=dict)
     domain: Domain | None = None
 
     @property
@@ -116,13 +111,6 @@ class Place:
     def carried(self) -> tuple[str, ...]:
         """Columns that every relation lowered here must carry."""
         return self.domain.columns if self.domain else ()
-
-
-@dataclass(frozen=True)
-class Cte:
-    tree: exp.CTE
-    place: Place
-    recursive: bool = False
 
 
 class Names:
@@ -166,12 +154,3 @@ def column_aliases(tree: Tree, relation: Relation) -> list[str]:
             f"{tree.alias} names {len(names)} columns, but there are {len(relation.outputs)}"
         )
     return names
-
-
-def with_ctes(tree: Tree, place: Place) -> Place:
-    """A CTE sees those before it, and a table with its own name."""
-    clause = tree.args.get("with_") or exp.With(expressions=[])
-    for cte in clause.expressions:
-        definition = Cte(cte, place.alone, bool(clause.args.get("recursive")) and reads_itself(cte))
-        place = replace(place, ctes={**place.ctes, cte.alias.lower(): definition})
-    return place

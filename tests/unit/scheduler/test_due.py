@@ -14,7 +14,8 @@ from anabranch.model import Status, WaitCode
 from anabranch.refresh.failures import mark
 from anabranch.refresh.observe import CatalogState
 from anabranch.refresh.publish_sets import PublishSet, Result, Verdict
-from anabranch.scheduler.due import BY_HAND, NOT_DUE, Agenda
+from anabranch.refresh.waiting import NOT_DUE
+from anabranch.scheduler.due import BY_HAND, Agenda
 from tests.unit.scheduler.looks import NOW, ago, name, state
 
 DIAMOND = {"b": "a", "c": "a", "d": "b c"}
