@@ -171,8 +171,7 @@ def test_a_table_whose_source_is_gone_says_what_can_be_done(home: Path) -> None:
             assert row["problem"] == "CANNOT_COMPARE" and not row["repaired"]
             assert row["detail"] == "cannot be compared: s.t is no longer there"
             assert row["cure"] == (
-                "recreate s.t, or ALTER STREAM TABLE s.d AS another query, or "
-                "DROP STREAM TABLE s.d"
+                "recreate s.t, or ALTER STREAM TABLE s.d AS another query, or DROP STREAM TABLE s.d"
             )
             assert row["error"] == ("it waits for s.t" if asked else None)
         ab.sql("CREATE TABLE s.o (k BIGINT, v BIGINT)")
