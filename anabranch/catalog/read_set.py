@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 from anabranch.catalog import cuts, groups, leases, refresh_groups, streams
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.groups import Group
+from anabranch.catalog.indexes import Index, all_indexes
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.streams import Graph, Input, StreamTable
 from anabranch.errors import PublishConflict
@@ -36,6 +37,7 @@ class ReadSet:
     table as it is must not overtake each other.  `groups` are the consistency groups that the publish
     takes for whole: as they are before it, and, if it redefines tables, as they are after it.
     `readers` are the stream tables that read a table or view which is dropped or gets another meaning.
+    `indexes` are those that tables had; `statuses` those of all stream tables, if they were listed.
     `names` are those that it gives away: tables and views are rows of different tables, and names that
     differ in case are different keys, so no constraint of the database keeps two from one name.
     """
@@ -47,6 +49,8 @@ class ReadSet:
     groups_after: set[Members] = field(default_factory=set)
     leases: dict[str, Lease] = field(default_factory=dict)
     readers: dict[TableName, frozenset[TableName]] = field(default_factory=dict)
+    indexes: dict[TableName, tuple[Index, ...]] = field(default_factory=dict)
+    statuses: Mapping[str, str] | None = None
     names: set[TableName] = field(default_factory=set)
     last: set[str] = field(default_factory=set)  # leases that end with the publish
 
@@ -59,6 +63,8 @@ class ReadSet:
         self.groups_after |= other.groups_after
         self.leases.update(other.leases)
         _merge(self.readers, other.readers, "readers of {} were made or dropped")
+        _merge(self.indexes, other.indexes, "the indexes of {} were changed")
+        self.statuses = self.statuses if self.statuses is not None else other.statuses
         self.names |= other.names
         self.last |= other.last
 
@@ -77,6 +83,8 @@ class ReadSet:
             set(self.groups_after),
             dict(self.leases),
             dict(self.readers),
+            dict(self.indexes),
+            self.statuses,
             set(self.names),
             set(self.last),
         )
@@ -96,8 +104,21 @@ class ReadSet:
         if self.readers:
             readers = {name: readers_of(name, now.graph.dependencies) for name in self.readers}
             _compare(self.readers, readers, "readers of {} were made or dropped")
+        if self.indexes:
+            found_indexes = all_indexes(c)
+            _compare(self.indexes, found_indexes, "the indexes of {} were changed", ())
+        if self.statuses is not None:
+            self._check_statuses(now.streams)
         _check_groups(now, self.groups)
         return now
+
+    def _check_statuses(self, now: Mapping[TableName, StreamTable]) -> None:
+        then = {TableName.parse(name): status for name, status in (self.statuses or {}).items()}
+        found = {name: stream.status.value for name, stream in now.items()}
+        every = dict.fromkeys((*then, *found))
+        _compare(
+            {**every, **then}, found, "stream table {} was made, dropped, suspended or resumed"
+        )
 
     def check_after(self, c: Connection) -> None:
         """Refuse when what was written does not make the groups that were staged as whole ones, or

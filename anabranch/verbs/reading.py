@@ -42,6 +42,8 @@ def tables(session: Session) -> list[dict[str, Any]]:
     """Every table, view and index, by name."""
     world = session.world
     streams = {row["name"]: row["status"] for row in status(session.store, session.settings)}
+    if world.read.statuses is None:
+        world.read.statuses = streams
     kinds = {str(index.copy): "index" for each in world.indexes.values() for index in each}
     kinds |= {str(view): "view" for view in world.views} | dict.fromkeys(streams, "stream table")
     foreign = (table for row in catalogs(session.store) for table in row["tables"])
@@ -55,7 +57,7 @@ def tables(session: Session) -> list[dict[str, Any]]:
 def columns(session: Session) -> dict[TableName, Columns]:
     """The columns of every table that can be read."""
     world, found = session.world, {}
-    for name in sorted(world.pointers):
+    for name in sorted(world.names() - world.views.keys()):
         with suppress(AnabranchError):  # another program may keep types that Spark lacks
             found[name] = world.version(name).columns
     return found
