@@ -161,7 +161,7 @@ class Anabranch:
         """Hold one cut and read any number of tables from it: the current one, or `cut`.
 
         `with ab.at() as world:` gives a `CutView`.  The cut stays readable until the end of the block,
-        whatever expires meanwhile.
+        whatever expires meanwhile.  Inside a transaction the current one is that which it began with.
         """
         with verbs.reading.held(self._session, cut) as world:
             yield world
@@ -196,7 +196,8 @@ class Anabranch:
         """Make several writes one cut; an exception in the block leaves nothing behind.
 
         Reads in the block show the cut at its start and the block's own writes.  With
-        `isolation="serializable"` the publish is refused if anything that was read has changed since.
+        `isolation="serializable"` the publish is refused if anything that was read has changed since:
+        rows, columns, names that were looked up or listed, there or not.
         """
         with verbs.source_tables.transaction(self._session, isolation):
             yield self

@@ -24,7 +24,7 @@ from anabranch.errors import (
 )
 from anabranch.lake.indexes import cheapest
 from anabranch.lake.lake import Lake
-from anabranch.lake.stage import Stage
+from anabranch.lake.stage import Kinds, Stage, kinds
 from anabranch.lake.version import TableVersion
 from anabranch.model import Columns, Reading
 from anabranch.names import TableName
@@ -68,6 +68,35 @@ class NotObserved(UnknownName):
         self.hint = "a foreign table becomes part of a cut once it has been read"
 
 
+@dataclass
+class Reads:
+    """What was asked of a world.  A serializable transaction compares all of it when it publishes, so
+    each way to learn something of a world notes it here."""
+
+    rows: set[TableName] = field(default_factory=set)  # of tables and views
+    versions: set[TableName] = field(default_factory=set)  # anything else of them, as their columns
+    names: set[TableName] = field(default_factory=set)  # looked up, whether or not they were there
+    listed: bool = False  # all names were asked for
+    statuses: Mapping[str, str] | None = None  # of all stream tables
+
+    @property
+    def seen(self) -> set[TableName]:
+        """Tables and views of which anything was asked."""
+        return self.rows | self.versions
+
+    def note_rows(self, name: TableName) -> None:
+        self.rows.add(name)
+
+    def note_version(self, name: TableName) -> None:
+        self.versions.add(name)
+
+    def note_name(self, name: TableName) -> None:
+        self.names.add(name)
+
+    def note_listing(self) -> None:
+        self.listed = True
+
+
 @public_class("table", "sql")
 @dataclass
 class CutView:
@@ -82,7 +111,7 @@ class CutView:
     indexes: Mapping[TableName, tuple[Index, ...]] = field(default_factory=dict)
     instead: Mapping[TableName, TableVersion] = field(default_factory=dict)  # of what pointers say
     check_held: Callable[[], None] | None = None  # refuses when a held cut is held no more
-    read: set[TableName] = field(default_factory=set)  # tables and views whose rows were asked for
+    read: Reads = field(default_factory=Reads)
     # Foreign tables that were observed for this world, and the world after more were; None: all are
     # read as the cut shows them.
     fresh: frozenset[TableName] | None = None
@@ -97,13 +126,23 @@ class CutView:
 
     def names(self) -> set[TableName]:
         """Everything that can stand in a FROM clause here."""
+        self.read.note_listing()
+        return self._names()
+
+    def _names(self) -> set[TableName]:
         staged = self.stage.changes if self.stage else {}
         dropped = {name for name, each in staged.items() if each.version is None}
         return ((set(self.pointers) | set(staged)) - dropped) | set(self.views)
 
+    @property
+    def kinds(self) -> Kinds:
+        """The names of this cut, without what is staged."""
+        return kinds(self.pointers, self.views)
+
     def find(self, name: TableName) -> TableName | None:
         """The name as it is kept: the same letters, else the only one that differs in case."""
-        return name.find_in(self.names())
+        self.read.note_name(name)
+        return name.find_in(self._names())
 
     def resolve(self, name: TableName) -> TableName:
         if name.is_system:
@@ -111,12 +150,12 @@ class CutView:
         found = self.find(name)
         self._expect_observed((found or name,))
         if found is None:
-            raise UnknownName(
-                f"there is no table {name}",
-                name=str(name),
-                known=[str(known) for known in self.names()],
-            )
+            raise self._unknown(name)
         return found
+
+    def _unknown(self, name: TableName) -> UnknownName:
+        known = [str(known) for known in self._names()]
+        return UnknownName(f"there is no table {name}", name=str(name), known=known)
 
     def _expect_observed(self, names: Iterable[TableName]) -> None:
         """Refuse foreign tables that were not looked up for this world."""
@@ -141,17 +180,14 @@ class CutView:
 
     def version(self, name: TableName) -> TableVersion:
         """The table at this cut, or its staged version."""
+        self.read.note_version(name)
         if name in self.instead:
             return self.instead[name]
         if self.stage is not None and (name in self.stage.changes or name not in self.pointers):
             return self.stage.version(name)
         location = self.pointers.get(name)
         if location is None:
-            raise UnknownName(
-                f"there is no table {name}",
-                name=str(name),
-                known=[str(known) for known in self.names()],
-            )
+            raise self._unknown(name)
         return self.lake.version(name, location)
 
     # -- reading -------------------------------------------------------------------------------
@@ -169,7 +205,7 @@ class CutView:
         if parsed.is_system:
             return self._system(parsed)
         found = self.resolve(parsed)
-        self.read.add(found)
+        self.read.note_rows(found)
         if found in self.views:
             return self._analysed(self.views[found], self._rows)
         version = self.version(found)
@@ -203,7 +239,7 @@ class CutView:
         named = [name for name in tables_of(query) if not name.is_system]
         self._expect_observed(self.find(name) or name for name in named)
         for name in named:  # a wrong name is said before Spark has to start
-            self.resolve(name)
+            self.read.note_rows(self.resolve(name))
         wrong = mistake(query, self.relation)
         if wrong is not None and not self.spark.started:
             self.guard(query)
@@ -248,6 +284,7 @@ class CutView:
         found = self.find(name)
         if found is None or found in inside:
             return Relation(None)
+        self.read.note_version(found)
         if found in self.views:
             text = self.views[found]
             return relation_of(text, lambda below: self._relation(below, (*inside, found)))
@@ -299,7 +336,7 @@ class CutView:
         if name.is_system:
             return inputs.add(self._system(name), str(name))
         found = self.resolve(name)
-        self.read.add(found)
+        self.read.note_rows(found)
         if found not in self.views:
             return inputs.add(rows(found, looked_in), str(name))
         if found in inside:
@@ -328,7 +365,7 @@ class CutView:
             return version.reading(), version.columns
 
         def version_of(other: TableName) -> TableVersion | None:
-            return self.version(other) if other in self.names() else None
+            return self.version(other) if other in self._names() else None
 
         return cheapest(version, self.indexes.get(name, ()), bounds, version_of)
 

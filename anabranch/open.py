@@ -46,6 +46,8 @@ def open_runtime(
         if view not in columns:
             raise UnknownName(f"there is no view system.{name}", name=name, known=columns)
         made = listing.SYSTEM_VIEWS.get(view)
+        if made is not None:
+            runtime.refuse_uncompared(f"system.{view}")
         rows: Sequence[Mapping[str, Any]] = (
             made(store, runtime.settings) if made else runtime.settings.rows()
         )

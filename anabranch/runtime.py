@@ -18,9 +18,9 @@ from anabranch.catalog.history import Refresh
 from anabranch.catalog.indexes import Index, all_indexes, set_indexes
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.read_leases import ReadLease
-from anabranch.catalog.read_set import Present, ReadSet
+from anabranch.catalog.read_set import Present, ReadSet, tokens_of
 from anabranch.catalog.store import Connection, Store
-from anabranch.cut_view import CutView, NotObserved
+from anabranch.cut_view import CutView, NotObserved, Reads
 from anabranch.errors import (
     AlreadyExists,
     InvalidValue,
@@ -33,7 +33,7 @@ from anabranch.lake.indexes import along, check_columns
 from anabranch.lake.lake import Lake
 from anabranch.lake.observe import observed
 from anabranch.lake.publish import check_pointers, publish, rehearse
-from anabranch.lake.stage import Stage, or_conflict
+from anabranch.lake.stage import Stage, meaning, or_conflict
 from anabranch.lake.version import TableVersion
 from anabranch.leases import Leases
 from anabranch.model import Action, Written
@@ -91,6 +91,8 @@ class Transaction:
     def __init__(
         self, world: CutView, c: Connection | None = None, keep_index: KeepIndex | None = None
     ) -> None:
+        self.began = world  # what was there before its own changes
+        self.isolation = IsolationLevel.SNAPSHOT
         self.stage = Stage(world.lake, world.pointers, world.cut_id, c)
         self.world = replace(world, stage=self.stage, again=None)
         self.used = ReadSet()  # what the publish has to compare, besides pointers
@@ -101,6 +103,9 @@ class Transaction:
         self.found: Present | None = None  # what the publish has compared with
         self.keep_index = keep_index
         self.kept: dict[TableName, Refresh] = {}  # indexes that were staged, as lines of history
+        self.found_indexes: dict[TableName, tuple[Index, ...]] = {}  # what was asked of indexes
+        self.definitions: dict[TableName, str | None] = {}  # of all stream tables, at the start
+        self.failed = False  # a statement was refused, for whatever reason
 
     def attempt(self, act: Callable[[Transaction], T]) -> T:
         """Run one change of several; one that fails is undone, the others stand."""
@@ -110,6 +115,7 @@ class Transaction:
                 return act(self)
         except BaseException:
             undo()
+            self.failed = True
             raise
 
     def first(self, act: Callable[[Transaction], T]) -> T:
@@ -147,10 +153,11 @@ class Transaction:
 
     def restart(self, world: CutView) -> None:
         """Begin again upon another cut; files that were written stay and may be used."""
+        self.began = world
         self.stage.restart(world.pointers, world.cut_id)
         self.world = replace(world, stage=self.stage, again=None)
         self.used, self._rows, self.indexes = ReadSet(), [], {}
-        self.appends, self.kept = {}, {}
+        self.appends, self.kept, self.found_indexes = {}, {}, {}
 
     def reading(self, pointers: Mapping[TableName, str], cut_id: int) -> Transaction:
         """The same work, with the tables it does not change read as a newer cut shows them."""
@@ -174,13 +181,30 @@ class Transaction:
         if name in self.appends or name not in self.stage.changes:
             self.appends[name] = (*self.appends.get(name, ()), written)
 
+    @property
+    def changes_something(self) -> bool:
+        return bool(self._rows or self.stage.changes or self.indexes)
+
     def expect_what_was_read(self) -> None:
-        """Publish only if all that was read is still so: the transaction could as well run now."""
-        for name in self.world.read:
-            if name in self.world.views:
-                self.used.views.setdefault(name, self.world.views[name])
-            elif name not in self.stage.changes:
-                self.stage.expect(name, self.world.pointers.get(name))
+        """Publish only if all that was read is still so: the transaction could as well run now.
+
+        What was asked of the world is in its `read`.  A statement that was refused tells something of
+        the catalog too, and what it looked at is anybody's guess: so all definitions count as read.
+        """
+        read, began = self.world.read, self.began
+        views = began.views.keys() if self.failed else began.views.keys() & read.seen
+        for view in views:
+            self.used.views.setdefault(view, began.views[view])
+        for name in read.seen - began.views.keys() - self.stage.changes.keys():
+            self.stage.expect(name, began.pointers.get(name))
+        for table, found in self.found_indexes.items():
+            self.used.indexes.setdefault(table, found)
+        if self.failed:
+            self.used.definitions = {**self.definitions, **self.used.definitions}
+        self.used.statuses = read.statuses
+        known = began.kinds
+        names = {name: meaning(name, known) for name in read.names}
+        self.stage.expect_names(names, known if read.listed or self.failed else None)
 
     def rebase(self, pointers: Mapping[TableName, str]) -> bool:
         """Add the rows once more to tables that others have moved; False where that is not right, or
@@ -200,7 +224,7 @@ class Transaction:
 
     def _may_rebase(self, name: TableName, location: str | None) -> bool:
         """Whether rows written for one version of a table are rows of another one as well."""
-        if location is None or name not in self.appends or name in self.world.read:
+        if location is None or name not in self.appends or name in self.world.read.rows:
             return False
         before, now = self.world.version(name), self.world.lake.version(name, location)
         return (
@@ -215,7 +239,7 @@ class Transaction:
 
         With `keep` a lost race leaves all as it was, for `rebase` and another try.
         """
-        if not self._rows and not self.stage.changes and not self.indexes:
+        if not self.changes_something:
             self.stage.abort()
             return None
         try:
@@ -250,6 +274,51 @@ class Transaction:
 
     def abandon(self) -> None:
         self.stage.abort()
+
+
+@dataclass
+class HeldReads(Reads):
+    """What is read of a held cut while a transaction is open counts as read by the transaction, unless
+    it is history there already: what was overwritten before it began stays as it was for good."""
+
+    runtime: Runtime = field(kw_only=True)
+    world: CutView = field(kw_only=True)
+
+    def note_rows(self, name: TableName) -> None:
+        if (tx := self._transaction()) is not None and self._is_same(tx.began, name):
+            tx.world.read.note_rows(name)
+
+    def note_version(self, name: TableName) -> None:
+        if (tx := self._transaction()) is not None and self._is_same(tx.began, name):
+            tx.world.read.note_version(name)
+
+    def note_name(self, name: TableName) -> None:
+        tx = self._transaction()
+        if tx is None:
+            return
+        here, there = self.world.kinds, tx.began.kinds
+        if self._is_current(tx.began) or meaning(name, here) == meaning(name, there):
+            tx.world.read.note_name(name)
+
+    def note_listing(self) -> None:
+        tx = self._transaction()
+        if tx is None:
+            return
+        if self._is_current(tx.began) or self.world.kinds == tx.began.kinds:
+            tx.world.read.note_listing()
+
+    def _transaction(self) -> Transaction | None:
+        return self.runtime.transaction
+
+    def _is_current(self, began: CutView) -> bool:
+        return self.world.cut_id == began.cut_id
+
+    def _is_same(self, began: CutView, name: TableName) -> bool:
+        mine, theirs = self.world, began
+        return self._is_current(began) or (
+            mine.pointers.get(name) == theirs.pointers.get(name)
+            and mine.views.get(name) == theirs.views.get(name)
+        )
 
 
 class Workers:
@@ -325,26 +394,64 @@ class Runtime:
 
     @contextmanager
     def held(self, cut: int | None = None) -> Iterator[CutView]:
-        """The same, under a read lease: upkeep leaves the cut readable until the end."""
-        if cut is None:
+        """The same, under a read lease: upkeep leaves the cut readable until the end.
+
+        Inside a transaction the current cut is the one that it began with.
+        """
+        began = self.transaction.began if self.transaction is not None else None
+        if began is not None:
+            cut = self._cut_inside(began, cut)
+        elif cut is None:
             foreign.observe_all(self.lake)
         with ExitStack() as end:
-            world, lease = self._hold(cut, end)
+            world, lease = self._hold(cut, began, end)
+            world = replace(world, read=HeldReads(runtime=self, world=world))
             yield replace(world, check_held=lambda: self.leases.check_cut(lease))
 
-    def _hold(self, cut: int | None, end: ExitStack) -> tuple[CutView, ReadLease]:
+    def _hold(
+        self, cut: int | None, began: CutView | None, end: ExitStack
+    ) -> tuple[CutView, ReadLease]:
         for attempt in attempts():
             with attempt:
-                world = replace(self.world(cut), fresh=None, again=None)
+                inside = began if began is not None and cut == began.cut_id else None
+                world = replace(inside or self.world(cut), fresh=None, again=None)
                 held = self.leases.hold_cut(world.cut_id or 0, self.settings.lease_time)
                 lease = end.enter_context(held)
                 if lease is None:  # upkeep was faster: of a numbered cut the next look says so
+                    began = None
                     raise PublishConflict(
                         f"cut {world.cut_id} was forgotten before it could be held",
                         hint="run it again",
                     )
                 return world, lease
         raise AssertionError("unreachable")
+
+    def _cut_inside(self, began: CutView, cut: int | None) -> int | None:
+        """Which cut is held inside a transaction."""
+        if cut is None:
+            return began.cut_id
+        if self.is_serializable and cut > (began.cut_id or 0):
+            raise Refused(
+                f"cut {cut} is newer than this serializable transaction, which reads cut "
+                f"{began.cut_id}",
+                hint="read it in a transaction that begins now, or in one with isolation='snapshot'",
+            )
+        return cut
+
+    @property
+    def is_serializable(self) -> bool:
+        """Whether the transaction that is open compares all that it has read."""
+        transaction = self.transaction
+        return transaction is not None and transaction.isolation is IsolationLevel.SERIALIZABLE
+
+    def refuse_uncompared(self, what: str) -> None:
+        """Show nothing inside a serializable transaction that its publish does not compare."""
+        if self.is_serializable:
+            raise Refused(
+                f"{what} looks past this serializable transaction, whose publish could not compare "
+                "what it shows",
+                hint="look before the transaction, or open that with isolation='snapshot'",
+            )
 
     @property
     def transaction(self) -> Transaction | None:
@@ -359,7 +466,7 @@ class Runtime:
         if self.transaction is not None:
             raise Refused("a transaction is already open", hint="transactions do not nest")
         foreign.observe_all(self.lake)
-        transaction = self._begin(None)
+        transaction = self._begin(None, isolation)
         self._local.transaction = transaction
         try:
             yield transaction
@@ -368,18 +475,29 @@ class Runtime:
             raise
         finally:
             self._local.transaction = None
-        if isolation is IsolationLevel.SERIALIZABLE:
-            transaction.expect_what_was_read()
+        if isolation is IsolationLevel.SERIALIZABLE and transaction.changes_something:
+            self._expect_what_was_read(transaction)
         with self._leased(transaction):
             cut_id = self._publish_patiently(transaction)
         self.progress("published", {"cut_id": cut_id})
 
-    def begin(self, world: CutView, c: Connection | None = None) -> Transaction:
+    def begin(
+        self,
+        world: CutView,
+        c: Connection | None = None,
+        isolation: IsolationLevel = IsolationLevel.SNAPSHOT,
+    ) -> Transaction:
         """A transaction that brings the indexes of the tables along that it changes."""
         keep = None if self.keep_index is None else partial(self.keep_index, self)
-        return Transaction(world, c, keep)
+        transaction = Transaction(world, c, keep)
+        transaction.isolation = isolation
+        return transaction
 
-    def _begin(self, fresh: Collection[TableName] | None) -> Transaction:
+    def _begin(
+        self,
+        fresh: Collection[TableName] | None,
+        isolation: IsolationLevel = IsolationLevel.SNAPSHOT,
+    ) -> Transaction:
         """A transaction upon the newest cut; upkeep may forget it before it is held.
 
         Without `fresh` it reads foreign tables as the cut shows them.
@@ -387,8 +505,25 @@ class Runtime:
         for attempt in attempts():
             with attempt:
                 world = self.world(fresh=fresh or ())
-                return self.begin(world if fresh is not None else replace(world, fresh=None))
+                if fresh is None:
+                    world = replace(world, fresh=None, again=None)
+                transaction = self.begin(world, isolation=isolation)
+                if isolation is IsolationLevel.SERIALIZABLE:
+                    with self.store.reading() as c:
+                        known = streams.all_streams(c)
+                    transaction.definitions = tokens_of(known, known)
+                return transaction
         raise AssertionError("unreachable")
+
+    def _expect_what_was_read(self, transaction: Transaction) -> None:
+        """Attached catalogs tell once more where their tables are: nobody else would notice."""
+        read = transaction.world.read
+        try:
+            foreign.confirm(self.lake, read.seen | read.names)
+            transaction.expect_what_was_read()
+        except BaseException:
+            transaction.abandon()
+            raise
 
     def _publish_patiently(self, transaction: Transaction) -> int | None:
         """Publish; rows that were only added are added again to what others made of their table."""

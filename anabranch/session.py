@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.catalog.store import Store
 from anabranch.errors import Refused
@@ -27,6 +27,7 @@ else:
     spark_session = lazy("anabranch.spark.session")
 
 Progress = Callable[[str, Mapping[str, Any]], None]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Session:
@@ -95,6 +96,10 @@ class Session:
         if self.is_running and self.runtime.transaction is not None:
             raise Refused(f"{what} inside a transaction", hint=hint)
 
+    def refuse_uncompared(self, what: str) -> None:
+        if self.is_running:
+            self.runtime.refuse_uncompared(what)
+
     def close(self) -> None:
         """Stop Spark if it was started here, and close the catalog."""
         if self.is_running:
@@ -103,3 +108,14 @@ class Session:
             self.spark.stop()
         if "store" in self.__dict__:
             self.store.close()
+
+
+def uncompared(verb: F) -> F:
+    """A verb that shows the catalog as it is at the moment, and so nothing of an open transaction."""
+
+    @wraps(verb)
+    def run(session: Session, *given: Any, **named: Any) -> Any:
+        session.refuse_uncompared(verb.__name__)
+        return verb(session, *given, **named)
+
+    return run  # type: ignore[return-value]

@@ -37,6 +37,7 @@ class ReadSet:
     table as it is must not overtake each other.  `groups` are the consistency groups that the publish
     takes for whole: as they are before it, and, if it redefines tables, as they are after it.
     `readers` are the stream tables that read a table or view which is dropped or gets another meaning.
+    `indexes` are those that tables had; `statuses` those of all stream tables, if they were listed.
     `names` are those that it gives away: tables and views are rows of different tables, and names that
     differ in case are different keys, so no constraint of the database keeps two from one name.
     `whole`: the publish looks at all rows anyway, so that asking for some first is a statement more.
@@ -49,9 +50,10 @@ class ReadSet:
     groups_after: set[Members] = field(default_factory=set)
     leases: dict[str, Lease] = field(default_factory=dict)
     readers: dict[TableName, frozenset[TableName]] = field(default_factory=dict)
+    indexes: dict[TableName, tuple[Index, ...]] = field(default_factory=dict)
+    statuses: Mapping[str, str] | None = None
     names: set[TableName] = field(default_factory=set)
     last: set[str] = field(default_factory=set)  # leases that end with the publish
-    indexes: dict[TableName, tuple[Index, ...]] = field(default_factory=dict)
     whole: bool = False
 
     def add(self, other: ReadSet) -> None:
@@ -63,9 +65,10 @@ class ReadSet:
         self.groups_after |= other.groups_after
         self.leases.update(other.leases)
         _merge(self.readers, other.readers, "readers of {} were created or dropped")
+        _merge(self.indexes, other.indexes, "indexes of {} were created or dropped")
+        self.statuses = self.statuses if self.statuses is not None else other.statuses
         self.names |= other.names
         self.last |= other.last
-        _merge(self.indexes, other.indexes, "indexes of {} were created or dropped")
         self.whole |= other.whole
 
     def hold(self, lease: Lease, *, last: bool = False) -> None:
@@ -83,9 +86,10 @@ class ReadSet:
             set(self.groups_after),
             dict(self.leases),
             dict(self.readers),
+            dict(self.indexes),
+            self.statuses,
             set(self.names),
             set(self.last),
-            dict(self.indexes),
             self.whole,
         )
 
@@ -106,8 +110,18 @@ class ReadSet:
             _compare(self.readers, readers, "readers of {} were created or dropped")
         if self.indexes:
             _compare(self.indexes, all_indexes(c), "indexes of {} were created or dropped", ())
+        if self.statuses is not None:
+            self._check_statuses(now.streams)
         _check_groups(now, self.groups)
         return now
+
+    def _check_statuses(self, now: Mapping[TableName, StreamTable]) -> None:
+        then = {TableName.parse(name): status for name, status in (self.statuses or {}).items()}
+        found = {name: stream.status.value for name, stream in now.items()}
+        every = dict.fromkeys((*then, *found))
+        _compare(
+            {**every, **then}, found, "stream table {} was made, dropped, suspended or resumed"
+        )
 
     def check_after(self, c: Connection) -> None:
         """Refuse when what was written does not make the groups that were staged as whole ones, or

@@ -27,6 +27,7 @@ from anabranch.catalog.foreign import Catalog, ForeignTable
 from anabranch.errors import (
     AnabranchError,
     MissingRight,
+    PublishConflict,
     UnknownName,
 )
 from anabranch.lake import recorded
@@ -399,6 +400,21 @@ def require(lake: Lake, names: Iterable[TableName]) -> None:
         problem = seen.problem_of(name)
         if name not in known:
             raise problem or _unknown(lake, name)
+
+
+def confirm(lake: Lake, names: Iterable[TableName]) -> None:
+    """Record where foreign tables are by now; an error if that cannot be told of one of them."""
+    wanted = sorted(name for name in names if lake.attached.of(name) is not None)
+    if not wanted:
+        return
+    seen = observe(lake, wanted, asked_for=True)
+    for name in wanted:
+        if (problem := seen.problem_of(name)) is not None:
+            raise problem
+        if name in seen.unsettled:
+            raise PublishConflict(
+                f"table {name} is being changed by another process", hint="run it again"
+            )
 
 
 def _unknown(lake: Lake, name: TableName) -> UnknownName:

@@ -16,7 +16,8 @@ from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.exc import IntegrityError
 
 from anabranch import failpoints, noted
-from anabranch.catalog import cuts, events, read_leases, snapshots, stages, tables
+from anabranch.catalog import cuts, events, foreign, read_leases, snapshots, stages, tables
+from anabranch.catalog import views as view_rows
 from anabranch.catalog.events import Event
 from anabranch.catalog.tables import CHUNK
 from anabranch.errors import (
@@ -32,7 +33,7 @@ from anabranch.lake.lake import Lake
 from anabranch.lake.observe import record
 from anabranch.lake.places import LONGEST, is_our_root
 from anabranch.lake.recorded import Facts, facts, with_few_snapshots
-from anabranch.lake.stage import Stage, Staged
+from anabranch.lake.stage import Kinds, Stage, Staged, kinds, meaning
 from anabranch.lake.version import TableVersion
 from anabranch.names import TableName
 
@@ -184,6 +185,7 @@ def _in_transaction(
         record(c, stage.lake, cut_id, others)
         cut_id = cuts.advance(c)
     _check_expected(c, stage, catalog)
+    _check_names(c, stage, catalog)
     _swap(c, catalog, {name: each.staged for name, each in changes.items()})
     if cut_id is not None:
         known = {name: each.known for name, each in changes.items()}
@@ -288,6 +290,25 @@ def _check_expected(c: Connection, stage: Stage, catalog: str) -> None:
     for name, location in stage.expected.items():
         if found.get(name) != location:
             raise conflict(name)
+
+
+def _check_names(c: Connection, stage: Stage, catalog: str) -> None:
+    """Names that were looked up still mean the same, and none is new to who has seen a list of all."""
+    listing = stage.expected_listing
+    if not stage.expected_names and listing is None:
+        return
+    theirs = [name for name, each in foreign.all_tables(c).items() if each.metadata_location]
+    now = kinds((*cuts.pointers(c, catalog), *theirs), view_rows.all_views(c))
+    for name, then in stage.expected_names.items():
+        if meaning(name, now) != then:
+            raise _renamed(name, now)
+    if listing is not None and now != listing:
+        raise _renamed(min(name for name, _ in now.items() ^ listing.items()), now)
+
+
+def _renamed(name: TableName, now: Kinds) -> PublishConflict:
+    done = "made" if name.find_in(now.keys()) is not None else "dropped"
+    return PublishConflict(f"{name} was {done} by another process", hint="run it again")
 
 
 def check_pointers(c: Connection, stage: Stage) -> None:

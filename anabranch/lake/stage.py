@@ -51,6 +51,9 @@ from anabranch.lake.version import TableVersion
 from anabranch.model import Columns, Written
 from anabranch.names import TableName
 
+Kinds = dict[TableName, str]  # what each name is: a table or a view
+Kept = tuple[TableName, str] | None  # a name as it is kept, and what it is
+
 BEAT_SECONDS = 600.0
 _NUMBERED = re.compile(r"/v?(\d+)[^/]*\.metadata\.json$")
 
@@ -62,6 +65,16 @@ class Staged:
     base: str | None
     version: TableVersion | None  # None: dropped
     written: bool = False  # the version is an older one, or another table's: its file is there
+
+
+def kinds(pointers: Iterable[TableName], views: Iterable[TableName]) -> Kinds:
+    return {**dict.fromkeys(pointers, "table"), **dict.fromkeys(views, "view")}
+
+
+def meaning(name: TableName, known: Kinds) -> Kept:
+    """What a name means among those that are known."""
+    found = name.find_in(known.keys())
+    return None if found is None else (found, known[found])
 
 
 def check_kept(c: Connection, cut_id: int | None) -> None:
@@ -114,6 +127,8 @@ class Stage:
         self.id = uuid.uuid4().hex
         self.changes: dict[TableName, Staged] = {}
         self.expected: dict[TableName, str | None] = {}
+        self.expected_names: Mapping[TableName, Kept] = {}
+        self.expected_listing: Kinds | None = None
         self.open = True
         if c is None:
             lake.fence.claim()
@@ -159,6 +174,11 @@ class Stage:
     def expect(self, name: TableName, location: str | None) -> None:
         """A table that is only read, but must not move before the publish; None: must not exist."""
         self.expected[name] = location
+
+    def expect_names(self, names: Mapping[TableName, Kept], listing: Kinds | None) -> None:
+        """Names that were looked up mean the same until the publish, where None is nothing; and if
+        there is a listing, it stays complete."""
+        self.expected_names, self.expected_listing = names, listing
 
     def create(
         self,

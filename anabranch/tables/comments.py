@@ -22,6 +22,7 @@ def comment_on(runtime: Runtime, name: TableName, comments: Comments) -> TableNa
                 hint="comment on the tables it reads, or in the file of a project",
             )
         refuse_copy(runtime, table)
+        tx.world.read.note_version(table)  # also where it is said already
         say(tx, table, comments)
         return table
 

@@ -184,7 +184,7 @@ def clear(tx: Transaction, name: TableName, version: TableVersion) -> Changed:
 
 def read_version(tx: Transaction, name: TableName) -> TableVersion:
     """A table whose rows decide what is written."""
-    tx.world.read.add(name)
+    tx.world.read.note_rows(name)
     return tx.world.version(name)
 
 

@@ -7,12 +7,10 @@ from contextlib import suppress
 
 from anabranch.catalog import streams
 from anabranch.catalog.indexes import Index, all_indexes
-from anabranch.catalog.store import Connection
 from anabranch.clusters import kept_on, known
 from anabranch.errors import (
     AlreadyExists,
     FileMissing,
-    PublishConflict,
     Refused,
     UnknownName,
     Unsupported,
@@ -93,16 +91,10 @@ def set_indexes(tx: Transaction, table: TableName, wanted: Sequence[Index]) -> N
 
 def guard(runtime: Runtime, tx: Transaction, table: TableName) -> None:
     """Two who change the indexes of a table at once: the second looks again."""
-    with runtime.store.reading() as c:
-        before = all_indexes(c).get(table, ())
-
-    def check(c: Connection, cut_id: int | None) -> None:
-        if all_indexes(c).get(table, ()) != before:
-            raise PublishConflict(
-                f"the indexes of {table} were changed by another process", hint="run it again"
-            )
-
-    tx.later(check)
+    before = tx.found_indexes.get(table)
+    tx.used.indexes.setdefault(
+        table, before if before is not None else _indexes_now(runtime, table)
+    )
 
 
 def catch_up(runtime: Runtime) -> None:
@@ -127,6 +119,10 @@ def catch_up(runtime: Runtime) -> None:
 def indexes_of(runtime: Runtime, tx: Transaction, table: TableName) -> tuple[Index, ...]:
     if table in tx.indexes:
         return tx.indexes[table]
+    return tx.found_indexes.setdefault(table, _indexes_now(runtime, table))
+
+
+def _indexes_now(runtime: Runtime, table: TableName) -> tuple[Index, ...]:
     with runtime.store.reading() as c:
         return all_indexes(c).get(table, ())
 

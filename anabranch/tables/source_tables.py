@@ -123,6 +123,7 @@ def _alter(
     if table in tx.world.views:
         raise Refused(f"{table} is a view", hint="CREATE OR REPLACE VIEW changes it")
     check_source(runtime, table)
+    tx.world.read.note_version(table)  # also where nothing is left to be done
     columns = taken(changes)
     with runtime.store.reading() as c:
         reads = streams.dependencies(c)

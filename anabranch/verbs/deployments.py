@@ -38,7 +38,7 @@ from anabranch.errors import InvalidValue
 from anabranch.project.external import check_lock
 from anabranch.project.project import Project
 from anabranch.runtime import Runtime
-from anabranch.session import Session
+from anabranch.session import Session, uncompared
 from anabranch.verbs.projects import Place, loaded
 
 Done = dict[str, Any]
@@ -48,6 +48,7 @@ def _desired(project: Project) -> DesiredState:
     return DesiredState(project.required_name(), project.snapshot())
 
 
+@uncompared
 def plan(
     session: Session,
     project: Place = ".",
@@ -90,6 +91,7 @@ def stage(
     return build(session.runtime, _desired(found), select=select, **agreed)
 
 
+@uncompared
 def stage_dry(
     session: Session,
     project: Place = ".",
@@ -118,6 +120,7 @@ def staged_id(session: Session) -> str:
         return only_staged(c).id
 
 
+@uncompared
 def wait(
     session: Session,
     deployment_id: str,
@@ -145,6 +148,7 @@ def promote(
 ) -> Done:
     """`refresh` brings the staged tables up to date first."""
     if dry_run:
+        session.refuse_uncompared("promote")
         return promote_dry(session.runtime, deployment_id)
     return promoting.promote(
         session.runtime, deployment_id, catch_up=refresh, suspend_readers=suspend_readers
@@ -171,6 +175,7 @@ def rollback(
 ) -> Done:
     """The given deployment, or the newest of the project of that name, or of the only project."""
     if dry_run:
+        session.refuse_uncompared("rollback")
         return rollback_dry(session.runtime, deployment_id, project)
     return rolling_back.rollback(
         session.runtime, deployment_id, suspend_readers=suspend_readers, project=project
@@ -197,6 +202,7 @@ def rollback_dry(runtime: Runtime, deployment_id: str | None, project: str | Non
 
 def abort(session: Session, deployment_id: str, *, dry_run: bool = False) -> Done:
     if dry_run:
+        session.refuse_uncompared("abort")
         return abort_dry(session.runtime, deployment_id)
     return aborting.abort(session.runtime, deployment_id)
 
@@ -223,5 +229,6 @@ def claim(
     dry_run: bool = False,
 ) -> Done:
     """Everything that was deployed under a former name becomes the project's."""
+    session.refuse_in_transaction("nothing can be claimed", "claim after it")
     name = loaded(project, profile).required_name()
     return owners.claim(session.runtime, name, former, dry_run=dry_run)

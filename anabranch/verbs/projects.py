@@ -14,7 +14,7 @@ from anabranch.lazy import lazy
 from anabranch.project.lock import LOCK, write_lock
 from anabranch.project.problems import Problem, refuse
 from anabranch.project.project import Project, load
-from anabranch.session import Session
+from anabranch.session import Session, uncompared
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,6 +147,7 @@ def test_project(
     return TestRun(results, tuple(untested))
 
 
+@uncompared
 def lock(session: Session, project: Place = ".", *, profile: str | None = None) -> dict[str, Any]:
     """Write down the columns that the project's external tables have now."""
     found = loaded(project, profile)

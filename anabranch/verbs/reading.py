@@ -42,6 +42,8 @@ def tables(session: Session) -> list[dict[str, Any]]:
     """Every table, view and index, by name."""
     world = session.world
     streams = {row["name"]: row["status"] for row in status(session.store, session.settings)}
+    if world.read.statuses is None:
+        world.read.statuses = streams
     copies = (str(index.copy) for each in world.indexes.values() for index in each)
     kinds = dict.fromkeys(copies, TableKind.INDEX.value)
     kinds |= {str(view): "view" for view in world.views}
@@ -58,7 +60,7 @@ def tables(session: Session) -> list[dict[str, Any]]:
 def columns(session: Session) -> dict[TableName, Columns]:
     """The columns of every table that can be read."""
     world, found = session.world, {}
-    for name in sorted(world.pointers):
+    for name in sorted(world.names() - world.views.keys()):
         with suppress(AnabranchError):  # another program may keep types that Spark lacks
             found[name] = world.version(name).columns
     return found

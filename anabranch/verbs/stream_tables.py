@@ -13,7 +13,7 @@ from anabranch.refresh import lineage as lineages
 from anabranch.refresh import run as by_hand
 from anabranch.refresh import verify as verifying
 from anabranch.scheduler import loop
-from anabranch.session import Session
+from anabranch.session import Session, uncompared
 from anabranch.tables import refresh_groups as declared_groups
 from anabranch.tables import stream_tables as tables
 from anabranch.tables.drop import Kind, drop
@@ -21,6 +21,7 @@ from anabranch.tables.options import read_options, with_defaults
 
 Rows = list[dict[str, Any]]
 Options = Mapping[str, Any]  # what a user says of a stream table besides its query
+AROUND = "do it before or after"
 ACTIVE, SUSPENDED = "ACTIVE", "SUSPENDED"
 
 
@@ -146,6 +147,7 @@ def alter_refresh_group(
     isolation: str | None = None,
     snapshot_timeout_ms: int | None = None,
 ) -> None:
+    session.refuse_in_transaction("a refresh group cannot be altered", AROUND)
     declared_groups.alter_refresh_group(
         session.runtime,
         name,
@@ -157,6 +159,7 @@ def alter_refresh_group(
 
 
 def drop_refresh_group(session: Session, name: str, *, if_exists: bool = False) -> None:
+    session.refuse_in_transaction("a refresh group cannot be dropped", AROUND)
     declared_groups.drop_refresh_group(session.runtime, name, if_exists=if_exists)
 
 
@@ -167,14 +170,17 @@ def _names(given: str | Sequence[str]) -> list[TableName]:
 # -- looking -------------------------------------------------------------------------------------
 
 
+@uncompared
 def explain(session: Session, name: str, *, rules: bool = False) -> str:
     return explaining.explain(session.runtime, TableName.parse(name), rules=rules)
 
 
+@uncompared
 def verify(session: Session, name: str) -> dict[str, Any]:
     return verifying.verify(session.runtime, TableName.parse(name))
 
 
+@uncompared
 def lineage(
     session: Session, name: str, column: str | None = None, *, to_sources: bool = False
 ) -> Rows:

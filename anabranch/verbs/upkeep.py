@@ -43,10 +43,12 @@ def check(
 
 
 def recover(session: Session) -> Rows:
+    session.refuse_in_transaction("nothing can be recovered", "recover after it")
     return [asdict(each) for each in recovering.recover(session.runtime.lake)]
 
 
 def adopt(session: Session) -> dict[str, Any]:
+    session.refuse_in_transaction("nothing can be adopted", "adopt after it")
     return asdict(adopting.adopt(session.runtime.lake))
 
 

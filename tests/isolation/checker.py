@@ -50,7 +50,7 @@ def anomalies(history: Sequence[Txn], final: Txn) -> list[Anomaly]:
     """All that is wrong with a history; `final` reads everything at the end."""
     seen = [each for each in history if each.ended != "refused"]
     known = [*seen, final]
-    found = list(_lost_or_dirty(history, final))
+    found = [*_lost_or_dirty(history, final), *_from_nowhere(history, final)]
     edges: Edges = defaultdict(set)
     found += _append_edges(known, edges)
     found += _register_edges(known, edges)
@@ -58,16 +58,53 @@ def anomalies(history: Sequence[Txn], final: Txn) -> list[Anomaly]:
 
 
 def _lost_or_dirty(history: Sequence[Txn], final: Txn) -> Iterator[Anomaly]:
-    """What was acknowledged is there, and what was refused is nowhere."""
+    """What was acknowledged is there at the end, and what was refused nobody has ever read."""
+    lines = {key: _line(history, key, version) for key, version in final.read.items()}
     for each in history:
+        others = [other for other in (*history, final) if other.id != each.id]
         for key, values in each.appended.items():
+            said = f"{each.id} appended {values} to {key}"
             there = final.listed.get(key, frozenset())
             if each.ended == "ok" and not set(values) <= there:
-                yield Anomaly("lost", f"{each.id} appended {values} to {key}")
-            if each.ended == "refused" and set(values) & there:
-                yield Anomaly("aborted write", f"{each.id} appended {values} to {key}")
+                yield Anomaly("lost", said)
             if each.ended == "unknown" and set(values) & there and not set(values) <= there:
-                yield Anomaly("half", f"{each.id} appended {values} to {key}")
+                yield Anomaly("half", said)
+            if each.ended == "refused":
+                readers = [one.id for one in others if set(values) & one.listed.get(key, set())]
+                if readers:
+                    yield Anomaly("aborted write", f"{said}, which {readers} read")
+        for key, version in each.wrote.items():
+            said = f"{each.id} wrote {version} to {key}"
+            if each.ended == "ok" and key in lines and version not in lines[key]:
+                yield Anomaly("lost", said)
+            if each.ended == "refused":
+                readers = [one.id for one in others if one.read.get(key) == version]
+                if readers:
+                    yield Anomaly("aborted write", f"{said}, which {readers} read")
+
+
+def _line(history: Sequence[Txn], key: Key, version: str) -> list[str]:
+    """The versions of a register from the last one back to the first: each names the one before it."""
+    before = {each.wrote[key]: each.read[key] for each in history if key in each.wrote}
+    line = [version]
+    while line[-1] in before and before[line[-1]] not in line:
+        line.append(before[line[-1]])
+    return line
+
+
+def _from_nowhere(history: Sequence[Txn], final: Txn) -> Iterator[Anomaly]:
+    """What is read was written by somebody, but for the first version of each register."""
+    everybody = (*history, final)
+    for key in sorted({key for each in everybody for key in each.listed}):
+        written = {value for each in history for value in each.appended.get(key, ())}
+        found = frozenset[str]().union(*(each.listed.get(key, ()) for each in everybody))
+        if found - written:
+            yield Anomaly("from nowhere", f"{sorted(found - written)} in {key}")
+    for key in sorted({key for each in everybody for key in each.read}):
+        versions = {each.read[key] for each in everybody if key in each.read}
+        first = versions - {each.wrote[key] for each in history if key in each.wrote}
+        if len(first) > 1:
+            yield Anomaly("from nowhere", f"{sorted(first)} cannot all be the first of {key}")
 
 
 def _append_edges(known: Sequence[Txn], edges: Edges) -> Iterator[Anomaly]:

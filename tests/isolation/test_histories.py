@@ -27,7 +27,13 @@ PROCESSES = 3
 
 
 def workers(
-    target: str, warehouse: str, folder: Path, isolation: str, count: int, first: int = 0
+    target: str,
+    warehouse: str,
+    folder: Path,
+    isolation: str,
+    count: int,
+    first: int = 0,
+    processes: int = PROCESSES,
 ) -> list[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "tests.isolation.worker", target, warehouse]
     return [
@@ -40,7 +46,7 @@ def workers(
             stderr=subprocess.PIPE,
             text=True,
         )
-        for seed in range(first, first + PROCESSES)
+        for seed in range(first, first + processes)
     ]
 
 
@@ -124,6 +130,36 @@ def test_long_histories(tmp_path: Path, isolation: str) -> None:
 def test_histories_on_postgresql(tmp_path: Path, isolation: str) -> None:
     with postgres_server() as url:
         run(url, str(tmp_path / "wh"), tmp_path, isolation, 60)
+
+
+def kill_at(process: subprocess.Popen[str], log: Path, lines: int) -> None:
+    """Once it has written down so many lines: after an odd one a transaction is about to commit."""
+    while process.poll() is None:
+        if log.exists() and log.read_text().count("\n") >= lines:
+            os.kill(process.pid, signal.SIGKILL)
+        else:
+            time.sleep(0.001)
+    assert process.returncode == -signal.SIGKILL, process.communicate()[1]
+    process.communicate()
+
+
+def test_a_short_history_with_kills(tmp_path: Path) -> None:
+    """Two of three processes die in the middle of a commit, and the third one goes on."""
+    home = str(tmp_path / "home")
+    with installed():
+        with opened(home, "-") as ab:
+            prepare(ab)
+        killed = workers(home, "-", tmp_path, "serializable", 1000, processes=2)
+        (last,) = workers(home, "-", tmp_path, "serializable", 6, first=100, processes=1)
+        begin([*killed, last])
+        for seed, each in enumerate(killed):
+            kill_at(each, tmp_path / f"log{seed}", 3 + 2 * seed)
+        said = last.communicate()[1]
+        assert last.returncode == 0, said
+        found = checked(home, "-", tmp_path, set())
+    ended = Counter(each.ended for each in found)
+    assert ended["ok"] >= 1
+    assert len(found) > PROCESSES
 
 
 @pytest.mark.slow

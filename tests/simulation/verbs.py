@@ -108,7 +108,7 @@ class Verbs(Checks):
         with process.runtime.open_transaction(IsolationLevel.SERIALIZABLE) as tx:
             for name, value in ((A, -10), (B, 10)):
                 rows = light.rows_of(tx.world.version(name))
-                tx.world.read.add(name)
+                tx.world.read.note_rows(name)
                 rows[key, value] += 1
                 tx.stage.commit_rows(name, light.write_rows(tx, name, rows), replace_all=True)
 
@@ -116,7 +116,7 @@ class Verbs(Checks):
         """A row that one of two tables may have: both are read, one is written."""
         with process.runtime.open_transaction(IsolationLevel.SERIALIZABLE) as tx:
             for name in (A, B):
-                tx.world.read.add(name)
+                tx.world.read.note_rows(name)
                 if light.rows_of(tx.world.version(name))[key, 1]:
                     return False
             name = TableName.parse(table)
