@@ -38,6 +38,7 @@ class Shown:
     fresh: Any = None
     again: Any = None
     check_held: Any = None
+    read: Any = None
 
 
 @dataclass
