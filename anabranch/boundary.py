@@ -10,8 +10,9 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from datetime import timedelta
 from functools import wraps
 from threading import Event
@@ -30,8 +31,11 @@ from anabranch.errors import (
 from anabranch.lazy import lazy
 from anabranch.names import TableName
 from anabranch.redaction import remember_address
+from anabranch.tracebacks import forget_values
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from anabranch.spark import errors as spark_errors
 else:
     spark_errors = lazy("anabranch.spark.errors")
@@ -68,11 +72,17 @@ def public(function: F) -> F:
 
     @wraps(function)
     def run(*given: Any, **named: Any) -> Any:
-        with translated():
-            _check_call(function.__name__, signature, checks, given, named)
-            if not opens:
-                return function(*given, **named)
-        return _guarded(function(*given, **named))
+        before = sys.exc_info()[1]
+        try:
+            with translated():
+                _check_call(function.__name__, signature, checks, given, named)
+                found = function(*given, **named)
+            return _Guarded(found) if opens else found
+        except BaseException as error:
+            del given, named  # this frame is shown with the error
+            forget_values(error, before)
+            del before
+            raise
 
     return run  # type: ignore[return-value]
 
@@ -86,19 +96,35 @@ def _property(found: property) -> property:
     )
 
 
-@contextmanager
-def _guarded(block: AbstractContextManager[Any]) -> Iterator[Any]:
-    with translated():
-        value = block.__enter__()
-    try:
-        yield value
-    except BaseException as error:
-        with translated(but=error):
-            if not block.__exit__(type(error), error, error.__traceback__):
-                raise
-    else:
-        with translated():
-            block.__exit__(None, None, None)
+class _Guarded(AbstractContextManager[Any], ContextDecorator):
+    """A block behind the boundary: how it begins and how it ends."""
+
+    def __init__(self, block: AbstractContextManager[Any]) -> None:
+        self._block = block
+
+    def __enter__(self) -> Any:
+        before = sys.exc_info()[1]
+        try:
+            with translated():
+                return self._block.__enter__()
+        except BaseException as error:
+            forget_values(error, before)
+            del before
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        try:
+            with translated(but=raised):
+                return bool(self._block.__exit__(kind, raised, trace))
+        except BaseException as error:
+            if error is not raised:
+                forget_values(error, raised)
+            raise
 
 
 # -- arguments -----------------------------------------------------------------------------------
@@ -234,7 +260,7 @@ KINDS = {
     "bool": Kind("True or False", lambda value: isinstance(value, bool)),
     "int": Kind("a whole number", _is_number(int), _bad_number),
     "float": Kind("a number", _is_number(int, float), _bad_number),
-    "Sequence[str]": Kind("a list of texts", _is_list, _bad_texts),
+    "Sequence[str]": Kind("a list of strings", _is_list, _bad_texts),
     "Mapping[str, str]": Kind(
         "texts by name", lambda value: isinstance(value, Mapping), _bad_pairs
     ),
@@ -281,9 +307,13 @@ def translate(error: Exception) -> AnabranchError:
     if isinstance(error, AnabranchError):
         return error
     if isinstance(error, RecursionError):
-        return Unsupported("this is nested too deeply", hint="split it: WITH, views, stream tables")
+        return Unsupported(
+            "this is nested too deeply", hint="split it with WITH, views or stream tables"
+        )
     if isinstance(error, MemoryError):
-        return SystemFault("there is not enough memory", hint="give the process more, or do less")
+        return SystemFault(
+            "there is not enough memory", hint="give the process more memory, or do less at a time"
+        )
     if isinstance(error, UnicodeError):
         return InvalidValue(f"a text cannot be encoded or decoded: {error.reason}")  # type: ignore[attr-defined]
     if isinstance(error, ValueError) and "embedded null" in str(error):

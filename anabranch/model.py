@@ -20,6 +20,15 @@ class RefreshMode(str, Enum):
     FULL = "FULL"
 
 
+class TableKind(str, Enum):
+    """What a table is for.  Those that are maintained are kept by the same code, see
+    `refresh.maintained`."""
+
+    SOURCE = "source table"  # written by users
+    STREAM = "stream table"  # the rows of a query
+    INDEX = "index"  # the rows of a table, sorted
+
+
 class Action(str, Enum):
     """What a refresh did."""
 

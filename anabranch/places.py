@@ -8,9 +8,11 @@ import stat
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from anabranch.durable import sync_entry
 from anabranch.errors import InvalidValue, Refused, Unreachable
 from anabranch.redaction import is_keyword, redacted_address
 
@@ -114,24 +116,35 @@ def catalog_in(home: Path) -> str:
     return f"sqlite:///{home / 'catalog.db'}"
 
 
-def create_folder(path: Path) -> None:
-    """A folder for its owner only, unless it is made in one that a group shares."""
+def create_folder(path: Path, *, fsync: bool) -> None:
+    """A folder for its owner only, unless it is made in one that a group shares.
+
+    With `fsync` it is found again after a power cut, and so is every folder above it that was made.
+    """
     try:
         if path.is_dir():
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        above = [*takewhile(lambda each: not each.exists(), path.parents)]
+        for folder in reversed(above):
+            folder.mkdir(exist_ok=True)
+            if fsync:
+                sync_entry(folder)
         path.mkdir(exist_ok=True, mode=0o777 if is_shared(path.parent) else 0o700)
+        if fsync:
+            sync_entry(path)
     except OSError as error:
         raise Unreachable(
             f"folder {path} cannot be made: {error.strerror}", hint="choose another place"
         ) from None
 
 
-def create_file(path: Path) -> None:
+def create_file(path: Path, *, fsync: bool = False) -> None:
     """An empty file for its owner only, where there is none; the same holds."""
     if not path.exists():
         with suppress(OSError):  # whoever opens it says what is wrong
             path.touch(mode=0o666 if is_shared(path.parent) else 0o600)
+            if fsync:
+                sync_entry(path)
 
 
 def is_shared(folder: Path) -> bool:
@@ -147,7 +160,7 @@ def refuse_connection_string(text: str) -> None:
     keyword = _KEYWORD.match(text)
     if (keyword and is_keyword(keyword[1].strip())) or _LOGIN.match(text):
         raise InvalidValue(
-            "a connection string such as host=… password=… says neither a folder nor an address",
+            "a connection string such as host=… password=… is neither a folder nor an address",
             hint="write postgresql://user:password@host:port/database; a file or folder whose own "
             "name is like this is written ./name",
         )
@@ -161,7 +174,7 @@ def expanded(text: str) -> Path:
     except RuntimeError:
         raise InvalidValue(
             f"{text}: there is no home folder for {Path(text).parts[0]}",
-            hint="write the whole path; a folder whose own name starts with ~ is written ./~name",
+            hint="write the full path; a folder whose own name starts with ~ is written ./~name",
         ) from None
 
 
@@ -195,7 +208,7 @@ def find_file(folder: Path, name: str) -> Path | None:
     found = next((each / name for each in above if (each / name).is_file()), None)
     if found is not None and not _is_trusted(found):
         raise Refused(
-            f"{found} belongs to another user, and decides what is run here",
+            f"{found} belongs to another user, and controls what is run here",
             hint=f"if you trust it, name it: connect({str(found)!r}), or take it over with chown",
         )
     return found

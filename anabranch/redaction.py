@@ -7,10 +7,11 @@ process was given.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
@@ -84,6 +85,8 @@ _CONNECT = re.compile(r"sc://", re.IGNORECASE)
 # gateways log in by.
 _PLAIN_HEADERS = {"x-databricks-cluster-id"}
 _REFERENCE = re.compile(r"(ENV|FILE)\(\s*'([^']+)'\s*\)", re.IGNORECASE)
+_PERCENT = re.compile("%[0-9A-F]{2}")
+_LIBPQ_ESCAPED = re.compile(r"['\\]")
 _PORT = re.compile(r"\d{1,5}")
 _SHORTEST = 4  # blanking shorter texts would blank words of any message
 
@@ -112,6 +115,11 @@ def is_secret(name: str) -> bool:
 def is_keyword(name: str) -> bool:
     """Whether a connection string may have this word before a =."""
     return name.lower() in _PLAIN | _ELSEWHERE or is_secret(name)
+
+
+def is_plain_parameter(name: str) -> bool:
+    """Whether a parameter of libpq may be shown; one that nobody knows may be a misspelt password."""
+    return unquote(name).strip().lower() in _PLAIN
 
 
 def is_reference(text: str) -> bool:
@@ -247,7 +255,7 @@ def _is_secret_header(name: str) -> bool:
 
 
 def _is_unknown(name: str) -> bool:
-    return unquote(name).strip().lower() not in _PLAIN
+    return not is_plain_parameter(name)
 
 
 def _without_value(found: re.Match[str]) -> str:
@@ -296,10 +304,30 @@ def remember(value: str) -> None:
     """From now on `hide` blanks this text, however it is escaped."""
     if not _may_be_secret(value):
         return
-    forms = {value, unquote(value), unquote_plus(value), quote(value, safe=""), quote_plus(value)}
-    forms |= {value.strip(), repr(value)[1:-1]}
+    plain = {value, value.strip(), unquote(value), unquote_plus(value)}
+    forms = {form for each in plain for form in _forms(each)}
     with _lock:
         _known.update(each for each in forms if len(each) >= _SHORTEST)
+
+
+def _forms(value: str) -> Iterator[str]:
+    """How others write it: in addresses, in Python and JSON, and to libpq."""
+    yield value
+    for safe in ("", "/", " +"):  # as an address has it, as a path has it, as SQLAlchemy does
+        quoted = quote(value, safe=safe)
+        yield from (quoted, _PERCENT.sub(lambda found: found[0].lower(), quoted))
+    yield quote_plus(value)
+    yield repr(value)[1:-1]
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield _LIBPQ_ESCAPED.sub(r"\\\g<0>", value)
+
+
+def remember_secrets(properties: Mapping[str, object]) -> None:
+    """Never show the values of properties that have names of secrets."""
+    for name, value in properties.items():
+        if is_secret(name):
+            remember(str(value))
 
 
 def remember_all(text: str) -> None:

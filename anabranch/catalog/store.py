@@ -7,10 +7,10 @@ import random
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
@@ -26,7 +26,7 @@ from anabranch.catalog.grants import ALL, DENIED, role_with
 from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.errors import CatalogDamaged, InvalidValue, MissingRight, Unreachable
 from anabranch.places import absolute, create_file
-from anabranch.redaction import redacted_address
+from anabranch.redaction import HIDDEN, is_plain_parameter, redacted_address
 
 __all__ = ["Connection", "Store", "parse_url"]  # Connection: for those above, who run no SQL
 
@@ -51,7 +51,7 @@ _DENIED_TABLE = re.compile(r"(?:table|sequence|relation) \"?(\w+)")
 CURES = {
     "certificate verify failed": "the server's certificate is not signed by a CA in sslrootcert: add "
     "sslrootcert=<file with the CA's certificate> to the catalog's address",
-    "does not match host name": "connect by a name that stands in the server's certificate, or use "
+    "does not match host name": "connect by a name that is listed in the server's certificate, or use "
     "sslmode=verify-ca, which does not compare names",
     "root certificate file": "sslrootcert names no file that can be read: give the CA's certificate",
     "certificate file|private key file": "sslcert and sslkey must name files of yours that can be "
@@ -66,13 +66,13 @@ CURES = {
     "no pg_hba.conf entry": "the server lets this user in from here for no database of this name: see "
     "its pg_hba.conf",
     "password authentication failed|no password supplied": "check user and password; a reference such "
-    "as ENV('PG_PASSWORD') may stand in the address",
+    "as ENV('PG_PASSWORD') may be part of the address",
 }
 _SET_COLUMN = re.compile(r"(?:SET |, )\"?(\w+)\"?=")
 EVERY = "*"
 _LOST_TABLE = re.compile(r"no such table: ((?:ab|iceberg)_\w+)")
 _QUICK, _WHOLE = "PRAGMA quick_check(1)", "PRAGMA integrity_check(1)"
-_opened: Cache[None] = Cache(100, "catalogs that were found whole when they were opened")
+_opened: Cache[None] = Cache(100, "catalogs that were found intact when they were opened")
 
 
 class Store:
@@ -85,7 +85,7 @@ class Store:
 
     def __init__(self, engine: Engine, url: URL, *, fsync: bool = True) -> None:
         self.engine = engine
-        self.url = url
+        self.url = url  # its secrets are blanked
         self.fsync = fsync
         self.catalog_uuid = ""
         self.heartbeat = Heartbeat(self.writing)
@@ -96,8 +96,9 @@ class Store:
         """Open a catalog by path or URL; make its tables on first use."""
         parsed = parse_url(url)
         if parsed.drivername.startswith("sqlite") and parsed.database:
-            create_file(Path(parsed.database))
-        store = cls(_engine(parsed), parsed, fsync=fsync)
+            create_file(Path(parsed.database), fsync=fsync)
+        plain, secrets = _apart(parsed)
+        store = cls(_engine(plain, secrets), plain, fsync=fsync)
         try:
             with store._clear_errors():
                 store._prepare()
@@ -219,7 +220,7 @@ class Store:
 
     @property
     def shown(self) -> str:
-        """The address without its password."""
+        """The address as it may be told."""
         if self.is_sqlite:
             return self.url.database or ""
         return redacted_address(self.url.render_as_string(hide_password=True))
@@ -230,7 +231,7 @@ class Store:
             yield
         except (OperationalError, InterfaceError, PoolTimeout) as error:
             if lost := _LOST_TABLE.search(str(error)):
-                raise self._damaged(f"its table {lost.group(1)} is gone") from error
+                raise self._damaged(f"its table {lost.group(1)} is missing") from error
             if _is_mistake(error):
                 raise
             raise Unreachable(
@@ -298,7 +299,7 @@ def parse_url(url: str | os.PathLike[str]) -> URL:
         raise InvalidValue(f"{redacted_address(given)!r} is not a database URL") from error
     except ValueError:  # of the port, which may be a part of a password: not shown
         raise InvalidValue(
-            "host and port of the catalog's address cannot be told apart", hint=ESCAPED
+            "host and port of the catalog's address are ambiguous", hint=ESCAPED
         ) from None
     if parsed.host and "@" in parsed.host:
         raise InvalidValue("the catalog's address has more than one @", hint=ESCAPED)
@@ -310,8 +311,21 @@ def parse_url(url: str | os.PathLike[str]) -> URL:
     )
 
 
-def _engine(url: URL) -> Engine:
+def _apart(url: URL) -> tuple[URL, dict[str, Any]]:
+    """An address with its secrets blanked, and the secrets: an engine shows its own address."""
+    secrets = {name: value for name, value in url.query.items() if not is_plain_parameter(name)}
+    plain = url.update_query_dict(dict.fromkeys(secrets, HIDDEN))
+    if url.password is None:
+        return plain, secrets
+    return plain.set(password=HIDDEN), {"password": str(url.password), **secrets}
+
+
+def _engine(url: URL, secrets: Mapping[str, Any]) -> Engine:
     engine = _connecting(url)
+
+    @event.listens_for(engine, "do_connect")
+    def on_do_connect(_: object, __: object, ___: object, parameters: dict[str, Any]) -> None:
+        parameters.update(secrets)
 
     @event.listens_for(engine, "after_cursor_execute")
     def on_execute(connection: Connection, _: object, statement: str, *__: object) -> None:

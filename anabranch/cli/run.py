@@ -31,10 +31,10 @@ class Stop:
         if self.asked.is_set():
             self.forced.set()
             threading.Thread(target=self._cancel, daemon=True).start()
-            self._say("giving up what is under way; nothing of it is published")
+            self._say("abandoning what is under way; nothing of it is published")
         else:
             self.asked.set()
-            self._say("stopping after what is under way; once more gives it up")
+            self._say("stopping after what is under way; a second signal abandons it")
 
     @contextmanager
     def installed(self) -> Iterator[None]:

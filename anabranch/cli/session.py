@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @dataclass
 class CliSession:
     home: str | None = None
-    catalog: str | None = None
+    catalog: str | None = field(default=None, repr=False)  # it may hold a password
     warehouse: str | None = None
     verbose: bool = False
     creates: bool = False  # whether a home that is not there is made
@@ -52,7 +52,7 @@ class CliSession:
         if not self.creates and settings.has_home and not Path(settings.home).exists():
             raise UserError(
                 f"there is no catalog in {settings.home}",
-                hint="`anabranch init` makes one; --home names another folder",
+                hint="`anabranch init` creates one; --home names another folder",
             )
         return self.connect(settings)
 

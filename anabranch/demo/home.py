@@ -23,7 +23,7 @@ def fresh(home: Path) -> Path:
             hint="remove it, or name another folder: anabranch --home FOLDER demo",
         )
     shutil.rmtree(home, ignore_errors=True)
-    create_folder(home)
+    create_folder(home, fsync=False)
     (home / MARK).touch()
     return home
 

@@ -19,8 +19,8 @@ from urllib.parse import unquote
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
+from anabranch.durable import sync, sync_each
 from anabranch.errors import InvalidValue, Unreachable
-from anabranch.lake.durable import sync, sync_each
 from anabranch.names import TableName
 from anabranch.places import create_folder, expanded
 from anabranch.redaction import redacted_address
@@ -101,7 +101,7 @@ class Warehouse:
         """The folder of the warehouse itself; what is below it nobody reaches who may not enter."""
         if (top := local_path(self.location)) is not None:
             try:
-                create_folder(Path(top))
+                create_folder(Path(top), fsync=self.fsync)
             except Unreachable as error:
                 raise self.unreachable(error) from None
 

@@ -65,10 +65,10 @@ def hindrance(state: CatalogState, name: TableName, now: datetime) -> tuple[Wait
         seconds = (stream.next_retry_at - now).total_seconds()
         if seconds > LONGEST_DELAY:
             return None  # written by a clock that was ahead
-        said = f"{name} failed and is tried again in {max(seconds, 0.1):.1f} s"
+        said = f"{name} failed and is retried in {max(seconds, 0.1):.1f} s"
         return WaitCode.BACKING_OFF, said
     if stream.failed_mark is not None and stream.failed_mark == mark(state, name):
-        said = f"{name} failed and is not tried again until its query or a source changes"
+        said = f"{name} failed and is not retried until its query or a source changes"
         return WaitCode.AWAITING_CHANGE, said
     return None
 
@@ -125,7 +125,7 @@ def _event(stream: StreamTable, changes: dict[str, Any]) -> Sequence[Event]:
         return ()
     said = (
         f"suspended after {changes['consecutive_errors']} failures in a row; "
-        f"ALTER STREAM TABLE {stream.name} RESUME takes it in again"
+        f"ALTER STREAM TABLE {stream.name} RESUME re-enables it"
     )
     return (Event(stream.name, events.SUSPENDED, said),)
 

@@ -17,8 +17,9 @@ from anabranch.refresh.observe import CatalogState, observe_everything
 from anabranch.refresh.parallel import side_by_side
 from anabranch.refresh.publish_sets import PublishSet, RefreshRun, Result, Verdict
 from anabranch.refresh.record import SCHEDULER, Trigger
+from anabranch.refresh.waiting import Wait
 from anabranch.runtime import Runtime
-from anabranch.scheduler.due import Agenda, Wait
+from anabranch.scheduler.due import Agenda
 
 
 def never() -> bool:

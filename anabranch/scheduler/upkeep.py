@@ -17,6 +17,7 @@ from anabranch.catalog import events
 from anabranch.errors import AnabranchError, SparkLost
 from anabranch.names import TableName
 from anabranch.runtime import Runtime
+from anabranch.tracebacks import for_a_log
 from anabranch.upkeep import compact_tables, forget_records, tidy
 
 COMPACTIONS = 4  # tables in a round
@@ -54,8 +55,8 @@ class Upkeep:
                 return  # the ticks say so
             except AnabranchError as error:
                 self._failed({None: error})
-            except Exception:  # whatever it is, the ticks go on
-                log.exception("upkeep failed")
+            except Exception as error:  # whatever it is, the ticks go on
+                log.error("upkeep failed", exc_info=for_a_log(error))
 
     def round(self) -> bool:
         """One share of the upkeep; False when another scheduler is at it."""

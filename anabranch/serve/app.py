@@ -24,6 +24,7 @@ from anabranch.redaction import hide
 from anabranch.serve.auth import Guard, check
 from anabranch.serve.problems import Problem, bad_request, busy, problem
 from anabranch.serve.routes import Answer, Call, Route, Server, namespace_in
+from anabranch.tracebacks import for_a_log
 
 log = logging.getLogger("anabranch.serve")
 SWEEP_SECONDS = 5.0
@@ -63,6 +64,7 @@ class App:
             lifespan=self._lifespan,
             exception_handlers={404: _not_found, 405: _not_found},
         )
+        app.router.redirect_slashes = False  # every address is served, or none
         return _as_sent(app)
 
     @asynccontextmanager
@@ -94,7 +96,8 @@ class App:
             except (
                 Exception
             ) as error:  # a mistake of ours: it is told to the log, not to the client
-                log.exception("%s %s", request.method, request.url.path)
+                told = for_a_log(error)
+                log.error("%s %s", request.method, request.url.path, exc_info=told)
                 answer = _error(problem(translate(error)))
             body = None if request.method == "HEAD" else answer.body
             return Response(
@@ -146,7 +149,7 @@ class App:
         with anyio.move_on_after(self.limits.seconds) as waited:
             await self._turns.acquire_on_behalf_of(act)
         if waited.cancelled_caught:
-            raise busy(f"{self.limits.at_once} requests are at work (serve.concurrency)")
+            raise busy(f"{self.limits.at_once} requests are being served (serve.concurrency)")
         try:
             # an act that has begun is never given up: its commit would be unknown
             one = anyio.CapacityLimiter(1)  # turns were counted above

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pyiceberg.catalog.rest import CreateViewRequest
 from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.view.metadata import ViewMetadata
 
 from anabranch.catalog import streams
 from anabranch.catalog import views as view_rows
@@ -36,6 +37,7 @@ from anabranch.serve.problems import (
     bad_request,
     commit_failed,
     no_view,
+    of_the_request,
     plain,
     taken,
 )
@@ -101,7 +103,8 @@ def _derived(runtime: Runtime, name: TableName, view: View, cut_id: int | None) 
         raise Problem(
             406,
             "UnsupportedOperationException",
-            f"the columns of view {plain(name)} are not known here: CREATE OR REPLACE VIEW notes them",
+            f"the columns of view {plain(name)} are not known here: CREATE OR REPLACE VIEW "
+            "records them",
         )
     location = f"{runtime.lake.warehouse.location}/{'/'.join(name.parts)}"
     found = view_metadata.described(None, view.query, known, location)
@@ -118,7 +121,8 @@ def create_view(call: Call) -> Answer:
     name = table_name(call.namespace, wanted.name)
     with call.server.pins.shown(call.prefix) as shown:
         need_namespace(call, shown, name.namespace)
-    given = wanted.model_dump(mode="json", by_alias=True, exclude_none=True)
+    with of_the_request("the request cannot be read"):
+        given = wanted.model_dump(mode="json", by_alias=True, exclude_none=True)
     root = wanted.location or table_root(call.runtime.lake.warehouse.location, name)
     metadata = _updated(
         view_metadata.empty(root),
@@ -254,17 +258,20 @@ def _readable(name: TableName, metadata: Metadata) -> str:
             return qualified(sql, version["default-namespace"], version.get("default-catalog"))
         except AnabranchError:
             pass
-    said = f"view {plain(name)} has no text that Anabranch reads: give it one in the dialect spark"
+    said = f"view {plain(name)} has no SQL that Anabranch reads: give it one in the dialect spark"
     return f"SELECT raise_error('{said.replace(chr(39), chr(39) * 2)}') AS unreadable"
 
 
 def _updated(metadata: Metadata, updates: list[dict[str, Any]]) -> Metadata:
-    try:
-        return view_metadata.updated(metadata, updates)
-    except ValueError as error:
-        raise Problem(400, "IllegalArgumentException", str(error)) from None
-    except (KeyError, TypeError) as error:
-        raise bad_request(f"the view cannot be updated so: {error}") from None
+    with of_the_request("the view cannot be updated like this"):
+        try:
+            made = view_metadata.updated(metadata, updates)
+        except ValidationError:
+            raise
+        except ValueError as error:
+            raise Problem(400, "IllegalArgumentException", str(error)) from None
+        ViewMetadata.model_validate(made)
+        return made
 
 
 def _check(requirement: Mapping[str, Any], base: Metadata) -> None:

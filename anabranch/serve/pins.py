@@ -149,7 +149,7 @@ class Pins:
                     cuts.check_recorded(c, cut_id)
                 except (InvalidValue, UnknownName) as error:
                     raise CutExpired(error.message, hint=error.hint) from None
-            raise CutExpired(f"cut {cut_id} was forgotten just now", hint="ask for another cut")
+            raise CutExpired(f"cut {cut_id} has just expired", hint="ask for another cut")
         return _Held(lease, end, self._clock())
 
     def _drop(self, cut_id: int) -> None:

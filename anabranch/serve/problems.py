@@ -6,7 +6,10 @@ Iceberg's clients go by the status.  409 on a commit means "nothing changed, loo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from pydantic import ValidationError
 
 from anabranch.errors import (
     AlreadyExists,
@@ -58,6 +61,33 @@ def plain(name: TableName) -> str:
 
 def bad_request(message: str) -> Problem:
     return Problem(400, "BadRequestException", message)
+
+
+@contextmanager
+def of_the_request(said: str) -> Iterator[None]:
+    """Inside, only the request decides what happens: whatever cannot be done with it is its fault.
+
+    PyIceberg's models and updates raise errors of any class upon what they did not expect.
+    """
+    try:
+        yield
+    except (Problem, AnabranchError):
+        raise
+    except Exception as error:
+        raise bad_request(f"{said}: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(str(each) for each in first['loc'])}: {first['msg']}"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    said = next(iter(str(error).splitlines()), "")
+    return f"{type(error).__name__}: {said}" if isinstance(error, _TELL_LITTLE) else said
+
+
+_TELL_LITTLE = (LookupError, AttributeError, TypeError, StopIteration)
 
 
 def forbidden(message: str) -> Problem:

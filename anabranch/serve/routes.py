@@ -9,14 +9,14 @@ from enum import Enum
 from typing import Any, TypeVar
 from urllib.parse import unquote_plus
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from anabranch.catalog.tokens import Grants, Role
 from anabranch.errors import InvalidValue
 from anabranch.names import TableName
 from anabranch.runtime import Runtime
 from anabranch.serve.pins import Pins
-from anabranch.serve.problems import bad_request, forbidden
+from anabranch.serve.problems import bad_request, forbidden, of_the_request
 
 LEVELS = "\x1f"  # what stands between the levels of a namespace in a path
 Model = TypeVar("Model", bound=BaseModel)
@@ -103,18 +103,16 @@ class Call:
 
     def read(self, model: type[Model]) -> Model:
         """The body as one of PyIceberg's models."""
-        try:
+        with of_the_request("the request cannot be read"):
             return model.model_validate_json(self.body or b"{}")
-        except ValidationError as error:
-            raise bad_request(f"the request cannot be read: {_said(error)}") from None
 
     def json(self) -> dict[str, Any]:
         try:
             found = json.loads(self.body or b"{}")
         except ValueError as error:
-            raise bad_request(f"the request is no JSON: {error}") from None
+            raise bad_request(f"the request is not JSON: {error}") from None
         if not isinstance(found, dict):
-            raise bad_request("the request is no JSON object")
+            raise bad_request("the request is not a JSON object")
         return found
 
 
@@ -138,11 +136,6 @@ def table_name(namespace: tuple[str, ...], name: str) -> TableName:
         return TableName(namespace, name)
     except InvalidValue as error:
         raise bad_request(error.message) from None
-
-
-def _said(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(each) for each in first['loc'])}: {first['msg']}"
 
 
 Act = Callable[[Call], Answer]

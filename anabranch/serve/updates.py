@@ -12,7 +12,6 @@ from uuid import uuid4
 
 from pydantic import Field
 from pyiceberg.catalog.rest import CreateTableRequest
-from pyiceberg.exceptions import ValidationError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest, TableIdentifier
@@ -52,7 +51,14 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from anabranch.lake.checksums import SEAL
 from anabranch.names import TableName
-from anabranch.serve.problems import Problem, bad_request, commit_failed, no_table, plain, taken
+from anabranch.serve.problems import (
+    bad_request,
+    commit_failed,
+    no_table,
+    of_the_request,
+    plain,
+    taken,
+)
 from anabranch.serve.routes import table_name
 
 LAST_ADDED = -1
@@ -95,7 +101,7 @@ def named(identifier: TableIdentifier) -> TableName:
 
 def created(request: NewTable, location: str) -> TableMetadata:
     """The metadata of a new table; ids are given anew."""
-    try:
+    with of_the_request("this table cannot be made"):
         made = new_table_metadata(
             request.table_schema,
             request.partition_spec or UNPARTITIONED_PARTITION_SPEC,
@@ -105,8 +111,6 @@ def created(request: NewTable, location: str) -> TableMetadata:
             uuid4(),
         )
         return _with_row_ids(_with_defaults(made, request.table_schema), None)
-    except (ValueError, ValidationError) as error:
-        raise bad_request(str(error)) from None
 
 
 def applied(
@@ -125,16 +129,12 @@ def applied(
         for each in requirements:
             _check(each, base)
     nothing = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
-    start, updates = _upgraded(base if base is not None else nothing, updates)
-    try:
+    with of_the_request(f"{name} cannot be updated like this"):
+        start, updates = _upgraded(base if base is not None else nothing, updates)
         made = update_table_metadata(
             start, tuple(_settled(start, updates)), enforce_validation=base is None
         )
         return _with_row_ids(made, base)
-    except Problem:
-        raise
-    except (ValueError, KeyError, ValidationError, NotImplementedError) as error:
-        raise bad_request(f"{name} cannot be updated so: {error}") from None
 
 
 def _upgraded(

@@ -8,6 +8,7 @@ made of it, their writers and groups.  Whatever else Spark raises is passed on a
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.cache import cached
 from anabranch.errors import AnabranchError, FileMissing
 from anabranch.spark.errors import translate
+from anabranch.tracebacks import forget_values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -101,6 +103,17 @@ def _rows(made: Iterator[Any], check: Check | None) -> Iterator[Any]:
 
 @contextmanager
 def _told(check: Check | None) -> Iterator[None]:
+    before = sys.exc_info()[1]
+    try:
+        with _in_our_words(check):
+            yield
+    except AnabranchError as error:  # whoever asked the catalog was given its password
+        forget_values(error, before)
+        raise
+
+
+@contextmanager
+def _in_our_words(check: Check | None) -> Iterator[None]:
     try:
         yield
     except AnabranchError:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-from anabranch.catalog.store import Store
+from anabranch.catalog.store import Store, parse_url
 from anabranch.lake.lake import Lake
 from anabranch.lake.places import local_path
 from anabranch.lake.publish import publish
@@ -47,7 +47,7 @@ class World:
     def foreign(self) -> SqlCatalog:
         """The same catalog through PyIceberg alone."""
         if self._foreign is None:
-            address = self.store.url.render_as_string(hide_password=False)
+            address = parse_url(self.url).render_as_string(hide_password=False)
             self._foreign = SqlCatalog("anabranch", uri=address)
         return self._foreign
 

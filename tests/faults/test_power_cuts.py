@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.lake import durable
+from anabranch import durable
 from tests.faults.disk import Disk, available
 from tests.faults.test_kill_at_random import check, forks, gone, listed
 from tests.faults.worker import opened, prepare

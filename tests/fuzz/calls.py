@@ -147,7 +147,7 @@ def sql_call(rng: random.Random) -> Call:
 
 def is_atomic(text: str) -> bool:
     """Of several statements, or groups to refresh, those before the one that fails stand."""
-    return ";" not in text and "refresh" not in text.lower()
+    return not any(each in text.lower() for each in (";", "refresh", "tick", "maintain"))
 
 
 def world_call(rng: random.Random) -> Call:

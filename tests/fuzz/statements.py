@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 
+from anabranch.verbs.table import PROCEDURES
 from tests.fuzz.values import LETTERS, TEXTS, mutated, text
 
 NAMES = (
@@ -93,6 +95,21 @@ TYPES = (
     "VARIANT",
     "INTERVAL YEAR",
 )
+# Of CALL: the names of arguments, and values.
+ARGUMENTS = tuple(
+    sorted(
+        {
+            argument
+            for verb in PROCEDURES.values()
+            for argument in inspect.signature(verb.act()).parameters
+        }
+    )
+)
+VALUES = (
+    *("TRUE", "FALSE", "NULL", "0", "-1", "1e400", "9223372036854775808", "1L", "1.5BD", "- 1"),
+    *("'s.d'", "'s.t'", "'nowhere/at/all'", "'\\ud800'", "'\\U11ffffff'", "r'\\ud800'", '"x"'),
+    *("k", "array(1)", "DATE '2020-01-01'", "1 + 1", "'a' 'b'", "ENV('X')", "'8f3a'", "1", "2"),
+)
 FORMS = (
     "SELECT {e} AS a, {e} AS b FROM {n} WHERE {e} GROUP BY {e} ORDER BY {e} LIMIT {e}",
     "SELECT {e} AS a FROM {n}",
@@ -149,6 +166,44 @@ FORMS = (
     "CREATE INDEX i ON {n} (k)",
     "CREATE INDEX {x} ON {n} (k, {x})",
     "DROP INDEX i ON {n}",
+    "DROP VIEW {n} CASCADE",
+    "DROP TABLE IF EXISTS {n} CASCADE",
+    "ALTER TABLE {n} DROP COLUMN k CASCADE",
+    "ALTER TABLE {n} DROP COLUMNS (k, {x})",
+    "ALTER TABLE {n} DROP COLUMN IF EXISTS {x}",
+    "ALTER TABLE {n} ADD COLUMN IF NOT EXISTS c {t} COMMENT '{x}'",
+    "CREATE TABLE {n} (k {t} COMMENT '{x}') COMMENT '{x}'",
+    "CREATE TABLE {n} (k {t}, d {t}) PARTITIONED BY (k, {x})",
+    "CREATE TABLE {n} (k {t}) PARTITIONED BY (bucket({e}, k), days(k))",
+    "SELECT * FROM {n} VERSION AS OF {e}",
+    "SELECT * FROM {n} FOR VERSION AS OF '{x}'",
+    "SELECT * FROM {n} TIMESTAMP AS OF {e}",
+    "SELECT * FROM {n} FOR SYSTEM_TIME AS OF '{x}'",
+    "CREATE STREAM TABLE {n} AS SELECT k FROM {n} VERSION AS OF {e}",
+    "CREATE STREAM TABLE {n} TARGET LAG '{x}' AS SELECT '{x}' AS a FROM {n}",
+    "SELECT '{x}' AS a, \"{x}\" AS b FROM {n} WHERE v LIKE '{x}' ESCAPE '{x}'",
+    "ATTACH CATALOG {x} TYPE {x} WITH ('{x}' = '{x}')",
+    "ATTACH CATALOG p TYPE sql WITH (uri = '{x}')",
+    "ATTACH CATALOG p TYPE rest WITH (uri = '{x}', token = ENV('{x}'))",
+    "ATTACH OR REPLACE CATALOG p TYPE {x} WITH ({x} = FILE('{x}'), uri = 'sqlite:///{x}')",
+    "ATTACH CATALOG IF NOT EXISTS {n} TYPE sql WITH (uri = 'sqlite://')",
+    "DETACH CATALOG {x}",
+    "DETACH CATALOG IF EXISTS {x} CASCADE",
+    "SELECT * FROM p.s.{x}",
+    "CALL system.{p}()",
+    "CALL system.{p}({a})",
+    "CALL system.{p}({a}, {a})",
+    "CALL system.{p}({k} => {a})",
+    "CALL system.{p}('{n}', {k} => {a}, {k} => {a})",
+    "CALL {x}.{p}({a})",
+    "ALTER REFRESH GROUP g DROP {n} WITH (isolation = '{x}')",
+    "ALTER REFRESH GROUP {x} ADD {n} DROP {n}",
+    "CREATE CLUSTER c ADDRESS '{x}' WITH ('{x}' = ENV('{x}'))",
+    "CREATE OR REPLACE CLUSTER IF NOT EXISTS {x} POOL '{x}' WITH (weight = {e})",
+    "CREATE TEST {x} FOR {n} AT '{x}' GIVEN {n} (k) AS (VALUES ({e})) EXPECT NO ROWS",
+    "CREATE TEST x GIVEN {n} (k) AS (VALUES ({e})) EXPECT (k) AS (VALUES ({e}))",
+    "CREATE EXPECTATION {x} ON {n} CHECK ({e}) ON VIOLATION {x}",
+    "COMMENT ON VIEW {n} IS NULL",
     "COMMENT ON TABLE {n} IS '{x}'",
     "COMMENT ON COLUMN {n}.k IS '{x}'",
     "CREATE TEST x GIVEN {n} (k) AS (VALUES ({e}))",
@@ -177,7 +232,10 @@ FORMS = (
 
 def statement(rng: random.Random) -> str:
     found = rng.choice(FORMS)
-    slots = (("{n}", NAMES), ("{e}", EXPRESSIONS), ("{t}", TYPES), ("{x}", TEXTS))
+    slots = (
+        *(("{n}", NAMES), ("{e}", EXPRESSIONS), ("{t}", TYPES), ("{x}", TEXTS)),
+        *(("{p}", tuple(PROCEDURES)), ("{k}", ARGUMENTS), ("{a}", VALUES)),
+    )
     for slot, choices in slots:
         while slot in found:
             odd = rng.random() < 0.08

@@ -10,11 +10,12 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 
 from anabranch import Anabranch
+from anabranch.catalog.store import parse_url
 
 
 @contextmanager
 def foreign(ab: Anabranch) -> Iterator[SqlCatalog]:
-    address = ab._store.url.render_as_string(hide_password=False)
+    address = parse_url(ab._settings.catalog).render_as_string(hide_password=False)
     with closing(SqlCatalog("anabranch", uri=address)) as catalog:
         yield catalog
 

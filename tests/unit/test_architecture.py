@@ -17,15 +17,14 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Layers from the bottom up: a layer may import itself and those below.
 LAYERS = (
     (
-        *("errors", "failpoints", "lazy", "missing", "retry", "cache", "edition"),
-        *("names", "types", "model", "durations", "redaction"),
+        *("errors", "failpoints", "lazy", "missing", "noted", "retry", "cache", "edition"),
+        *("names", "types", "model", "durations", "redaction", "tracebacks"),
     ),
     ("values", "places", "schedules", "trust", "settings", "graph", "plan", "datalog"),
     ("delta", "sql"),
     ("catalog", "spark"),
     ("lake", "boundary"),
-    ("indexes",),
-    ("world", "system_views"),
+    ("cut_view", "system_views"),
     ("runtime", "leases", "clusters"),
     ("refresh",),
     ("tables", "upkeep", "scheduler", "backup"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 import time
 from pathlib import Path
 from urllib.parse import quote
@@ -96,7 +98,10 @@ def test_a_misspelt_parameter_of_libpq_is_no_less_secret() -> None:
 @given(passwords, st.sampled_from(IN_USER_INFO))
 def test_what_was_given_is_blanked_in_errors(password: str, form: str) -> None:
     remember_all(form.format(password))
-    for said in (password, quote(password, safe=""), repr(password)[1:-1]):
+    quoted = [quote(password, safe=safe) for safe in ("", "/", " +")]
+    lower = [re.sub("%..", lambda found: found[0].lower(), each) for each in quoted]
+    written = [json.dumps(password)[1:-1], re.sub(r"['\\]", r"\\\g<0>", password)]
+    for said in (password, repr(password)[1:-1], *quoted, *lower, *written):
         assert SEED not in str(UserError(f"the driver said {said} is wrong"))
 
 

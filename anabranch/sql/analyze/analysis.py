@@ -31,14 +31,14 @@ class Analysis:
 
 
 def analyze(query: str, tables: Tables) -> Analysis:
-    """`tables` says what is known of a table: its columns, or all of a view's query."""
+    """`tables` says what is known of a table: its columns, or all of a view's query.
+
+    Whatever fails in it is raised: `failures` says what becomes of that.
+    """
     source = SourceText(query)
     mark_window_calls(source.tree)
     walk = Walk(source, tables)
-    try:
-        relation = walk.query(source.tree, None)
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
-        return Analysis(Relation(None))  # sqlglot stumbles over what Spark may well take
+    relation = walk.query(source.tree, None)
     return Analysis(relation, tuple(sorted(set(walk.findings))))
 
 

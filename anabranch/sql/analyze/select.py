@@ -273,7 +273,7 @@ class Block:
             return
         for key in by.keys:
             if any(is_aggregate(part) for part in inside(key)):
-                hint = "GROUP BY takes what the groups are told apart by"
+                hint = "GROUP BY takes grouping keys"
                 self.walk.say(group or self.node, "GROUP BY cannot use an aggregate", hint)
                 return
         keys = {each.name for key in by.keys for each in key.find_all(exp.Column)}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.errors import ErrorLevel
 
 from anabranch.errors import AnabranchError, UnknownName, UserError, did_you_mean
 from anabranch.names import TableName
@@ -15,6 +16,7 @@ from anabranch.sql.analyze.analysis import analyze
 from anabranch.sql.analyze.checks import not_a_condition
 from anabranch.sql.analyze.columns import Column, Relation
 from anabranch.sql.analyze.expressions import types_in
+from anabranch.sql.analyze.failures import spark_judges
 from anabranch.sql.analyze.findings import Finding
 from anabranch.sql.analyze.from_items import items_of
 from anabranch.sql.analyze.mistakes import is_list_of_values
@@ -57,14 +59,10 @@ class Mistake:
 
 def mistake_of_write(statement: Write, name: TableName, tables: Tables) -> UserError | None:
     """The first thing that is surely wrong with a statement that writes to the table `name`."""
-    judge = _Judge(name, tables)
-    try:
-        mistakes = judge.mistakes(statement)
-        return next((each.error for each in mistakes), None)
-    except (AnabranchError, SqlglotError, LookupError, TypeError, ValueError, AttributeError):
-        return None  # Spark may take what we cannot read
-    except RecursionError:
-        return None
+    what = f"a statement that writes to {name}"
+    with suppress(AnabranchError), spark_judges(what):  # Spark may take what we cannot read
+        return next((each.error for each in _Judge(name, tables).mistakes(statement)), None)
+    return None
 
 
 @dataclass

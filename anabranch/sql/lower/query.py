@@ -52,7 +52,7 @@ from anabranch.sql.lower.correlation import (
 )
 from anabranch.sql.lower.generators import UnknownNames, generated
 from anabranch.sql.lower.joins import joined
-from anabranch.sql.lower.key_types import key_candidates, may_have_other_types
+from anabranch.sql.lower.key_types import may_have_other_types
 from anabranch.sql.lower.known_types import known_type
 from anabranch.sql.lower.ordering import ordered
 from anabranch.sql.lower.pivot import pivoted
@@ -170,26 +170,30 @@ class _Lowering:
         known = {expr: known_type(node, expr, self.reach.tables) for expr in exprs}
         unknown = [expr for expr, type_ in known.items() if type_ is None]
         answers = dict(zip(unknown, self.analyzed(node, unknown), strict=True)) if unknown else {}
-        for expr, type_ in answers.items():
+        for type_ in answers.values():
             if not sameness(type_).makes_keys:
-                raise Stop(self.without_equality(expr, type_))
+                code = "COLLATION" if sameness(type_) is Sameness.OPEN else "NO_EQUALITY"
+                raise Stop(self.without_equality(code, type_))
         return [known[expr] or answers[expr] for expr in exprs]
 
     def check_keys(self, plan: Node) -> None:
         """Refuses keys of types whose equality is unknown."""
         if may_have_other_types(source.tree for source in self.reach.texts):
-            for node, exprs in key_candidates(plan):
-                if computed := [expr for expr in exprs if expr.column is None]:
-                    self.types(node, computed)
+            for node in walk(plan):
+                if node.key_candidates is None:
+                    raise Stop(self.without_equality("NO_EQUALITY", node.head))
+                for over, exprs in node.key_candidates:
+                    if exprs:
+                        self.types(over, exprs)
 
-    def without_equality(self, expr: Expr, type_: str) -> Obstacle:
-        code = "COLLATION" if sameness(type_) is Sameness.OPEN else "NO_EQUALITY"
+    def without_equality(self, code: str, what: str) -> Obstacle:
+        """At the first part of the query that may be of such a type."""
         for source in self.reach.texts:
             for node in source.tree.find_all(exp.Collate, exp.Anonymous):
                 is_call = isinstance(node, exp.Anonymous)
                 if not is_call or node.name.lower() in functions.OTHER_TYPES:
-                    return source.obstacle(code, node, what=type_)
-        return self.reach.texts[0].obstacle(code, self.reach.texts[0].tree, what=type_)
+                    return source.obstacle(code, node, what=what)
+        return self.reach.texts[0].obstacle(code, self.reach.texts[0].tree, what=what)
 
     def analyzed(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
         """A recursion has the types of its seed."""

@@ -116,7 +116,7 @@ def _branches(tree: Tree, cte: exp.CTE, source: SourceText, *, distinct: bool) -
     if not is_union or not mentions_cte(tree, cte):
         yield tree
     elif tree.args.get("distinct", True) and not distinct:
-        inner = "UNION inside of UNION ALL"
+        inner = "UNION inside UNION ALL"
         raise Stop(source.obstacle("RECURSION", tree.expression, "UNION", what=inner))
     else:
         for side in (tree.this, tree.expression):

@@ -7,6 +7,7 @@ where a string was left open, so statements are cut up by these few patterns ins
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -112,7 +113,17 @@ def _tokens(text: str, at: int, end: int) -> Iterator[Token]:
         elif sort is not None and sort != "blank":
             if match[0] in _OPEN:
                 raise syntax_error(text, match.start(), f"{_OPEN[match[0]]} is not closed")
+            if sort == "string" and _UNICODE.search(match[0]):
+                _check_string(text, match.start(), match[0])
             yield Token(_SORTS[sort], match[0], match.start(), at)
+
+
+def _check_string(text: str, start: int, literal: str) -> None:
+    """Said with its place, whatever the literal stands in and whoever reads it."""
+    try:
+        string_value(literal)
+    except SqlSyntaxError as error:
+        raise syntax_error(text, start, error.plain, error.hint) from None
 
 
 def _comment_end(text: str, start: int, end: int) -> int:
@@ -128,11 +139,20 @@ def _comment_end(text: str, start: int, end: int) -> int:
 _ESCAPE = re.compile(
     r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-1][0-7]{2})|(.))|''|\"\"", re.DOTALL
 )
+_UNICODE = re.compile(r"\\[uU]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_NO_CHARACTER = (
+    r"write a character up to \U0010ffff, other than \ud800 to \udfff, which count in pairs only; r'…' "
+    "takes a backslash as it stands"
+)
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
 
 def string_value(literal: str) -> str:
-    """What a Spark string literal means: escapes resolved, r'…' taken as it stands."""
+    """What a Spark string literal means: escapes resolved, r'…' taken as it stands.
+
+    Spark makes other characters of escapes that stand for none: they are refused.
+    """
     if literal[0] in "rR":
         return literal[2:-1]
     delimiter = literal[0]
@@ -140,7 +160,10 @@ def string_value(literal: str) -> str:
     def meaning(match: re.Match[str]) -> str:
         short, long, octal, char = match.groups()
         if short or long:
-            return chr(int(short or long, 16))
+            code = int(short or long, 16)
+            if code > sys.maxunicode:
+                raise SqlSyntaxError(f"{match[0]} is no character", hint=_NO_CHARACTER)
+            return chr(code)
         if octal:
             return chr(int(octal, 8))
         if char is None:  # a doubled quote is one quote only inside quotes of its own kind
@@ -149,4 +172,15 @@ def string_value(literal: str) -> str:
             return match[0]
         return _ESCAPED.get(char, char)
 
-    return _ESCAPE.sub(meaning, literal[1:-1])
+    value = _ESCAPE.sub(meaning, literal[1:-1])
+    return _joined(value) if _SURROGATE.search(value) else value
+
+
+def _joined(value: str) -> str:
+    r"""Pairs such as `\ud83e\udd86` become the one character that they stand for."""
+    try:
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError as error:
+        half = value.encode("utf-16-le", "surrogatepass")[error.start : error.start + 2]
+        shown = f"\\u{int.from_bytes(half, 'little'):04x}"
+        raise SqlSyntaxError(f"{shown} is half of a character", hint=_NO_CHARACTER) from None

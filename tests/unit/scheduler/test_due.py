@@ -14,7 +14,8 @@ from anabranch.model import Status, WaitCode
 from anabranch.refresh.failures import mark
 from anabranch.refresh.observe import CatalogState
 from anabranch.refresh.publish_sets import PublishSet, Result, Verdict
-from anabranch.scheduler.due import BY_HAND, NOT_DUE, Agenda
+from anabranch.refresh.waiting import NOT_DUE
+from anabranch.scheduler.due import BY_HAND, Agenda
 from tests.unit.scheduler.looks import NOW, ago, name, state
 
 DIAMOND = {"b": "a", "c": "a", "d": "b c"}
@@ -88,7 +89,7 @@ def test_one_hindered_member_holds_the_group() -> None:
     suspended = state(DIAMOND, c={"status": Status.SUSPENDED})
     assert waits(suspended) == {"b": "t.c is suspended"}
     later = {"status": Status.ERROR, "next_retry_at": NOW + timedelta(seconds=2)}
-    assert waits(state(DIAMOND, c=later)) == {"b": "t.c failed and is tried again in 2.0 s"}
+    assert waits(state(DIAMOND, c=later)) == {"b": "t.c failed and is retried in 2.0 s"}
     now = {"status": Status.ERROR, "next_retry_at": NOW}
     assert waits(state(DIAMOND, c=now)) == {"b": None}
 
@@ -182,7 +183,7 @@ def test_who_cannot_get_there_is_waited_for_by_name() -> None:
     assert planned(moved(look, "a1"))[0] == ["s1", "total", "twice"]  # s2 has nothing to do
     later = {**FRESH, "status": Status.ERROR, "next_retry_at": NOW + timedelta(seconds=2)}
     look = state(BANK, s1=DUE, s2=later, total=DUE)
-    assert planned(look)[2]["total"] == "waits for t.s2: t.s2 failed and is tried again in 2.0 s"
+    assert planned(look)[2]["total"] == "waits for t.s2: t.s2 failed and is retried in 2.0 s"
 
 
 def test_a_boundary_is_a_source() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from anabranch.errors import SqlSyntaxError, Unsupported
+from anabranch.sql.statements.read import parse_statement
 from anabranch.sql.text.parse import Passage, parse_expression, parse_query, split
 from anabranch.sql.text.tokens import Place, place, string_value, tokenize
 
@@ -84,11 +85,44 @@ def test_split_keeps_every_character_that_means_something(script: str) -> None:
         (r"'10\%\_'", r"10\%\_"),
         (r"'\u00e9\U0001F600\101'", "é😀A"),
         (r"r'a\n'", r"a\n"),
+        (r"'\ud83e\udd86'", "🦆"),
+        (r"'\U0000d83e\udd86 \U0010ffff'", "🦆 \U0010ffff"),
+        (r"r'\ud800 \U11ffffff'", r"\ud800 \U11ffffff"),
         ('"x"', "x"),
     ],
 )
 def test_string_value(literal: str, value: str) -> None:
     assert string_value(literal) == value
+
+
+@pytest.mark.parametrize(
+    ("escape", "says"),
+    [
+        (r"\U11ffffff", r"\\U11ffffff is no character"),
+        (r"\UFFFFFFFF", r"\\UFFFFFFFF is no character"),
+        (r"\ud800", r"\\ud800 is half"),
+        (r"\U0000dfff", r"\\udfff is half"),
+        (r"\udd86\ud83e", r"\\udd86 is half"),
+        (r"\ud83e-\udd86", r"\\ud83e is half"),
+    ],
+)
+def test_an_escape_that_stands_for_no_character(escape: str, says: str) -> None:
+    """Whatever the literal stands in: comments, patterns, arguments of procedures, queries."""
+    with pytest.raises(SqlSyntaxError, match=says):
+        string_value(f"'a{escape}'")
+    for text in (
+        f"COMMENT ON TABLE s.t IS 'é{escape}'",
+        f"SHOW TABLES LIKE 'é{escape}'",
+        f"CREATE TABLE s.t (k INT COMMENT 'é{escape}')",
+        f"CALL system.backup('é{escape}')",
+        f"SELECT 1\n AS a, 'é{escape}' AS b",
+        f"CREATE STREAM TABLE s.d AS SELECT 'é{escape}' AS a FROM s.t",
+    ):
+        with pytest.raises(SqlSyntaxError, match=says) as caught:
+            parse_statement(text)
+        line = text.splitlines()[caught.value.line - 1]  # type: ignore[operator]
+        assert line[caught.value.column - 1 :].startswith("'é")  # type: ignore[operator]
+        assert "takes a backslash as it stands" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(

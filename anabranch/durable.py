@@ -6,6 +6,7 @@ rule.  Object stores acknowledge nothing before it is durable, so only local fol
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Collection, Iterable
@@ -33,6 +34,16 @@ def sync_each(paths: Iterable[str | Path]) -> None:
     """Make files or folders durable, one after the other."""
     for path in paths:
         _sync(path)
+
+
+def sync_entry(folder: Path) -> None:
+    """Make the entry of a new folder in the one that holds it durable, as far as this user may."""
+    try:
+        _sync(folder.parent)
+    except OSError as error:
+        # who may not list a folder cannot open it, and some file systems sync no folders
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL):
+            raise
 
 
 def _folders(paths: Iterable[str], top: str) -> list[str]:
