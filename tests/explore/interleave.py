@@ -182,6 +182,8 @@ def switching(patch: pytest.MonkeyPatch, conductor: Conductor) -> Iterator[None]
     with patch.context() as inside:
         inside.setattr("anabranch.leases.time", _Clock(conductor.wait))
         inside.setattr("anabranch.retry.time", _Clock(lambda seconds: None))
+        for each in ("anabranch.lake.attached", "anabranch.lake.fence", "anabranch.catalog.heartbeat"):
+            inside.setattr(f"{each}.time", _Clock(lambda seconds: None))
         inside.setattr(Store, "_prepare", _unseen(Store._prepare))
         inside.setattr(cuts, "hold", _unseen(cuts.hold))
         inside.setattr(uuid, "uuid4", _named(uuid.uuid4, conductor))
@@ -262,7 +264,12 @@ def _unseen(real: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class _Clock:
+    """Time stands still: what is asked again after some seconds would be an event by chance."""
+
     sleep: Callable[[float], None]
+
+    def monotonic(self) -> float:
+        return 1e9
 
 
 def expected(error: BaseException | None, kinds: tuple[type[AnabranchError], ...]) -> bool:

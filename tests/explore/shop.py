@@ -1,6 +1,7 @@
 """A small shop for actors: a diamond in production and rows not yet seen.
 
-Where actors ask for it, a new version is staged or was promoted, or one more table was never filled.
+Where actors ask for it, a new version is staged or was promoted, or one of each, or one more table was
+never filled.
 The home is made once and put back before every run; the files of tables never change, so they are
 linked; what else lies there is copied.
 """
@@ -18,6 +19,7 @@ from sqlalchemy import select, update
 from sqlalchemy.util import LRUCache
 
 import anabranch
+from anabranch import cache
 from anabranch.api import Anabranch
 from anabranch.catalog import leases, streams, tables
 from anabranch.errors import Refused, UserError
@@ -35,6 +37,7 @@ FILES = {
     "models/db/m/c.sql": "CREATE STREAM TABLE c AS SELECT k, SUM(v) AS v FROM raw.s GROUP BY k",
 }
 NEW_B = "CREATE STREAM TABLE b AS SELECT k, 2 * SUM(v) AS v FROM raw.s GROUP BY k"
+NEWER_B = "CREATE STREAM TABLE b AS SELECT k, 4 * SUM(v) AS v FROM raw.s GROUP BY k"
 ALTERED = "SELECT k, 3 * SUM(v) AS v FROM db.raw.s GROUP BY k"
 JOINED = "SELECT b.k, b.v AS bv, c.v AS cv FROM db.m.b AS b JOIN db.m.c AS c ON b.k = c.k"
 REDEFINED = "SELECT k FROM db.raw.s WHERE k > 1"
@@ -57,11 +60,13 @@ class Shop:
             ab.sql("INSERT INTO db.raw.s VALUES (1, 5)")
             ab.refresh("db.x.d")
             ab.maintain()  # few cuts: all of them are read after each run
-            if kind in ("staged", "promoted"):
+            if kind in ("promoted", "promoted and staged"):
                 self._write("models/db/m/b.sql", NEW_B)
-                self.deployment = self._stage(ab)
-            if kind == "promoted":
-                ab.promote(self.deployment)
+                self.promoted = self._stage(ab)
+                ab.promote(self.promoted)
+            if kind in ("staged", "promoted and staged"):
+                self._write("models/db/m/b.sql", NEWER_B)
+                self.staged = self._stage(ab)
             ab.sql("INSERT INTO db.raw.s VALUES (1, 2), (2, 7)")
         self._copy(self.home, folder / "template")
 
@@ -83,6 +88,8 @@ class Shop:
         return ab
 
     def restore(self) -> None:
+        """As it was, and nothing is known of the last run: what comes out of a cache is no event."""
+        cache.clear()
         shutil.rmtree(self.home)
         self._copy(self.folder / "template", self.home)
 
@@ -140,8 +147,8 @@ ACTS: Mapping[str, Act] = {
     "tick": lambda shop, ab: ab.tick(),
     "alter": lambda shop, ab: ab.alter_stream_table(str(B), query=ALTERED),
     "drop": lambda shop, ab: ab.drop_stream_table(str(D)),
-    "promote": lambda shop, ab: ab.promote(shop.deployment),
-    "rollback": lambda shop, ab: ab.rollback(shop.deployment),
+    "promote": lambda shop, ab: ab.promote(shop.staged),
+    "rollback": lambda shop, ab: ab.rollback(shop.promoted),
     "maintain": lambda shop, ab: ab.maintain(),
     "foreign": lambda shop, ab: foreign.append(ab, "db.raw.s", (3, 1)),
     "expiry": take_over,
@@ -152,7 +159,7 @@ MORE: Mapping[str, Act] = {
     "redefine": lambda shop, ab: ab.alter_stream_table(str(E), query=REDEFINED),
     "churn": churn,
     "steal": steal,
-    "abort": lambda shop, ab: ab.abort(shop.deployment),
+    "abort": lambda shop, ab: ab.abort(shop.staged),
     "suspend": lambda shop, ab: ab.suspend(str(B)),
     "resume": lambda shop, ab: (ab.suspend(str(B)), ab.resume(str(B))),
 }
@@ -161,6 +168,8 @@ ALLOWED = (UserError, Refused)  # a table that was dropped, a deployment that ca
 
 def kind_of(acts: Collection[str]) -> str:
     """The shop that these acts are about."""
+    if {"promote", "rollback"} <= {*acts}:
+        return "promoted and staged"
     needed = {
         "rollback": "promoted",
         "promote": "staged",
