@@ -18,7 +18,7 @@ MOST = {
     "aggregate": (13, 15, 3),
     "diamond": (13, 15, 3),
     "idle": (5, 1, 2),
-    "promote": (39, 32, 6),
+    "promote": (40, 32, 6),
 }
 
 
