@@ -3,12 +3,14 @@
 For a copy or a restored catalog that shall go on by itself.  Files that name the place they were copied
 or moved from are rewritten first; then, in one transaction, the catalog's rows change, and the mark
 in the warehouse says who the owner is.  Whoever was it before finds another name there, and refuses.
+Only then is it looked for files that are gone: until then the former owner may have deleted some.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from sqlalchemy import Connection
 from anabranch.catalog import cuts, identity, snapshots
 from anabranch.catalog.rows import change_values
 from anabranch.catalog.snapshots import Record
-from anabranch.errors import AnabranchError, Refused
+from anabranch.errors import AnabranchError, FileMissing, Refused
 from anabranch.lake import declared
 from anabranch.lake.collect import files_of
 from anabranch.lake.fence import RECOVER
@@ -60,26 +62,23 @@ def adopt(lake: Lake, *, recovering: bool = False) -> Adopted:
     move = Move(former, lake.warehouse.location) if former is not None else None
     _check_there(lake, move)
     with lake.store.reading() as c:
-        records = list(snapshots.records(c))
-    relocation = None
-    if move is not None:
-        relocation = relocate(lake, move, (record for _, record in records))
-        records = [(table, relocation.value(record)) for table, record in records]
+        records = [record for _, record in snapshots.records(c)]
+    relocation = relocate(lake, move, records) if move is not None else None
     moved = {
         name: move.path(location) if move is not None else location
         for name, location in lake.pointers().items()
     }
-    broken = broken_snapshots(lake, moved)
-    lost = _lost(lake, records)
-    with lake.store.writing() as c:
+    with _identity_kept_if_it_fails(lake), lake.store.writing() as c:
         cuts.hold(c)
         _check_still(c, lake, moved, move)
         if relocation is not None:
             change_values(c, relocation.value)
-        forgotten = cuts.forget(c, cuts.current(c)) if broken or lost else 0
-        snapshots.forget(c, lost)
         lake.take_identity(identity.renew(c))
-        lake.fence.write(cuts.current(c), replace=True)  # before the commit: rather nobody's
+        with lake.fence.taken_over(cuts.current(c)):  # before the commit: rather nobody's
+            broken = broken_snapshots(lake, moved)
+            lost = _lost(lake, snapshots.records(c))
+            forgotten = cuts.forget(c, cuts.current(c)) if broken or lost else 0
+            snapshots.forget(c, lost)
     _without_broken(lake, broken)
     if not recovering:  # it reads what the other catalog declared
         declared.save(lake)
@@ -87,6 +86,16 @@ def adopt(lake: Lake, *, recovering: bool = False) -> Adopted:
     return Adopted(
         lake.warehouse.catalog_uuid, lake.warehouse.location, former, rewritten, forgotten
     )
+
+
+@contextmanager
+def _identity_kept_if_it_fails(lake: Lake) -> Iterator[None]:
+    former = lake.warehouse.catalog_uuid
+    try:
+        yield
+    except BaseException:
+        lake.take_identity(former)
+        raise
 
 
 def relocate(
@@ -166,7 +175,10 @@ def broken_snapshots(lake: Lake, pointers: Mapping[TableName, str]) -> dict[Tabl
     files = set(lake.warehouse.listing(lake.warehouse.location))
     broken: dict[TableName, set[int]] = {}
     for name, location in pointers.items():
-        version = lake.version(name, location)
+        try:
+            version = lake.version(name, location)
+        except FileMissing as error:
+            raise _unreadable(name, location) from error
         if not version.root.startswith(lake.warehouse.location + "/"):
             continue  # another program's, in a place of its own
         for snapshot_id in version.snapshot_ids:
@@ -174,13 +186,17 @@ def broken_snapshots(lake: Lake, pointers: Mapping[TableName, str]) -> dict[Tabl
             assert snapshot is not None
             missing = _missing(lake, version.root, snapshot, files)
             if missing and snapshot_id == version.snapshot_id:
-                raise Refused(
-                    f"table {name} cannot be read: {missing} is missing",
-                    hint="copy the warehouse again, or restore a backup with `anabranch restore`",
-                )
+                raise _unreadable(name, missing)
             if missing:
                 broken.setdefault(name, set()).add(snapshot_id)
     return broken
+
+
+def _unreadable(name: TableName, missing: str) -> Refused:
+    return Refused(
+        f"table {name} cannot be read: {missing} is missing",
+        hint="copy the warehouse again, or restore a backup with `anabranch restore`",
+    )
 
 
 def _lost(lake: Lake, records: Iterable[tuple[str, Record]]) -> set[tuple[str, int]]:

@@ -14,14 +14,15 @@ from functools import lru_cache
 from typing import Any
 
 from anabranch.errors import AnabranchError
+from anabranch.lake.places import MARKER
 from anabranch.names import TableName
 from anabranch.refresh import run
 from anabranch.tables import stream_tables as declare
 from tests.simulation import light
 from tests.simulation.database import Database
 from tests.simulation.light import Bag
-from tests.simulation.plans import BY_HAND, DIAMONDS, STREAMS, Op
-from tests.simulation.world import RETENTION, World, Wrong
+from tests.simulation.plans import BY_HAND, DIAMONDS, STREAMS, THEIRS, Op
+from tests.simulation.world import RETENTION, WAREHOUSE, World, Wrong
 
 BACKUPS = "file:///simulated/backups"
 START: dict[str, tuple[tuple[int, int], ...]] = {"s.a": ((1, 1), (2, 2)), "s.b": ((1, 3), (2, 4))}
@@ -67,12 +68,29 @@ class Checks:
         self.behind = (
             0  # the newest cut of a host whose machine started with a clock that was behind
         )
+        self.moment = 0  # of the attached catalog, that the newest cut shows
+        self.goes_on_deleting = False
+        world.disk.deletes = self.note_deletion
+        self.restored = 0  # how often
+        self.rotten = False  # a file of the backups
         self.recorded: set[int] = set()
         self.writes: list[tuple[Op, str]] = []
         self.queries: dict[str, str] = {}
         self.by_hand: dict[str, dict[str, str]] = {}  # altered tables: deployments that there were
         self.acknowledged: dict[str, str] = {}  # what a deployment may be from then on
         self.look(world.database)
+
+    @property
+    def adopted(self) -> bool:
+        """Whether the warehouse is another catalog's by now, as its mark says."""
+        mark = self.world.disk.files.get(f"{WAREHOUSE}/{MARKER}")
+        return mark is not None and owner(mark.content) != self.world.catalog_uuid
+
+    def note_deletion(self, path: str) -> None:
+        """The former owner of the warehouse is in the middle of tidying it up: nobody can help that."""
+        op = self.world.current.op
+        if op is not None and op[0] != "adopt" and self.adopted:
+            self.goes_on_deleting = True
 
     # -- after every commit ------------------------------------------------------------------------
 
@@ -92,10 +110,15 @@ class Checks:
         for each in range(cut if first else self.cut + 1, cut + 1):
             if not first:
                 self.superseded[each - 1] = self.world.time
-            self.shown[each] = {
-                name: self.rows(location, each) for name, location in query(_VERSIONS, (each, each))
-            }
+            places = dict(query(_VERSIONS, (each, each)).fetchall())
+            self.shown[each] = {name: self.rows(at, each) for name, at in places.items()}
+            self.check_moment(each, {name: at for name, at in places.items() if name in THEIRS})
         self.cut = cut
+        if self.adopted:
+            (kind,) = query("SELECT kind FROM ab_cuts WHERE cut_id = ?", (cut,)).fetchone()
+            if kind != "observed":
+                raise Wrong(f"cut {cut} ({kind}) was published after a copy adopted the warehouse")
+            return
         if self.world.ahead() < -0.5:
             self.behind = cut
         if not first:
@@ -104,6 +127,20 @@ class Checks:
             self.check_untouched(query, cut)
         self.check_by_hand(query)
         self.check_streams(query)
+
+    def check_moment(self, cut: int, places: dict[str, str]) -> None:
+        """A cut shows tables of an attached catalog as they were at one moment, which is never before
+        that of the cut before it."""
+        if not places:
+            return
+        if places not in self.world.moments:
+            raise Wrong(
+                f"cut {cut} shows {places}: {' and '.join(THEIRS)} were never there together"
+            )
+        moment = self.world.moments.index(places)
+        if moment < self.moment:
+            raise Wrong(f"cut {cut} shows an attached catalog as it was before the cut before it")
+        self.moment = moment
 
     def rows(self, location: str, cut: int) -> Bag:
         """The rows that a metadata file shows, read when it is new."""
@@ -356,6 +393,10 @@ class Checks:
     def finish(self, *, way_out: bool) -> None:
         query = self.world.database.query
         self.look(self.world.database)
+        if self.adopted:  # only what the new owner needs is kept
+            if not self.goes_on_deleting:
+                self.check_readable(self.world.second.query)
+            return
         self.check_readable(query)
         self.check_needed(query)
         self.check_names(query)
@@ -446,6 +487,8 @@ class Checks:
 
     def check_backup(self) -> None:
         """All that a whole backup names is there, and its tables can be read from it."""
+        if self.rotten:
+            return
         disk = self.world.disk
         records = [
             json.loads(file.content)
@@ -460,6 +503,58 @@ class Checks:
                     disk.read(f"{BACKUPS}/files/{path}")
                 except AnabranchError as error:
                     raise Wrong(f"the backup of cut {record['cut']}: {error}") from error
+
+    def check_nothing_is_left(self, place: str) -> None:
+        """A restore that fails leaves its place as empty as it was."""
+        left = [path for path in self.world.disk.files if path.startswith(place)]
+        if left:
+            raise Wrong(f"a restore failed and left {left[0]}")
+
+    def check_restored(self, query: Any, place: str, cut: int) -> None:
+        """What was restored is what the cut showed, in files of its own."""
+        rows = query(
+            "SELECT table_namespace || '.' || table_name, metadata_location FROM iceberg_tables"
+        ).fetchall()
+        found = {name: self.bag_in(place, self.world.disk.read(at)) for name, at in rows}
+        if found != self.shown.get(cut, found):  # unless it is of the template
+            raise Wrong(f"cut {cut} was {self.shown[cut]}, and is restored as {found}")
+        for location, _, snapshot, _, record, _ in query(_RECORDED).fetchall():
+            if snapshot is None or record is None:
+                continue
+            try:
+                bag = self.bag_of(place, json.loads(record)["manifest-list"])
+            except AnabranchError as error:
+                raise Wrong(f"a cut that was restored cannot be read: {error}") from error
+            if bag != self.snapshots.get(snapshot, bag):
+                raise Wrong(f"{location} shows other rows than before it was restored")
+
+    def bag_in(self, place: str, metadata: Any) -> Bag:
+        snapshot = metadata.current_snapshot()
+        return Counter() if snapshot is None else self.bag_of(place, snapshot.manifest_list)
+
+    def bag_of(self, place: str, manifest_list: str) -> Bag:
+        """The rows of a snapshot, all of whose files lie in a place."""
+        disk = self.world.disk
+        listed = disk.read(manifest_list, "manifest list")
+        paths = [manifest_list, *(each.manifest_path for each in listed)]
+        files = light.files_in(disk, manifest_list)
+        for path in (*paths, *files):
+            if not path.startswith(f"{place}/"):
+                raise Wrong(f"what was restored into {place} needs {path}")
+        return light.bag_of(disk, files)
+
+    def check_refreshed(self, query: Any) -> None:
+        """Every stream table of a catalog that was just refreshed equals its query."""
+        now = {
+            name: self.bag(self.world.disk.read(at))
+            for name, at in query(
+                "SELECT table_namespace || '.' || table_name, metadata_location FROM iceberg_tables"
+            ).fetchall()
+        }
+        for name, text in query("SELECT name, query FROM ab_stream_tables").fetchall():
+            wanted = light.evaluate(text, lambda each: now[str(each)])
+            if now[name] != wanted:
+                raise Wrong(f"after a refresh {name} is {show(now[name])}, not {show(wanted)}")
 
     def check_way_out(self, query: Any) -> None:
         """Whatever happened, one refresh makes everything right."""
@@ -480,6 +575,11 @@ class Checks:
             if now[name] != wanted:
                 raise Wrong(f"after a refresh {name} is {show(now[name])}, not {show(wanted)}")
         self.check_pending(query)
+
+
+@lru_cache(maxsize=1000)
+def owner(mark: bytes) -> str:
+    return str(json.loads(mark)["catalog"])
 
 
 @lru_cache(maxsize=1000)

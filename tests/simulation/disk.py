@@ -37,6 +37,7 @@ class Disk:
     def __init__(self, step: Callable[[str, str], None], now: Callable[[], datetime]) -> None:
         self.files: dict[str, File] = {}
         self.step, self.now = step, now
+        self.deletes: Callable[[str], None] = lambda path: None
         self.copied: dict[bytes, Any] = {}
         self.tokens: dict[int, bytes] = {}
 
@@ -46,6 +47,10 @@ class Disk:
         except BaseException:
             self.files[path] = File(TORN, self.now())
             raise
+        self.files[path] = File(content, self.now())
+
+    def put(self, path: str, content: Any) -> None:
+        """Without a step of its own."""
         self.files[path] = File(content, self.now())
 
     def read(self, path: str, what: str = "file") -> Any:
@@ -58,6 +63,7 @@ class Disk:
 
     def delete(self, path: str) -> bool:
         self.step("delete", path)
+        self.deletes(path)
         return self.files.pop(path, None) is not None
 
     def listing(self, root: str) -> dict[str, File]:
@@ -197,6 +203,9 @@ class LocalFiles:
 
     def open_output_stream(self, path: str) -> _Stream:
         return _Stream(self.disk, path, None)
+
+    def delete_file(self, path: str) -> None:
+        self.disk.delete(path)
 
     def move(self, path: str, to: str) -> None:
         self.disk.step("move", to)

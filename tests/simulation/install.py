@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import sys
 import time
@@ -27,6 +28,7 @@ from anabranch.catalog import (
 )
 from anabranch.catalog.identity import Database as Identity
 from anabranch.deploy import along, canonical, outside, staging, state
+from anabranch.lake import adopt as adopting
 from anabranch.lake import (
     archive,
     collect,
@@ -41,15 +43,19 @@ from anabranch.lake import (
     stage,
     version,
 )
+from anabranch.lake import attached as catalogs
+from anabranch.lake import restore as restoring
 from anabranch.lake import upkeep as lake_upkeep
+from anabranch.lake.attached import Pointer
 from anabranch.lake.changes import net_rows
+from anabranch.names import TableName
 from anabranch.refresh import members
 from anabranch.refresh import staging as refresh_staging
 from anabranch.refresh.component import Outcome
 from anabranch.tables import stream_tables as declare
 from tests.simulation import light
 from tests.simulation.database import SimulatedThread, Turn
-from tests.simulation.disk import DiskWarehouse, File, local
+from tests.simulation.disk import DiskWarehouse, File, Files, local
 from tests.simulation.world import Clock, World, Wrong
 from tests.standin.engine import swap
 
@@ -134,6 +140,24 @@ def refresh_component(*given: Any, **named: Any) -> list[Outcome]:
         raise
 
 
+def ask_theirs(attached: Any, name: TableName) -> Pointer:
+    """Where a table of an attached catalog is; each is asked by itself, and others come between."""
+    world = active()
+    world.step("ask", str(name))
+    return Pointer(world.theirs.get(str(name)))
+
+
+def one_by_one(asked: Any, seconds: float) -> dict[Any, Any]:
+    """In place of threads."""
+    found: dict[Any, Any] = {}
+    for key, call in asked._calls:
+        try:
+            found[key] = call()
+        except Exception as error:
+            found[key] = error
+    return found
+
+
 class Serial:
     """As many threads as the simulation has."""
 
@@ -170,6 +194,7 @@ def installed() -> None:
     if _INSTALLED:
         return
     _INSTALLED.append(True)
+    logging.getLogger("anabranch").setLevel(logging.ERROR)
     timer: Any = Clock(active)
     uuid.uuid4 = lambda: active().uuid4()  # type: ignore[assignment]
     for module in [each for name, each in sys.modules.items() if name.startswith("anabranch.")]:
@@ -211,6 +236,14 @@ def installed() -> None:
         swap(real, other)
     stages.os = SimpleNamespace(getpid=lambda: active().getpid())  # type: ignore[assignment]
     lake.Warehouse = archive.Warehouse = warehouse  # type: ignore[assignment, misc]
+    for module in (restoring, adopting):
+        module.relocate = light.relocate
+        module.replace_file = light.replace_file
+        module.Snapshot = light.Snapshot
+    restoring.sealed = lambda metadata, location: metadata
+    catalogs.Attached._asked = ask_theirs  # type: ignore[method-assign]
+    catalogs.Attached.io = lambda *_: Files(active().disk)  # type: ignore[method-assign]
+    catalogs.SideBySide.run = one_by_one  # type: ignore[assignment, method-assign]
     holdings.damaged_files = lambda *_: []  # data files are values, and have no pages
     archive.sync_each = sync_copy
     archive.ThreadPoolExecutor = Serial  # type: ignore[assignment, misc]

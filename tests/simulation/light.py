@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -20,8 +20,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent
+from pyiceberg.table.metadata import MetadataLogEntry
 
 from anabranch.errors import BaseExpired, FileMissing, InternalError
+from anabranch.lake.relocate import Move, Relocation
 from anabranch.lake.version import TableVersion
 from anabranch.model import Action, Written
 from anabranch.names import TableName
@@ -252,6 +254,50 @@ def rows_of(version: TableVersion, snapshot_id: int | None = None) -> Bag:
     disk.step("read", str(version.name))
     wanted = version.snapshot_id if snapshot_id is None else snapshot_id
     return bag_of(disk, files_at(disk, version.snapshot(wanted)))
+
+
+def moved(content: Any, path: Callable[[str], str]) -> Any:
+    """The content of a file that names other files, for another place."""
+    if isinstance(content, str):
+        return path(content)
+    if isinstance(content, (tuple, list)):
+        return type(content)(moved(each, path) for each in content)
+    if isinstance(content, MetadataLogEntry):
+        return content.model_copy(update={"metadata_file": path(content.metadata_file)})
+    if isinstance(content, (Metadata, Snapshot, Manifest)):
+        named = ("location", "snapshots", "metadata_log", "manifest_list", "manifest_path")
+        known = {name: getattr(content, name) for name in named if hasattr(content, name)}
+        return replace(content, **{name: moved(each, path) for name, each in known.items()})
+    return content
+
+
+def relocate(
+    lake: Any, move: Move, records: Iterable[Any] = (), noted: set[str] | None = None
+) -> Relocation:
+    """Let the files of a warehouse name their own place."""
+    disk, written = lake.warehouse.disk, []
+    relocation = Relocation(move, _nothing, _nothing)
+    for path, file in sorted(lake.warehouse.listing(lake.warehouse.location).items()):
+        if path.endswith((".avro", ".metadata.json")):
+            new = moved(file.content, move.path)
+            if new != file.content:
+                if noted is not None:
+                    noted.add(path)
+                replace_file(lake, path, new)
+                written.append(path)
+    relocation.rewritten = len(written)
+    disk.sync(written)
+    return relocation
+
+
+def replace_file(lake: Any, path: str, content: Any) -> None:
+    """Whole or not at all."""
+    lake.warehouse.disk.step("replace", path)
+    lake.warehouse.disk.put(path, content)
+
+
+def _nothing(*_: object) -> Any:
+    raise AssertionError("there are no bytes here")
 
 
 # -- queries -------------------------------------------------------------------------------------

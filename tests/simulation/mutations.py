@@ -34,7 +34,11 @@ from anabranch.catalog.store import Store
 from anabranch.cut_view import CutView
 from anabranch.deploy import abort, along, conflicts
 from anabranch.errors import PublishConflict
+from anabranch.lake import adopt as adopting
 from anabranch.lake import archive, collect, publish
+from anabranch.lake import foreign as observation
+from anabranch.lake import restore as restoring
+from anabranch.lake import undo as undoing
 from anabranch.lake import upkeep as lake_upkeep
 from anabranch.lake.fence import Fence
 from anabranch.lake.stage import Stage
@@ -186,6 +190,39 @@ def alone_back(self: along.Along) -> None:
 _STAGES_OF = SimpleNamespace(**{**vars(stages), "all_stages": nobody})
 _NO_GRACE = {**(lake_upkeep.maintain.__kwdefaults__ or {}), "foreign_grace": timedelta(0)}
 
+
+def copies_blindly(self: archive.Archive, record: Any, warehouse: Any) -> list[str]:
+    for path in record.files:
+        place, to = f"{self.location}/files/{path}", f"{warehouse.location}/{path}"
+        archive.copy(self.place, place, warehouse, to)
+    warehouse.make_durable(f"{warehouse.location}/{path}" for path in record.files)
+    return []
+
+
+class Whatever:
+    """Equal to everything."""
+
+    def __eq__(self, _: object) -> bool:
+        return True
+
+    def __ne__(self, _: object) -> bool:
+        return False
+
+    __hash__ = object.__hash__
+
+
+_RECORD = observation._record
+
+
+def records_anyway(*given: Any, patient: bool) -> bool:
+    return _RECORD(*given, patient=False)
+
+
+def settles_at_once(lake: Any, wanted: Any, before: Any, seen: Any) -> None:
+    now = observation._collect(lake, wanted, before.pointers)
+    seen.answers, seen.problems = now.answers, now.problems
+
+
 MUTATIONS: dict[str, Mutation] = {
     "definitions": Mutation(
         "a publish does not compare definitions and inputs",
@@ -317,7 +354,7 @@ MUTATIONS: dict[str, Mutation] = {
         143,
     ),
     "ended-readers": Mutation(
-        "a reader is not told that its cut was given up", ((read_leases.holds, always),), 8157
+        "a reader is not told that its cut was given up", ((read_leases.holds, always),), 134
     ),
     "write-skew": Mutation(
         "a serializable transaction does not compare what it has read",
@@ -351,6 +388,42 @@ MUTATIONS: dict[str, Mutation] = {
     "abort": Mutation("an abort leaves what was staged", ((abort.staged_names, nobody),), 136),
     "lineage": Mutation(
         "lineage is written apart from the definition", (((declare, "set_lineage"), nothing),), 36
+    ),
+    "collected-once": Mutation(
+        "an attached catalog is asked once, not until two answers agree",
+        (((observation, "_settle"), settles_at_once),),
+        1488,
+    ),
+    "observed-back": Mutation(
+        "what was observed is recorded though somebody has observed something newer",
+        (
+            ((observation, "_there"), lambda _: Whatever()),
+            ((observation, "_record"), records_anyway),
+        ),
+        688,
+    ),
+    "restore-unchecked": Mutation(
+        "a restore does not compare files with their checksums",
+        (((archive.Archive, "copy_out"), copies_blindly),),
+        83,
+    ),
+    "restore-lost-cuts": Mutation(
+        "a restore keeps cuts of which the backup has no sound files",
+        (((restoring, "_lost"), lambda *_: {}),),
+        1933,
+    ),
+    "restore-leaves": Mutation(
+        "a restore that fails leaves what it wrote", (((undoing, "_take_back"), nothing),), 83
+    ),
+    "adopt-lost-cuts": Mutation(
+        "an adopted catalog keeps cuts whose files are gone",
+        (((adopting, "_lost"), lambda *_: set()), ((adopting, "broken_snapshots"), lambda *_: {})),
+        2089,
+    ),
+    "adopt-unfenced": Mutation(
+        "a publish does not look whether the warehouse was adopted",
+        (((Fence, "check"), nothing),),
+        589,
     ),
     "backups-unsynced": Mutation(
         "a backup does not sync what it copies", (((archive, "sync_each"), nothing),), 93

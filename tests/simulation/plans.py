@@ -67,6 +67,7 @@ STREAMS = {
     "unfilled": ("s.e",),
     "staged": ("d.m.b", "d.m.c", "s.o"),
     "promoted": ("d.m.b", "d.m.c", "s.o"),
+    "attached": ("s.f",),
 }
 DIAMONDS = ("s.d", "s.o")  # what reads both of two tables that must be of one moment
 DEPLOYED, STAGED = 1, 3  # versions of the project: see `projects`
@@ -85,7 +86,10 @@ QUERIES = {
     "d.m.b": "scale 1 s.a",
     "d.m.c": "scale 2 d.m.b",
     "s.o": "join d.m.b d.m.c",
+    "s.f": "join prod.n.p prod.n.q",
 }
+THEIRS = ("prod.n.p", "prod.n.q")  # tables of an attached catalog
+DEPLOYMENTS_TOO = {"staged": 1, "promoted": 1}
 BY_HAND = ("s.h",)
 # About how many steps each operation takes: events are spread over as many.
 STEPS = {
@@ -112,6 +116,10 @@ STEPS = {
     "promote": 98,
     "rollback": 96,
     "abort": 11,
+    "theirs": 1,
+    "rot": 1,
+    "adopt": 50,
+    "restore": 150,
 }
 FEWER = {"refresh": 17, "full": 17, "tick": 16, "alter": 9}  # with a single table, not yet filled
 # Themes: which operations meet, and how often each.
@@ -184,7 +192,7 @@ EVENTS = {"crash": 4, "lost": 3, "jump": 3, "pause": 4, "power": 3, "mute": 1}
 
 
 def directed(seed: int, chance: random.Random) -> Plan | None:
-    """One seed in eight sets a scene that chance alone would set too rarely; the rest is chance."""
+    """Three seeds in ten set a scene that chance alone would set too rarely; the rest is chance."""
     row, table = 100, chance.choice(("s.a", "s.b"))
     churn: Op = ("churn", table, 110)
     scene = seed % 50
@@ -196,6 +204,8 @@ def directed(seed: int, chance: random.Random) -> Plan | None:
         first, other, kind = ("foreign", table, row), ("maintain", 0.0), "switch"
     elif scene == 47:  # files grow old while they are copied
         first, other, kind = ("backup",), churn, "switch"
+    elif seed % 100 == 34:  # a reader sleeps until its cut is given up
+        first, other, kind = ("hold",), churn, "pause"
     elif scene == 48:  # a writer on another host is given up for dead
         elsewhere = "s.b" if table == "s.a" else "s.a"
         first, other, kind = ("insert", elsewhere, row), churn, "pause"
@@ -218,6 +228,12 @@ def directed(seed: int, chance: random.Random) -> Plan | None:
         two: Op = (chance.choice(("promote", "abort")),) if family == "staged" else one
         middle = Event(0, 1 + chance.randrange(STEPS[one[0]]), "switch", 1)
         return Plan(seed, family, ((one,), (two,)), (0, chance.choice((0, 1))), (middle,))
+    elif seed % 100 in (33, 83):  # a backup is restored, perhaps after some of it has rotted
+        return restored(seed, chance)
+    elif seed % 100 == 89:  # a copy of the catalog takes the warehouse over
+        return adopted(seed, chance)
+    elif seed % 100 in (35, 88):  # others commit to a catalog while it is observed
+        return attached(seed, chance)
     elif scene in (41, 43):  # two backups into one folder, one of which dies
         return two_backups(seed, chance)
     elif scene in (
@@ -245,6 +261,72 @@ def directed(seed: int, chance: random.Random) -> Plan | None:
     event = Event(0, step, kind, 1 if kind == "switch" else 4000)
     family = chance.choice(("diamond", "chain", "boundary"))
     return Plan(seed, family, ((first,), (other,)), (1, 0), (event,))
+
+
+def attached(seed: int, chance: random.Random) -> Plan:
+    """Another program commits to two tables at once, or to one of them, again and again, while one or
+    two look where they are."""
+    reading = {"refresh": 3, "tick": 2, "hold": 3, "transfer": 1}
+    commits: tuple[Op, ...] = tuple(
+        ("theirs", chance.choice(("", "", *THEIRS)), 100 + at) for at in range(4)
+    )
+    readers = [
+        (operation(chance, pick(chance, reading), "attached", 10 * at),)
+        for at in range(1, chance.choice((2, 3)))
+    ]
+    last = len(readers)
+    found = [Event(0, 2, "switch", 1), Event(1, 1 + chance.randrange(14), "switch", 0)]
+    found.append(Event(0, 3, "switch", chance.randint(1, last)))
+    if last > 1:
+        found.append(Event(2, 1 + chance.randrange(24), "switch", chance.choice((0, 1))))
+    if chance.random() < 0.5:
+        found.append(Event(1, 1 + chance.randrange(14), "switch", chance.randint(0, last)))
+    if chance.random() < 0.1:
+        at, kind = chance.randint(1, last), pick(chance, {"crash": 1, "lost": 1})
+        found.append(Event(at, 1 + chance.randrange(30), kind, value(chance, kind)))
+    processes = (commits, *readers)
+    found.sort(key=lambda each: (each.process, each.step, each.kind))
+    hosts = tuple(chance.choice((0, 1)) for _ in processes)
+    return Plan(seed, "attached", processes, hosts, tuple(found))
+
+
+def adopted(seed: int, chance: random.Random) -> Plan:
+    """What the catalog does after it was copied, before and after the copy becomes the owner."""
+    family = pick(chance, FAMILIES)
+    others = {"churn": 4, "insert": 2, "transfer": 2, "refresh": 2, "maintain": 2, "alter": 1}
+    verbs = [pick(chance, others) for _ in range(chance.choice((1, 2, 2)))]
+    other = tuple(operation(chance, verb, family, 10 + at) for at, verb in enumerate(verbs))
+    length = sum(STEPS[op[0]] for op in other)
+    found = [Event(0, 1 + chance.randrange(4 if chance.random() < 0.5 else 40), "switch", 1)]
+    if chance.random() < 0.7:
+        found.append(Event(1, 1 + chance.randrange(length), "switch", 0))
+    if chance.random() < 0.5:
+        found.append(Event(0, 1 + chance.randrange(40), "switch", 1))
+    if chance.random() < 0.2:
+        at, kind = chance.choice((0, 1)), pick(chance, {"crash": 2, "lost": 1, "power": 1})
+        found.append(Event(at, 1 + chance.randrange(40), kind, value(chance, kind)))
+    found.sort(key=lambda each: (each.process, each.step, each.kind))
+    hosts = (chance.choice((0, 1)), 0)
+    return Plan(seed, family, ((("adopt",),), other), hosts, tuple(found))
+
+
+def restored(seed: int, chance: random.Random) -> Plan:
+    """A backup is made while others write and tidy up, and restored in another place."""
+    family = pick(chance, FAMILIES | DEPLOYMENTS_TOO)
+    back = chance.choice((0, 0, 1, 2))
+    rot: list[Op] = [("rot",)] if chance.random() < 0.5 else []
+    first: tuple[Op, ...] = (("backup",), *rot, ("restore", back))
+    others = {"churn": 3, "transfer": 2, "refresh": 3, "maintain": 1, "foreign": 1, "backup": 1}
+    verbs = [pick(chance, others) for _ in range(chance.choice((1, 2)))]
+    other = tuple(operation(chance, verb, family, 10 + at) for at, verb in enumerate(verbs))
+    lengths = [60, sum(STEPS[op[0]] for op in other)]
+    found = events(chance, lengths)
+    if chance.random() < 0.2:
+        late = Event(
+            0, 60 + chance.randrange(200), chance.choice(("crash", "power", "switch")), None
+        )
+        found = (*found, replace(late, value=1) if late.kind == "switch" else late)
+    return Plan(seed, family, (first, other), (0, chance.choice((0, 1))), found)
 
 
 def two_backups(seed: int, chance: random.Random) -> Plan:

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.catalog import migrations, tables
+from anabranch.catalog import foreign, migrations, tables
 from anabranch.deploy.promote import promote
 from anabranch.deploy.stage import stage
 from anabranch.names import TableName
-from anabranch.runtime import Transaction
+from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
 from anabranch.tables import stream_tables as declare
 from tests.simulation import install, light, projects, speakers
@@ -24,6 +24,7 @@ from tests.simulation.plans import (
     QUERIES,
     STAGED,
     STREAMS,
+    THEIRS,
     UNFILLED,
     Plan,
     plan_of,
@@ -77,6 +78,8 @@ class Simulator:
             )
             template.database.connection.execute(row)
             runtime = world.opened(template.database)
+            if family == "attached":
+                self._attach(world, runtime)
             for table, rows in START.items():
                 runtime.write("create", lambda tx, t=table, r=rows: self._source(tx, t, r))
             if family in DEPLOYMENTS:
@@ -95,7 +98,20 @@ class Simulator:
         template.database.keep_run()
         for file in world.disk.files.values():
             file.synced = True
-        return replace(template, files=world.disk.files)
+        return replace(template, files=world.disk.files, theirs=world.theirs)
+
+    def _attach(self, world: World, runtime: Runtime) -> None:
+        """Two tables of another program, in a catalog of its own."""
+        for name, rows in zip(THEIRS, START.values(), strict=True):
+            place = f"file:///simulated/theirs/{name}"
+            metadata = light.new_metadata(place, name)
+            world.disk.write(f"{place}/data/first.parquet", rows)
+            files = [f"{place}/data/first.parquet"]
+            world.theirs[name] = f"{place}/metadata/first.metadata.json"
+            made = light.with_files(world.disk, metadata, "first", files)
+            world.disk.write(world.theirs[name], made)
+        with runtime.store.writing() as c:
+            foreign.put(c, foreign.Catalog("prod", "rest", {}))
 
     def _source(self, tx: Transaction, table: str, rows: Sequence[tuple[int, int]]) -> None:
         tx.stage.create(TableName.parse(table), ())

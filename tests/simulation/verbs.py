@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import update
@@ -13,6 +14,7 @@ from anabranch import upkeep
 from anabranch.backup import backup
 from anabranch.catalog import cuts, tables, views
 from anabranch.catalog.deployments import DeploymentStatus
+from anabranch.catalog.migrations import FORMAT_VERSION
 from anabranch.deploy.abort import abort
 from anabranch.deploy.promote import promote
 from anabranch.deploy.rollback import rollback
@@ -28,6 +30,9 @@ from anabranch.errors import (
     Unreachable,
 )
 from anabranch.lake import publish
+from anabranch.lake.adopt import adopt
+from anabranch.lake.archive import Archive
+from anabranch.lake.restore import restore
 from anabranch.names import TableName
 from anabranch.refresh import run
 from anabranch.runtime import IsolationLevel, Transaction, check_new_name
@@ -36,7 +41,7 @@ from anabranch.tables import stream_tables as declare
 from anabranch.tables.drop import Kind, drop
 from tests.simulation import light, projects
 from tests.simulation.checks import BACKUPS, Checks
-from tests.simulation.plans import BY_HAND, QUERIES, Op
+from tests.simulation.plans import BY_HAND, QUERIES, THEIRS, Op
 from tests.simulation.world import RETENTION, Process, Wrong
 
 A, B = TableName.parse("s.a"), TableName.parse("s.b")
@@ -54,6 +59,9 @@ class Verbs(Checks):
         try:
             said = getattr(self, f"do_{verb}")(process, *given)
         except (InternalError, FileMissing) as error:
+            if self.adopted and isinstance(error, FileMissing):  # its files are nobody's by now
+                self.wrote(effect, certain=True, done=False)
+                return f"{type(error).__name__}: {error.message}"
             raise Wrong(f"{op}: {type(error).__name__}: {error}") from error
         except (OutcomeUnknown, Unreachable) as error:
             known = verb != "foreign" and not isinstance(error, OutcomeUnknown)
@@ -151,6 +159,28 @@ class Verbs(Checks):
             return (
                 c.execute(update(table_).where(here).values(metadata_location=place)).rowcount == 1
             )
+
+    def do_theirs(self, process: Process, only: str, key: int) -> Any:
+        """Another program adds rows to tables of its own catalog, to both in one moment."""
+        world, disk = self.world, self.world.disk
+        before = dict(world.theirs)
+        after = dict(before)
+        for name in [only] if only else THEIRS:
+            metadata = disk.read(before[name], "metadata file")
+            data = f"{metadata.location}/data/{key}.parquet"
+            process.depth += 1  # what it writes before is no step that matters to anybody
+            disk.write(data, ((key, 1),))
+            files = (*light.files_at(disk, metadata.current_snapshot()), data)
+            after[name] = f"{metadata.location}/metadata/{key}.metadata.json"
+            disk.write(after[name], light.with_files(disk, metadata, f"theirs-{key}", files))
+            disk.sync([path for path in disk.files if path.startswith(metadata.location)])
+            process.depth -= 1
+        world.step("commit", "theirs")
+        if world.theirs != before:
+            return False
+        world.theirs = after
+        world.moments.append(after)
+        return True
 
     # -- stream tables -----------------------------------------------------------------------------
 
@@ -278,6 +308,55 @@ class Verbs(Checks):
                 raise
             raise Wrong(f"a file that a backup needs is gone: {error}") from error
         self.check_backup()
+
+    def do_rot(self, process: Process) -> None:
+        """A file of the backups is not what was written any more."""
+        disk = self.world.disk
+        files = sorted(path for path in disk.files if path.startswith(f"{BACKUPS}/"))
+        chosen = [path for path in files if not path.endswith("anabranch-backup.json")]
+        if chosen:
+            path = self.world.chance.choice(chosen)
+            self.world.step("rot", path)
+            if path in disk.files:
+                there = disk.files[path]
+                content = b"rot" if isinstance(there.content, bytes) else ((13, 13),)
+                disk.files[path] = replace(there, content=content)
+                self.rotten = True
+
+    def do_restore(self, process: Process, back: int) -> None:
+        """The newest backup, or an older cut that it knows, in a place of its own."""
+        self.restored += 1
+        place, identity = f"file:///simulated/restored{self.restored}", f"restored{self.restored}"
+        second = self.world.second
+        second.begin_run()
+        facts = {"catalog_uuid": identity, "format_version": FORMAT_VERSION, "cut": 0}
+        second.connection.execute(
+            tables.meta.insert().values(id=1, created_at=tables.now(), **facts)
+        )
+        archive = Archive(BACKUPS)
+        records, _ = archive.records()
+        cut = records[-1].cut - back if records and back else None
+        try:
+            restore(archive, self.world.store(second, identity), place, cut)
+        except AnabranchError:
+            self.check_nothing_is_left(place)
+            raise
+        shown = cut if cut is not None else archive.chosen(None)[0].cut
+        self.check_restored(second.query, place, shown)
+        runtime = self.world.opened(second, place, identity)
+        run.refresh(runtime)
+        self.check_refreshed(second.query)
+
+    def do_adopt(self, process: Process) -> None:
+        """A copy of the catalog takes the warehouse over, and goes on by itself."""
+        self.world.second.copy(self.world.database)
+        other = self.world.opened(self.world.second)
+        self.world.step("open", "a copy of the catalog")
+        adopt(other.lake)
+        other.settings = other.settings.with_("orphan_grace", "0s")
+        row = Counter([(99, 1)])
+        other.write("insert", lambda tx: tx.stage.commit_rows(A, light.write_rows(tx, A, row)))
+        upkeep.maintain(other)
 
     def do_copy(self, process: Process) -> None:
         """Somebody opens a copy of the catalog beside the same warehouse, and tidies it up."""

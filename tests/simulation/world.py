@@ -79,6 +79,7 @@ class Template:
     database: Database
     files: dict[str, Any]
     catalog_uuid: str
+    theirs: dict[str, str] = field(default_factory=dict)
 
 
 class Hands(threading.Thread):
@@ -135,6 +136,8 @@ class World:
         self.database.begin_run(powerless=self.powerless)
         self.disk.files = {path: light_copy(file) for path, file in template.files.items()}
         self.catalog_uuid = template.catalog_uuid
+        self.theirs = dict(template.theirs)  # where the tables of an attached catalog are
+        self.moments = [dict(self.theirs)]  # and were
         light.number.begin(1000)
         self.time = LATER
         self.events: dict[tuple[int, int], list[Event]] = {}
@@ -216,14 +219,18 @@ class World:
         process.runtime = self.opened(database or self.database)
         self.current = before
 
-    def opened(self, database: Database) -> Runtime:
-        store = SimulatedStore(
-            self, database, self.catalog_uuid, "catalog" if database is self.database else "copy"
-        )
-        lake = Lake(store, WAREHOUSE)  # `install` puts the warehouse on the simulated disk
+    def opened(
+        self, database: Database, warehouse: str = WAREHOUSE, identity: str | None = None
+    ) -> Runtime:
+        store = self.store(database, identity)
+        lake = Lake(store, warehouse)  # `install` puts the warehouse on the simulated disk
         runtime = Runtime(self.settings, store, lake, light.Spark())  # type: ignore[arg-type]
         runtime._workers = Workers(1)
         return runtime
+
+    def store(self, database: Database, identity: str | None = None) -> SimulatedStore:
+        name = "catalog" if database is self.database else "copy"
+        return SimulatedStore(self, database, identity or self.catalog_uuid, name)
 
     # -- running ---------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ import pytest
 import anabranch
 from anabranch import Anabranch
 from anabranch.errors import Fenced, Refused
+from anabranch.lake.fence import Fence
 from tests.standin.engine import connect, installed
 
 SUMS = "SELECT k, SUM(v) AS v FROM s.t GROUP BY k"
@@ -176,6 +177,49 @@ def test_whoever_lost_the_warehouse_stops_at_once(home: Path, tmp_path: Path) ->
             with pytest.raises(Fenced, match="belongs to another catalog"):
                 write(first)
         check(second, [(2, 2)])
+
+
+@pytest.mark.parametrize("overwritten", [False, True])
+def test_the_former_owner_deletes_until_it_meets_the_mark(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwritten: bool
+) -> None:
+    """What it deletes while the copy adopts is noticed: older cuts are forgotten, and where the newest
+    rows are gone all stays as it was."""
+    other = tmp_path / "other.db"
+    with connect(home) as ab:
+        ab.sql("DELETE FROM s.t WHERE k = 99; INSERT INTO s.t VALUES (3, 3)")
+    with closing(sqlite3.connect(home / "catalog.db")) as source:
+        source.execute("VACUUM INTO ?", [str(other)])
+    mark, write = home / "warehouse" / "anabranch.json", Fence.write
+    before = mark.read_bytes()
+
+    def late(fence: Fence, cut_id: int, *, replace: bool) -> None:
+        if overwritten:
+            go_on(home)
+        else:
+            data = (home / "warehouse" / "s").glob("t-*/data/**/*.parquet")
+            min(data, key=lambda path: path.stat().st_mtime_ns).unlink()
+        monkeypatch.undo()
+        write(fence, cut_id, replace=replace)
+
+    place = {"catalog": f"sqlite:///{other}", "warehouse": str(home / "warehouse")}
+    with connect(place) as second:
+        monkeypatch.setattr(Fence, "write", late)
+        if overwritten:
+            with pytest.raises(Refused, match="is missing"):
+                second.adopt()
+            assert mark.read_bytes().split(b'"cut"')[0] == before.split(b'"cut"')[0]
+            with pytest.raises(Fenced, match="is a copy"):
+                second.sql("INSERT INTO s.t VALUES (4, 4)")
+            with connect(home) as first:
+                first.sql("INSERT INTO s.t VALUES (5, 5)")
+        else:
+            second.adopt()
+            check(second, [(2, 2), (3, 3)])
+            for row in second.cuts():
+                with second.at(row["cut_id"]) as world:
+                    for name in sorted(world.pointers):
+                        world.table(name).collect()
 
 
 def test_two_processes_of_one_catalog_survive_an_adopt(home: Path) -> None:
