@@ -49,6 +49,7 @@ from anabranch.lake import upkeep as lake_upkeep
 from anabranch.lake.attached import Pointer
 from anabranch.lake.changes import net_rows
 from anabranch.names import TableName
+from anabranch.refresh import check as checking
 from anabranch.refresh import members
 from anabranch.refresh import staging as refresh_staging
 from anabranch.refresh.component import Outcome
@@ -244,6 +245,7 @@ def installed() -> None:
     catalogs.Attached._asked = ask_theirs  # type: ignore[method-assign]
     catalogs.Attached.io = lambda *_: Files(active().disk)  # type: ignore[method-assign]
     catalogs.SideBySide.run = one_by_one  # type: ignore[assignment, method-assign]
+    checking.weaknesses = lambda *_: ()  # type: ignore[assignment]
     holdings.damaged_files = lambda *_: []  # data files are values, and have no pages
     archive.sync_each = sync_copy
     archive.ThreadPoolExecutor = Serial  # type: ignore[assignment, misc]

@@ -35,13 +35,15 @@ from anabranch.cut_view import CutView
 from anabranch.deploy import abort, along, conflicts
 from anabranch.errors import PublishConflict
 from anabranch.lake import adopt as adopting
-from anabranch.lake import archive, collect, publish
+from anabranch.lake import archive, collect, damage, publish
 from anabranch.lake import foreign as observation
 from anabranch.lake import restore as restoring
 from anabranch.lake import undo as undoing
 from anabranch.lake import upkeep as lake_upkeep
 from anabranch.lake.fence import Fence
 from anabranch.lake.stage import Stage
+from anabranch.refresh import check as checking
+from anabranch.refresh import run
 from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Transaction
 from anabranch.scheduler.due import Agenda
@@ -197,6 +199,10 @@ def copies_blindly(self: archive.Archive, record: Any, warehouse: Any) -> list[s
         archive.copy(self.place, place, warehouse, to)
     warehouse.make_durable(f"{warehouse.location}/{path}" for path in record.files)
     return []
+
+
+def refreshes_only(runtime: Any, names: Any = None, *, full: bool = False) -> Any:
+    return run.refresh(runtime, names)
 
 
 class Whatever:
@@ -424,6 +430,16 @@ MUTATIONS: dict[str, Mutation] = {
         "a publish does not look whether the warehouse was adopted",
         (((Fence, "check"), nothing),),
         589,
+    ),
+    "check-sizes": Mutation(
+        "a check does not look whether data files are there",
+        (((damage, "_sizes"), lambda *_: iter(())),),
+        285,
+    ),
+    "repair-stored": Mutation(
+        "a repair refreshes stream tables from what is stored",
+        (((checking, "refresh"), refreshes_only),),
+        85,
     ),
     "backups-unsynced": Mutation(
         "a backup does not sync what it copies", (((archive, "sync_each"), nothing),), 93

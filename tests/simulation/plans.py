@@ -118,6 +118,8 @@ STEPS = {
     "abort": 11,
     "theirs": 1,
     "rot": 1,
+    "lose": 1,
+    "repair": 60,
     "adopt": 50,
     "restore": 150,
 }
@@ -230,6 +232,8 @@ def directed(seed: int, chance: random.Random) -> Plan | None:
         return Plan(seed, family, ((one,), (two,)), (0, chance.choice((0, 1))), (middle,))
     elif seed % 100 in (33, 83):  # a backup is restored, perhaps after some of it has rotted
         return restored(seed, chance)
+    elif seed % 100 == 85:  # files of stream tables are lost, and found to be
+        return lossy(seed, chance)
     elif seed % 100 == 89:  # a copy of the catalog takes the warehouse over
         return adopted(seed, chance)
     elif seed % 100 in (35, 88):  # others commit to a catalog while it is observed
@@ -288,6 +292,23 @@ def attached(seed: int, chance: random.Random) -> Plan:
     found.sort(key=lambda each: (each.process, each.step, each.kind))
     hosts = tuple(chance.choice((0, 1)) for _ in processes)
     return Plan(seed, "attached", processes, hosts, tuple(found))
+
+
+def lossy(seed: int, chance: random.Random) -> Plan:
+    """A disk loses files of stream tables; somebody checks them while others go on."""
+    family = pick(chance, FAMILIES)
+    others = {"refresh": 4, "insert": 3, "transfer": 2, "tick": 2, "full": 1, "alter": 1}
+    way = chance.choice(("gone", "torn"))
+    first: list[Op] = [("lose", way), ("repair",)]
+    if chance.random() < 0.5:  # what is not up to date is written again anyway
+        first.insert(0, ("refresh", ""))
+    if chance.random() < 0.3:
+        first.insert(1, ("lose", chance.choice(("gone", "torn"))))
+    verbs = [pick(chance, others) for _ in range(chance.choice((1, 2)))]
+    other = tuple(operation(chance, verb, family, 10 + at) for at, verb in enumerate(verbs))
+    lengths = [sum(STEPS[op[0]] for op in ops) for ops in (first, other)]
+    found = events(chance, lengths)
+    return Plan(seed, family, (tuple(first), other), (0, chance.choice((0, 1))), found)
 
 
 def adopted(seed: int, chance: random.Random) -> Plan:

@@ -35,12 +35,14 @@ from anabranch.lake.archive import Archive
 from anabranch.lake.restore import restore
 from anabranch.names import TableName
 from anabranch.refresh import run
+from anabranch.refresh.check import check
 from anabranch.runtime import IsolationLevel, Transaction, check_new_name
 from anabranch.scheduler.tick import Scheduler
 from anabranch.tables import stream_tables as declare
 from anabranch.tables.drop import Kind, drop
 from tests.simulation import light, projects
 from tests.simulation.checks import BACKUPS, Checks
+from tests.simulation.disk import TORN
 from tests.simulation.plans import BY_HAND, QUERIES, THEIRS, Op
 from tests.simulation.world import RETENTION, Process, Wrong
 
@@ -59,7 +61,8 @@ class Verbs(Checks):
         try:
             said = getattr(self, f"do_{verb}")(process, *given)
         except (InternalError, FileMissing) as error:
-            if self.adopted and isinstance(error, FileMissing):  # its files are nobody's by now
+            # the files of a former owner are nobody's by now
+            if isinstance(error, FileMissing) and (self.adopted or self.world.disk.lossy):
                 self.wrote(effect, certain=True, done=False)
                 return f"{type(error).__name__}: {error.message}"
             raise Wrong(f"{op}: {type(error).__name__}: {error}") from error
@@ -308,6 +311,21 @@ class Verbs(Checks):
                 raise
             raise Wrong(f"a file that a backup needs is gone: {error}") from error
         self.check_backup()
+
+    def do_lose(self, process: Process, way: str) -> None:
+        """The disk loses a file of a stream table, or half of it."""
+        disk = self.world.disk
+        files = sorted(self.files_of_streams())
+        if files:
+            path = self.world.chance.choice(files)
+            self.world.step("lose", path)
+            if path in disk.files and way == "gone":
+                del disk.files[path]
+            elif path in disk.files:
+                disk.put(path, TORN)
+
+    def do_repair(self, process: Process) -> None:
+        check(process.runtime, repair=True)
 
     def do_rot(self, process: Process) -> None:
         """A file of the backups is not what was written any more."""

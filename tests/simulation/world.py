@@ -129,6 +129,7 @@ class World:
         self.boots = [0, 0, 0, 0]  # how often each host was started
         self.booted = [0.0, 0.0, 0.0, 0.0]  # and when
         self.disk = Disk(self.step, self.now)
+        self.disk.lossy = any(op[0] == "lose" for ops in plan.processes for op in ops)
         self.powerless = any(event.kind == "power" for event in plan.events)
         self.database = template.database
         for each in (self.database, second):
