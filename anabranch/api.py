@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from anabranch import statements
     from anabranch.catalog.store import Store
+    from anabranch.cut_view import CutView
     from anabranch.deploy.plan import Plan
     from anabranch.graph.picture import Picture
     from anabranch.model import Columns
     from anabranch.names import TableName
     from anabranch.runtime import Runtime
-    from anabranch.world import World
 else:
     statements = lazy("anabranch.statements")
 
@@ -115,7 +115,7 @@ class Anabranch:
     def _runtime(self) -> Runtime:
         return self._session.runtime
 
-    def _world(self) -> World:
+    def _world(self) -> CutView:
         return self._session.world
 
     # -- progress and settings -----------------------------------------------------------------
@@ -157,10 +157,10 @@ class Anabranch:
         return verbs.reading.table(self._session, name, where)
 
     @contextmanager
-    def at(self, cut: int | None = None) -> Iterator[World]:
+    def at(self, cut: int | None = None) -> Iterator[CutView]:
         """Hold one cut and read any number of tables from it: the current one, or `cut`.
 
-        `with ab.at() as world:` gives a `World`.  The cut stays readable until the end of the block,
+        `with ab.at() as world:` gives a `CutView`.  The cut stays readable until the end of the block,
         whatever expires meanwhile.
         """
         with verbs.reading.held(self._session, cut) as world:
@@ -223,7 +223,7 @@ class Anabranch:
         """Create a stream table from a query, and fill it unless `initialize` is false.
 
         - `schedule`: an interval (`"2s"`), a cron text, `"calculated"` (as often as its readers need),
-          or None (only by hand).
+          or None (only on request).
         - `refresh_mode`: `"AUTO"`, `"DIFFERENTIAL"` (refuse what is not incremental) or `"FULL"`.
         - `diamond_consistency`, `diamond_schedule_policy`, `max_fixpoint_…`: options of this table in
           place of the settings of these names.
@@ -318,8 +318,9 @@ class Anabranch:
     def tick(self) -> list[dict[str, Any]]:
         """One pass of the scheduler: refresh every group that is due.
 
-        Returns one dict per group: members, outcome (PUBLISHED, NO_DATA, SKIPPED or FAILED), reason
-        and cut.
+        Returns one dict per group: `group_id`, `members`, `outcome` (PUBLISHED, NO_DATA, SKIPPED or
+        FAILED), `code` (why it was SKIPPED), `reason`, `cut_id`, `duration_ms` and `waits_for` (the
+        table that holds it up).
         """
         return verbs.stream_tables.tick(self._session)
 
@@ -331,9 +332,9 @@ class Anabranch:
         abandon: Event | None = None,
         watch: Watcher | None = None,
     ) -> int:
-        """Run the scheduler until `stop` is set, or for so many ticks; returns their number.
+        """Run the scheduler until `stop` is set, or for that many ticks; returns how many it made.
 
-        `abandon` also gives up what is under way, of which nothing is published.  `watch` is called
+        `abandon` also gives up what is under way; nothing of that is published.  `watch` is called
         after each tick with what `tick()` would return.
         """
         return verbs.stream_tables.run(
@@ -341,7 +342,7 @@ class Anabranch:
         )
 
     def suspend(self, name: str) -> None:
-        """Take a stream table, and thereby its group, out of all refreshes."""
+        """Exclude a stream table, and with it its group, from all refreshes."""
         verbs.stream_tables.suspend(self._session, name)
 
     def resume(self, name: str) -> None:
@@ -413,7 +414,8 @@ class Anabranch:
         """Resolve all names, columns and types of a project, offline.
 
         Returns a dict: `problems`, each with its place, and if there are none `objects`.  `spark` also
-        lets Spark's analyser confirm what cannot be known offline.
+        lets Spark's analyser confirm what cannot be known offline.  An object whose analysis failed by
+        a fault of Anabranch says so in `analysis_failed`.
         """
         found = verbs.projects.compile_project(self._session, project, profile=profile, spark=spark)
         return found.as_dict()
@@ -474,8 +476,8 @@ class Anabranch:
         """What deploying a project would change, build, swap, keep and drop.  Starts no Spark.
 
         `select` takes only some of the changes; `what_if` plans as if objects had been edited.  The
-        answer prints as text; `empty`, `steps`, `readers`, `refused` and `as_dict()` tell more.  With
-        `why`, the name of an object, it is the chain of reasons why that one is dirty.
+        answer prints as text; `empty`, `steps`, `readers`, `refused` and `as_dict()` have the
+        details.  With `why`, the name of an object, it is the chain of reasons why that one is dirty.
         """
         found = verbs.deployments.plan(
             self._session, project, profile=profile, select=select, what_if=what_if
@@ -519,8 +521,8 @@ class Anabranch:
     ) -> Plan | str | None:
         """Build what a plan says beside production; returns the deployment's id, or None.
 
-        `drop_tables` agrees to drop source tables that the project no longer has, `drop_most` to drop
-        more than half of what is deployed, `suspend_readers` to suspend stream tables outside of the
+        `drop_tables` allows dropping source tables that the project no longer has, `drop_most` to drop
+        more than half of what is deployed, `suspend_readers` to suspend stream tables outside the
         project that cannot follow.  With `dry_run` nothing is built: the answer is the plan, after
         the checks.
         """
@@ -619,7 +621,7 @@ class Anabranch:
         return verbs.listings.history(self._session, name, limit)
 
     def events(self, name: str | None = None, limit: int | None = None) -> list[dict[str, Any]]:
-        """What nobody would expect, newest first: a rebuilt table, a fallback, a suspension."""
+        """Notable events, newest first: rebuilt tables, fallbacks, suspensions and the like."""
         return verbs.listings.events(self._session, name, limit)
 
     def attach(
@@ -631,7 +633,7 @@ class Anabranch:
         if_not_exists: bool = False,
         **properties: Value,
     ) -> None:
-        """Attach a catalog of others, whose tables are read as `name.namespace.table`.
+        """Attach an external catalog, whose tables are read as `name.namespace.table`.
 
         `type` and `properties` are those of PyIceberg's `load_catalog`: `rest`, `sql`, `hive`, `glue`
         and so on, with `uri`, `warehouse` and what else the type needs.  A secret is a reference,
@@ -648,7 +650,7 @@ class Anabranch:
         )
 
     def detach(self, name: str, *, if_exists: bool = False) -> None:
-        """Forget an attached catalog; refused while a stream table or view reads one of its tables."""
+        """Detach a catalog; refused while a stream table or view reads one of its tables."""
         verbs.catalogs.detach(self._session, name, if_exists=if_exists)
 
     def catalogs(self) -> list[dict[str, Any]]:
@@ -707,12 +709,12 @@ class Anabranch:
         return verbs.stream_tables.verify(self._session, name)
 
     def recover(self) -> list[dict[str, Any]]:
-        """Register the tables of a warehouse in a catalog that has lost them all.
+        """Register the tables of a warehouse in a catalog that has lost all of them.
 
-        Stream tables, views, groups, clusters and indexes come back as `anabranch-declared.json` at
-        the top of the warehouse tells.  A stream table shows the rows that it had, and its next
-        refresh is in full.  Cuts, history and deployments are lost, and a dropped table whose files
-        are there still comes back.
+        Stream tables, views, groups, clusters and indexes come back as recorded in
+        `anabranch-declared.json` at the top of the warehouse.  A stream table keeps its rows, and its
+        next refresh is in full.  Cuts, history and deployments are lost, and a dropped table
+        whose files still exist comes back.
         """
         return verbs.upkeep.recover(self._session)
 
@@ -761,9 +763,9 @@ class Anabranch:
     def backup(
         self, destination: str | os.PathLike[str], *, verify: bool = False
     ) -> dict[str, Any]:
-        """Copy the catalog and every file it needs to a folder or URL; later only what is new.
+        """Copy the catalog and every file it needs to a folder or URL; later runs copy what is new.
 
-        Writers may go on: the backup is of one cut.  `anabranch.restore` brings it back.  `verify`
+        Writers may continue: the backup is of one cut.  `anabranch.restore` brings it back.  `verify`
         compares the files of earlier backups with their checksums and copies damaged ones again.
         """
         return verbs.upkeep.backup(self._session, destination, verify=verify)

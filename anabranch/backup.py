@@ -29,14 +29,14 @@ def backup(runtime: Runtime, place: str, *, verify: bool = False) -> dict[str, A
     lake = runtime.lake
     archive = Archive(place, fsync=lake.warehouse.fsync)
     if f"{archive.location}/".startswith(f"{lake.warehouse.location}/"):
-        raise Refused("a backup cannot lie in the warehouse", hint="choose another folder")
+        raise Refused("a backup cannot be inside the warehouse", hint="choose another folder")
     lake.fence.refuse_copies()
     runtime.store.refuse_damaged()
     with runtime.store.reading() as c:
         newest = cuts.current(c)
     with runtime.leases.hold_cut(newest, runtime.settings.lease_time, all_files=True) as lease:
         if lease is None:
-            raise Refused(f"cut {newest} is not recorded any more", hint="run it again")
+            raise Refused(f"cut {newest} is no longer recorded", hint="run it again")
         observe(lake)
         archive.claim(lake.warehouse.catalog_uuid)
         known: Sums = {}
@@ -69,7 +69,7 @@ def backup(runtime: Runtime, place: str, *, verify: bool = False) -> dict[str, A
     damaged |= {top + path for path in added.copied if known.get(path, sums[path]) != sums[path]}
     if damaged:
         log.warning(
-            "damaged, and so in the backup: %s%s; `anabranch check --deep --repair` mends it",
+            "damaged, and so in the backup: %s%s; `anabranch check --deep --repair` repairs it",
             min(damaged),
             f" and {len(damaged) - 1} other files" if len(damaged) > 1 else "",
         )

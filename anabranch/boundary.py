@@ -260,7 +260,7 @@ KINDS = {
     "bool": Kind("True or False", lambda value: isinstance(value, bool)),
     "int": Kind("a whole number", _is_number(int), _bad_number),
     "float": Kind("a number", _is_number(int, float), _bad_number),
-    "Sequence[str]": Kind("a list of texts", _is_list, _bad_texts),
+    "Sequence[str]": Kind("a list of strings", _is_list, _bad_texts),
     "Mapping[str, str]": Kind(
         "texts by name", lambda value: isinstance(value, Mapping), _bad_pairs
     ),
@@ -307,9 +307,13 @@ def translate(error: Exception) -> AnabranchError:
     if isinstance(error, AnabranchError):
         return error
     if isinstance(error, RecursionError):
-        return Unsupported("this is nested too deeply", hint="split it: WITH, views, stream tables")
+        return Unsupported(
+            "this is nested too deeply", hint="split it with WITH, views or stream tables"
+        )
     if isinstance(error, MemoryError):
-        return SystemFault("there is not enough memory", hint="give the process more, or do less")
+        return SystemFault(
+            "there is not enough memory", hint="give the process more memory, or do less at a time"
+        )
     if isinstance(error, UnicodeError):
         return InvalidValue(f"a text cannot be encoded or decoded: {error.reason}")  # type: ignore[attr-defined]
     if isinstance(error, ValueError) and "embedded null" in str(error):

@@ -11,7 +11,7 @@ from anabranch.catalog.clusters import Cluster
 from anabranch.catalog.store import Store
 from anabranch.catalog.streams import StreamTable
 from anabranch.errors import AlreadyExists, Refused, UnknownName
-from anabranch.names import shown
+from anabranch.names import TableName, shown
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark.clusters import allocation_conf, at_home
 
@@ -27,7 +27,7 @@ def create(
             if if_not_exists:
                 return
             raise AlreadyExists(
-                f"cluster {shown(cluster.name)} exists already",
+                f"cluster {shown(cluster.name)} already exists",
                 hint="CREATE OR REPLACE CLUSTER changes it",
             )
         clusters.put(c, cluster)
@@ -78,6 +78,14 @@ def cluster_of(runtime: Runtime, stream: StreamTable) -> Cluster | None:
     return found[stream.cluster]
 
 
+def cluster_there(runtime: Runtime, name: str | None) -> Cluster | None:
+    """Where an index is kept; one whose cluster comes with the same publish may be kept anywhere."""
+    if name is None:
+        return None
+    with runtime.store.reading() as c:
+        return clusters.all_clusters(c).get(name)
+
+
 def pool_of(runtime: Runtime, stream: StreamTable) -> str | None:
     """The scheduler pool of a stream table's cluster; None when it has none."""
     cluster = cluster_of(runtime, stream)
@@ -86,15 +94,14 @@ def pool_of(runtime: Runtime, stream: StreamTable) -> str | None:
 
 @contextmanager
 def on_cluster(
-    runtime: Runtime, tx: Transaction, stream: StreamTable
+    runtime: Runtime, tx: Transaction, name: TableName, cluster: Cluster | None
 ) -> Iterator[tuple[Runtime, Transaction]]:
-    """Runtime and transaction on the Spark of a stream table's cluster.
+    """Runtime and transaction on the Spark of a table's cluster.
 
     Without a cluster every table has a scheduler pool of its own: pools share the cores fairly.
     """
-    cluster = cluster_of(runtime, stream)
     if cluster is None:
-        with runtime.spark.pool(str(stream.name)):
+        with runtime.spark.pool(str(name)):
             yield runtime, tx
         return
     with at_home(runtime.spark, cluster.pool, cluster.address, cluster.settings) as spark:

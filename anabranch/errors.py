@@ -13,11 +13,11 @@ AnabranchError
 ├── Refused                   the request is clear but must not be done: exit code 2
 │   ├── NotIncremental        DIFFERENTIAL asked for a query that is not incremental
 │   ├── NotConverged          a cycle of stream tables found no fixed point (carries its members)
-│   ├── CutExpired            a cut that was held with at() is held no more, and its files may be gone
+│   ├── CutExpired            a cut that was held with at() is no longer held, and its files may be gone
 │   ├── BaseExpired           the snapshot a delta starts from is gone
-│   ├── NewerEdition          a newer version computed the rows, and reads the query in another way
+│   ├── NewerEdition          a newer version computed the rows, and reads the query differently
 │   └── MissingRight          the role that connects to PostgreSQL may not do this
-├── SystemFault               the world failed: exit code 3
+├── SystemFault               the environment failed: exit code 3
 │   ├── PublishConflict       another process published first
 │   ├── SparkLost             the Spark session ended: start the process again
 │   ├── RowsLost              files do not hold the rows that Spark produced: nothing was published
@@ -151,7 +151,7 @@ class SchemaError(AnabranchError):
 class Refused(AnabranchError):
     kind = Kind.REFUSED
     retry = Retry.ON_CHANGE
-    not_monotone = False  # a member of a circle may lose rows when others gain some
+    not_monotone = False  # a member of a cycle may lose rows when others gain some
 
 
 class NotIncremental(Refused):
@@ -175,8 +175,8 @@ class MissingRight(Refused):
 
 
 class NotConverged(Refused):
-    """A circle of stream tables that still changed after its last round; `cure` is what to mend, and
-    `cure_at_creation` the same where there is no table yet to be altered."""
+    """A cycle of stream tables that still changed after its last round; `cure` is what to do about
+    it, and `cure_at_creation` the same where there is no table yet to be altered."""
 
     def __init__(
         self,
@@ -268,8 +268,8 @@ _CONTROL = {
 
 
 def printable(text: str) -> str:
-    """A text that any terminal and log can take: no control characters, no halves of pairs, no end
-    that nobody would read to."""
+    """A text that any terminal and log can take: no control characters, no halves of pairs, and
+    not longer than anyone would read."""
     return shortened(text.translate(_CONTROL).encode("utf-8", "backslashreplace").decode(), LONGEST)
 
 

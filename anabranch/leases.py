@@ -158,8 +158,8 @@ class Leases:
             held = read_leases.holds(c, lease)
         if not held:
             raise CutExpired(
-                f"cut {lease.cut_id} is not held any more: this process was silent for longer than "
-                "lease_time, and maintain has run",
+                f"cut {lease.cut_id} is no longer held: this process stopped responding for longer "
+                "than lease_time, and maintain has run",
                 hint="open a cut again with at(); a longer lease_time survives longer pauses",
             )
 

@@ -95,7 +95,7 @@ def _component(name: TableName, group: Group) -> str | None:
 
 
 def scc_status(store: Store, settings: Settings) -> Rows:
-    """Components of stream tables that read each other in a circle, how they last converged, and the
+    """Components of stream tables that read each other in a cycle, how they last converged, and the
     bounds in force."""
     with store.reading() as c:
         found = streams.all_streams(c)
@@ -286,11 +286,12 @@ def events(store: Store, name: TableName | None = None, limit: int | None = None
 def _as_kept(
     c: Connection, name: TableName | None, past: Callable[[Connection], set[TableName]]
 ) -> TableName | None:
-    """A stream table's name in its own letters; one that was dropped is known by what it left."""
+    """A maintained table's name in its own letters; one that was dropped is known by what it left."""
     if name is None:
         return None
     known = streams.all_streams(c)
-    found = name.find_in(known) or name.find_in(past(c))
+    copies = {index.copy for each in index_rows.all_indexes(c).values() for index in each}
+    found = name.find_in({*known, *copies}) or name.find_in(past(c))
     if found is None:
         shown = [str(each) for each in known]
         raise UnknownName(f"there is no stream table {name}", name=str(name), known=shown)
@@ -319,7 +320,7 @@ def dependencies(store: Store) -> Rows:
 
 
 def dependency_tree(store: Store, name: TableName) -> dict[str, Any]:
-    """The table and what it reads, down to the sources; a circle is followed once."""
+    """The table and what it reads, down to the sources; a cycle is followed once."""
     with store.reading() as c:
         reads, known = streams.dependencies(c), streams.all_streams(c)
         groups = all_groups(c, known)

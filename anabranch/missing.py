@@ -1,49 +1,52 @@
-"""Private parts of libraries that are not there, or not as they were: said once in a process.
-
-The next publish keeps it as an event.
-"""
+"""Private parts of libraries that are not there, or not as they were: an event FALLBACK."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
-from threading import Lock
+from dataclasses import dataclass
 
-log = logging.getLogger("anabranch")
-_lock = Lock()
-_noted: dict[str, str] = {}  # part → what is done instead, and why
-_kept: set[str] = set()  # the parts whose event is kept
+from anabranch import noted as notes
+from anabranch.noted import Note
+
+FALLBACK = "FALLBACK"
+NOT_THERE: tuple[type[BaseException], ...] = (AttributeError, TypeError, ImportError)
+
+
+@dataclass(frozen=True)
+class Noting:
+    """Note that a part is not there, and go on with what is done instead."""
+
+    part: str
+    instead: str
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is None or not self.is_missing(error):
+            return False
+        note(self.part, self.instead, error)
+        return True
+
+    def is_missing(self, error: BaseException) -> bool:
+        return isinstance(error, NOT_THERE)
 
 
 def note(part: str, instead: str, error: BaseException) -> None:
-    with _lock:
-        if part in _noted:
-            return
-        why = next(iter(str(error).splitlines()), "").strip()
-        _noted[part] = f"{part} cannot be used: {instead} ({type(error).__name__}: {why})"
-    log.warning("%s", _noted[part])
+    why = next(iter(str(error).splitlines()), "").strip()
+    said = f"{part} cannot be used: {instead} ({type(error).__name__}: {why})"
+    notes.note(Note(FALLBACK, said), part)
 
 
 def waiting() -> dict[str, str]:
     """What is no event yet, by its part."""
-    with _lock:
-        return {part: message for part, message in _noted.items() if part not in _kept}
+    found = notes.waiting().items()
+    return {part: each.message for (kind, part), each in found if kind == FALLBACK}
 
 
 def noted() -> list[str]:
     """All that was said in this process."""
-    with _lock:
-        return list(_noted.values())
-
-
-def keep(parts: Iterable[str]) -> None:
-    """They are events now."""
-    with _lock:
-        _kept.update(parts)
+    return notes.said(FALLBACK)
 
 
 def forget() -> None:
     """For tests."""
-    with _lock:
-        _noted.clear()
-        _kept.clear()
+    notes.forget(FALLBACK)

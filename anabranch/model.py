@@ -20,6 +20,15 @@ class RefreshMode(str, Enum):
     FULL = "FULL"
 
 
+class TableKind(str, Enum):
+    """What a table is for.  Those that are maintained are kept by the same code, see
+    `refresh.maintained`."""
+
+    SOURCE = "source table"  # written by users
+    STREAM = "stream table"  # the rows of a query
+    INDEX = "index"  # the rows of a table, sorted
+
+
 class Action(str, Enum):
     """What a refresh did."""
 
@@ -37,6 +46,27 @@ class Status(str, Enum):
     ACTIVE = "ACTIVE"
     SUSPENDED = "SUSPENDED"
     ERROR = "ERROR"
+
+
+class WaitCode(str, Enum):
+    """Why a tick left a group as it was."""
+
+    BY_HAND = "BY_HAND"
+    NOT_DUE = "NOT_DUE"
+    SUSPENDED = "SUSPENDED"
+    BACKING_OFF = "BACKING_OFF"
+    AWAITING_CHANGE = "AWAITING_CHANGE"
+    BUSY = "BUSY"
+    BEHIND = "BEHIND"
+    LOST_RACE = "LOST_RACE"
+    STOPPED = "STOPPED"
+    DROPPED = "DROPPED"
+    NEWER_EDITION = "NEWER_EDITION"
+
+    @property
+    def is_news(self) -> bool:
+        """Whether anybody has to hear of it: the others are how things should be."""
+        return self not in (WaitCode.BY_HAND, WaitCode.NOT_DUE)
 
 
 @dataclass(frozen=True)

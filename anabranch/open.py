@@ -13,6 +13,7 @@ from anabranch.errors import UnknownName, Unreachable
 from anabranch.lake import declared
 from anabranch.lake.ground import weaknesses
 from anabranch.lake.lake import Lake
+from anabranch.refresh.indexes import keep_index
 from anabranch.runtime import Runtime
 from anabranch.settings import Settings
 from anabranch.spark.rows import rows_frame
@@ -36,7 +37,7 @@ def open_runtime(
     lake.attached.seconds = settings.catalog_timeout
     _tell(lake)
     declared.keep(lake)
-    runtime = Runtime(settings, store, lake, spark, progress)
+    runtime = Runtime(settings, store, lake, spark, progress, keep_index=keep_index)
     if settings.catalogs:
         keep_attached(runtime)
 

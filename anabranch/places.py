@@ -160,7 +160,7 @@ def refuse_connection_string(text: str) -> None:
     keyword = _KEYWORD.match(text)
     if (keyword and is_keyword(keyword[1].strip())) or _LOGIN.match(text):
         raise InvalidValue(
-            "a connection string such as host=… password=… says neither a folder nor an address",
+            "a connection string such as host=… password=… is neither a folder nor an address",
             hint="write postgresql://user:password@host:port/database; a file or folder whose own "
             "name is like this is written ./name",
         )
@@ -174,7 +174,7 @@ def expanded(text: str) -> Path:
     except RuntimeError:
         raise InvalidValue(
             f"{text}: there is no home folder for {Path(text).parts[0]}",
-            hint="write the whole path; a folder whose own name starts with ~ is written ./~name",
+            hint="write the full path; a folder whose own name starts with ~ is written ./~name",
         ) from None
 
 
@@ -208,7 +208,7 @@ def find_file(folder: Path, name: str) -> Path | None:
     found = next((each / name for each in above if (each / name).is_file()), None)
     if found is not None and not _is_trusted(found):
         raise Refused(
-            f"{found} belongs to another user, and decides what is run here",
+            f"{found} belongs to another user, and controls what is run here",
             hint=f"if you trust it, name it: connect({str(found)!r}), or take it over with chown",
         )
     return found

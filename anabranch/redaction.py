@@ -11,7 +11,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
@@ -321,6 +321,13 @@ def _forms(value: str) -> Iterator[str]:
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
     yield _LIBPQ_ESCAPED.sub(r"\\\g<0>", value)
+
+
+def remember_secrets(properties: Mapping[str, object]) -> None:
+    """Never show the values of properties that have names of secrets."""
+    for name, value in properties.items():
+        if is_secret(name):
+            remember(str(value))
 
 
 def remember_all(text: str) -> None:

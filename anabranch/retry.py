@@ -33,13 +33,23 @@ def is_tried_at_once(error: BaseException | None) -> bool:
     return isinstance(error, AnabranchError) and error.retry is Retry.AT_ONCE
 
 
+Errors = tuple[type[AnabranchError], ...]
+
+
 @dataclass(frozen=True)
 class Attempt:
     number: int  # from 0
+    most: int = ATTEMPTS
+    also: Errors = ()  # errors that others may have caused here, and that do not say so themselves
 
     @property
     def last(self) -> bool:
-        return self.number == ATTEMPTS - 1
+        return self.number == self.most - 1
+
+    def swallows(self, error: BaseException | None) -> bool:
+        if self.last or not isinstance(error, AnabranchError):
+            return False
+        return is_tried_at_once(error) or (error.retryable and isinstance(error, self.also))
 
     def pause(self) -> None:
         time.sleep(random.uniform(0, longest_pause(self.number)))
@@ -53,15 +63,15 @@ class Attempt:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        if self.last or not is_tried_at_once(error):
+        if not self.swallows(error):
             return False
         self.pause()
         return True
 
 
-def attempts() -> Iterator[Attempt]:
+def attempts(most: int = ATTEMPTS, also: Errors = ()) -> Iterator[Attempt]:
     """The attempts of work that others may come between."""
-    return (Attempt(number) for number in range(ATTEMPTS))
+    return (Attempt(number, most, also) for number in range(most))
 
 
 def longest_pause(number: int) -> float:

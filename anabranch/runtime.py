@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.catalog import cuts, streams
@@ -17,17 +17,19 @@ from anabranch.catalog import views as view_rows
 from anabranch.catalog.history import Refresh
 from anabranch.catalog.indexes import Index, all_indexes, set_indexes
 from anabranch.catalog.leases import Lease
+from anabranch.catalog.read_leases import ReadLease
 from anabranch.catalog.read_set import Present, ReadSet
 from anabranch.catalog.store import Connection, Store
+from anabranch.cut_view import CutView, NotObserved
 from anabranch.errors import (
     AlreadyExists,
     InvalidValue,
     PublishConflict,
     Refused,
 )
-from anabranch.indexes.keep import keep
 from anabranch.lake import foreign
 from anabranch.lake.checksums import SEAL
+from anabranch.lake.indexes import along, check_columns
 from anabranch.lake.lake import Lake
 from anabranch.lake.observe import observed
 from anabranch.lake.publish import check_pointers, publish, rehearse
@@ -38,7 +40,6 @@ from anabranch.model import Action, Written
 from anabranch.names import TableName
 from anabranch.retry import attempts
 from anabranch.settings import Settings
-from anabranch.world import NotObserved, World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Rows = Callable[[Connection, int | None], None]  # writes our rows in the transaction of a publish
+KeepIndex = Callable[["Transaction", Index], None]
 
 
 def silent(event: str, facts: Mapping[str, Any]) -> None:
@@ -82,9 +84,13 @@ class Transaction:
 
     `appends` are the files of tables that were only added to.  Such a table may have moved by the
     time of the publish: rows that depend on nothing in it can be added to what it is then.
+    `keep_index` stages an index of a table that is staged.  Without it indexes are left behind, as
+    another program would: they are not read until upkeep brings them along.
     """
 
-    def __init__(self, world: World, c: Connection | None = None) -> None:
+    def __init__(
+        self, world: CutView, c: Connection | None = None, keep_index: KeepIndex | None = None
+    ) -> None:
         self.stage = Stage(world.lake, world.pointers, world.cut_id, c)
         self.world = replace(world, stage=self.stage, again=None)
         self.used = ReadSet()  # what the publish has to compare, besides pointers
@@ -93,7 +99,8 @@ class Transaction:
         self.indexes: dict[TableName, tuple[Index, ...]] = {}  # of tables that get other ones
         self.leased: Leased | None = None  # what was read with the leases of all that it writes
         self.found: Present | None = None  # what the publish has compared with
-        self.leaves_indexes = False  # sorting takes Spark: upkeep brings them along
+        self.keep_index = keep_index
+        self.kept: dict[TableName, Refresh] = {}  # indexes that were staged, as lines of history
 
     def attempt(self, act: Callable[[Transaction], T]) -> T:
         """Run one change of several; one that fails is undone, the others stand."""
@@ -118,12 +125,12 @@ class Transaction:
         """What brings the transaction back to where it is now."""
         changes, expected = dict(self.stage.changes), dict(self.stage.expected)
         views, count, indexes = self.world.views, len(self._rows), dict(self.indexes)
-        used, appends = self.used.copy(), dict(self.appends)
+        used, appends, kept = self.used.copy(), dict(self.appends), dict(self.kept)
 
         def undo() -> None:
             self.stage.changes, self.stage.expected = changes, expected
             self.world.views, self.indexes, self.used = views, indexes, used
-            self.appends = appends
+            self.appends, self.kept = appends, kept
             del self._rows[count:]
 
         return undo
@@ -138,11 +145,12 @@ class Transaction:
                 return True
         return False
 
-    def restart(self, world: World) -> None:
+    def restart(self, world: CutView) -> None:
         """Begin again upon another cut; files that were written stay and may be used."""
         self.stage.restart(world.pointers, world.cut_id)
         self.world = replace(world, stage=self.stage, again=None)
-        self.used, self._rows, self.indexes, self.appends = ReadSet(), [], {}, {}
+        self.used, self._rows, self.indexes = ReadSet(), [], {}
+        self.appends, self.kept = {}, {}
 
     def reading(self, pointers: Mapping[TableName, str], cut_id: int) -> Transaction:
         """The same work, with the tables it does not change read as a newer cut shows them."""
@@ -211,7 +219,7 @@ class Transaction:
             self.stage.abort()
             return None
         try:
-            self._keep_indexes()
+            self._bring_indexes()
         except BaseException:
             self.abandon()
             raise
@@ -221,12 +229,18 @@ class Transaction:
         """What a look would show after the publish, of all that is staged so far."""
         return rehearse(self.stage, kind, self._write_rows, look)
 
-    def _keep_indexes(self) -> None:
-        """Sorted copies become visible with the tables they are copies of."""
-        known = None if self.leased is None else self.leased.indexes
-        spark = None if self.leaves_indexes else self.world.spark
-        for table, found in keep(self.stage, spark, self.indexes, known).items():
-            self.later(lambda c, cut_id, t=table, f=found: set_indexes(c, t, f))  # type: ignore[misc]
+    def _bring_indexes(self) -> None:
+        """No cut shows an index without its table: whoever changes the one publishes the other."""
+        found = along(
+            self.stage, self.indexes, None if self.leased is None else self.leased.indexes
+        )
+        for index in found.indexes:
+            if self.keep_index is None:
+                check_columns(index, self.stage.version(index.table).columns)
+            else:
+                self.keep_index(self, index)
+        for table, indexes in found.rows.items():
+            self.later(lambda c, cut_id, t=table, f=indexes: set_indexes(c, t, f))  # type: ignore[misc]
 
     def _write_rows(self, c: Connection, cut_id: int | None) -> None:
         self.found = self.used.check(c)
@@ -265,6 +279,7 @@ class Runtime:
     spark: Spark
     progress: Callable[[str, Mapping[str, Any]], None] = silent
     system: Callable[[str], DataFrame] | None = None
+    keep_index: Callable[[Runtime, Transaction, Index], None] | None = None
     _local: threading.local = field(default_factory=threading.local)
     _workers: Workers | None = None
 
@@ -285,7 +300,7 @@ class Runtime:
             self._workers.close()
         self.spark.stop()
 
-    def world(self, cut: int | None = None, fresh: Collection[TableName] = ()) -> World:
+    def world(self, cut: int | None = None, fresh: Collection[TableName] = ()) -> CutView:
         """The current cut, or an old one by number; read in one transaction.
 
         `fresh`: foreign tables that were just observed; the current cut tells no others, since they
@@ -298,28 +313,38 @@ class Runtime:
             past = shown < newest
             views = view_rows.views_at(c, shown) if past else view_rows.all_views(c)
             indexes = all_indexes(c)
-        world = World(self.lake, self.spark, pointers, views, None, shown, self.system)
+        world = CutView(self.lake, self.spark, pointers, views, None, shown, self.system)
         if cut is not None:
             return replace(world, indexes=indexes)
         return replace(world, indexes=indexes, fresh=frozenset(fresh), again=self._observed)
 
-    def _observed(self, names: Collection[TableName]) -> World:
+    def _observed(self, names: Collection[TableName]) -> CutView:
         """The current cut, once it shows these foreign tables as they are now."""
         foreign.require(self.lake, names)
         return self.world(fresh=names)
 
     @contextmanager
-    def held(self, cut: int | None = None) -> Iterator[World]:
+    def held(self, cut: int | None = None) -> Iterator[CutView]:
         """The same, under a read lease: upkeep leaves the cut readable until the end."""
         if cut is None:
             foreign.observe_all(self.lake)
-        while True:
-            world = replace(self.world(cut), fresh=None, again=None)
-            with self.leases.hold_cut(world.cut_id or 0, self.settings.lease_time) as lease:
-                if lease is None:
-                    continue  # upkeep was faster: a numbered cut is now said to have expired
-                yield replace(world, check_held=lambda: self.leases.check_cut(lease))
-                return
+        with ExitStack() as end:
+            world, lease = self._hold(cut, end)
+            yield replace(world, check_held=lambda: self.leases.check_cut(lease))
+
+    def _hold(self, cut: int | None, end: ExitStack) -> tuple[CutView, ReadLease]:
+        for attempt in attempts():
+            with attempt:
+                world = replace(self.world(cut), fresh=None, again=None)
+                held = self.leases.hold_cut(world.cut_id or 0, self.settings.lease_time)
+                lease = end.enter_context(held)
+                if lease is None:  # upkeep was faster: of a numbered cut the next look says so
+                    raise PublishConflict(
+                        f"cut {world.cut_id} was forgotten before it could be held",
+                        hint="run it again",
+                    )
+                return world, lease
+        raise AssertionError("unreachable")
 
     @property
     def transaction(self) -> Transaction | None:
@@ -332,7 +357,7 @@ class Runtime:
         self, isolation: IsolationLevel = IsolationLevel.SNAPSHOT
     ) -> Iterator[Transaction]:
         if self.transaction is not None:
-            raise Refused("a transaction is open already", hint="transactions do not nest")
+            raise Refused("a transaction is already open", hint="transactions do not nest")
         foreign.observe_all(self.lake)
         transaction = self._begin(None)
         self._local.transaction = transaction
@@ -349,6 +374,11 @@ class Runtime:
             cut_id = self._publish_patiently(transaction)
         self.progress("published", {"cut_id": cut_id})
 
+    def begin(self, world: CutView, c: Connection | None = None) -> Transaction:
+        """A transaction that brings the indexes of the tables along that it changes."""
+        keep = None if self.keep_index is None else partial(self.keep_index, self)
+        return Transaction(world, c, keep)
+
     def _begin(self, fresh: Collection[TableName] | None) -> Transaction:
         """A transaction upon the newest cut; upkeep may forget it before it is held.
 
@@ -357,7 +387,7 @@ class Runtime:
         for attempt in attempts():
             with attempt:
                 world = self.world(fresh=fresh or ())
-                return Transaction(world if fresh is not None else replace(world, fresh=None))
+                return self.begin(world if fresh is not None else replace(world, fresh=None))
         raise AssertionError("unreachable")
 
     def _publish_patiently(self, transaction: Transaction) -> int | None:
@@ -447,4 +477,4 @@ def check_new_name(tx: Transaction, name: TableName) -> None:
     found = tx.world.find(name)
     if found is not None:
         what = "a view" if found in tx.world.views else "a table"
-        raise AlreadyExists(f"{found} exists already: it is {what}", hint="choose another name")
+        raise AlreadyExists(f"{found} already exists: it is {what}", hint="choose another name")

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from anabranch import clusters
     from anabranch import open as parts
+    from anabranch.cut_view import CutView
     from anabranch.runtime import Runtime
     from anabranch.scheduler import tick as ticks
     from anabranch.spark import session as spark_session
-    from anabranch.world import World
 else:
     clusters = lazy("anabranch.clusters")
     parts = lazy("anabranch.open")
@@ -81,7 +81,7 @@ class Session:
         return "runtime" in self.__dict__
 
     @property
-    def world(self) -> World:
+    def world(self) -> CutView:
         """What is read now: the current cut, or the open transaction."""
         transaction = self.runtime.transaction
         return transaction.world if transaction is not None else self.runtime.world()

@@ -145,7 +145,7 @@ class Settings(Mapping[str, Any]):
         "catalogs",
         values.PAIRS,
         "none",
-        "Catalogs of others to attach: a table `[catalogs.<name>]` in the file with `type` and the "
+        "External catalogs to attach: a table `[catalogs.<name>]` in the file with `type` and the "
         "properties of ATTACH CATALOG. Secrets in it are references, such as `ENV('PROD_TOKEN')`.",
         start=dict,
         fixed=True,
@@ -154,7 +154,8 @@ class Settings(Mapping[str, Any]):
         "catalog_timeout",
         values.INTERVAL,
         "5s",
-        "How long an attached catalog may take to answer; then its tables stay as they were observed.",
+        "How long an attached catalog may take to answer before its tables stay at their last "
+        "observed versions.",
         fixed=True,
     )
     tick_interval: float = row(
@@ -164,7 +165,7 @@ class Settings(Mapping[str, Any]):
         "diamond_consistency",
         values.choice("atomic", "none"),
         "atomic",
-        "Whether the tables of a diamond are published together; a stream table may say otherwise.",
+        "Whether the tables of a diamond are published together; a stream table can override it.",
     )
     diamond_schedule_policy: str = row(
         "diamond_schedule_policy",
@@ -188,22 +189,22 @@ class Settings(Mapping[str, Any]):
         "max_fixpoint_iterations",
         values.INTEGER,
         "100",
-        "Rounds after which a fixed point that has not been reached is given up; rounds that take "
-        "rows away count by themselves. A stream table may say otherwise for its cycle or recursion.",
+        "Rounds after which the search for a fixed point is given up; rounds that remove rows are "
+        "counted separately. A stream table can override it for its cycle or recursion.",
     )
     max_fixpoint_rows: int = row(
         "max_fixpoint_rows",
         values.COUNT,
         "0",
         "Rows that the rounds of one refresh of a cycle, or of WITH RECURSIVE … UNION, may add and "
-        "take away; 0: any number. A stream table may say otherwise for its cycle or recursion.",
+        "remove; 0: no limit. A stream table can override it for its cycle or recursion.",
     )
     max_fixpoint_time: float = row(
         "max_fixpoint_time",
         values.DURATION,
         "0s",
         "Time after which a refresh of a cycle, or of WITH RECURSIVE … UNION, is given up, also in the "
-        "middle of a round; 0s: any time. A stream table may say otherwise for its cycle or recursion.",
+        "middle of a round; 0s: no limit. A stream table can override it for its cycle or recursion.",
     )
     max_consecutive_errors: int = row(
         "max_consecutive_errors",
@@ -215,26 +216,27 @@ class Settings(Mapping[str, Any]):
         "full_refresh_threshold",
         values.BOUND,
         "none",
-        "Share of changed source rows above which AUTO recomputes whatever it predicts.",
+        "Share of changed source rows above which AUTO recomputes, whatever the predicted cost.",
     )
     parallelism: int = row(
         "parallelism",
         values.INTEGER,
         "number of cores",
-        "Tables that are refreshed side by side.",
+        "Number of tables that are refreshed in parallel.",
         start=cores,
     )
     lease_time: float = row(
         "lease_time",
         values.INTERVAL,
         "30s",
-        "How long a process that fell silent keeps others from refreshing its tables.",
+        "How long a process that stopped responding keeps others from refreshing its tables.",
     )
     small_table_rows: int = row(
         "small_table_rows",
         values.COUNT,
         "100000",
-        "Rows up to which a changed table is rewritten whole instead of marking removed rows.",
+        "Rows up to which a changed table is rewritten (copy-on-write); in larger ones removed rows "
+        "are marked by position deletes (merge-on-read).",
     )
     history_retention: float = row(
         "history_retention", values.DURATION, "30d", "How long refresh history is kept."
@@ -243,20 +245,20 @@ class Settings(Mapping[str, Any]):
         "snapshot_retention",
         values.DURATION,
         "7d",
-        "How long old cuts and snapshots stay readable. Upkeep thins them on the way: of the oldest, "
-        "one an hour is left. What a stream table stands on stays longer.",
+        "How long old cuts and snapshots stay readable. Upkeep thins them out: of the oldest, "
+        "one per hour is kept. What a stream table depends on stays longer.",
     )
     keep_all_cuts: float = row(
         "keep_all_cuts",
         values.DURATION,
         "1h",
-        "How long every single cut stays readable; then one a minute is left.",
+        "How long every single cut stays readable; then one per minute is kept.",
     )
     keep_minute_cuts: float = row(
         "keep_minute_cuts",
         values.DURATION,
         "1d",
-        "How long one cut a minute stays readable; then one an hour is left.",
+        "How long one cut per minute stays readable; then one per hour is kept.",
     )
     upkeep_interval: float = row(
         "upkeep_interval",
@@ -269,15 +271,15 @@ class Settings(Mapping[str, Any]):
         values.DURATION,
         "1d",
         "How old a file that nothing refers to must be before upkeep deletes it. Files of other "
-        "programs are given at least three days. Metadata files that a table has left behind go "
-        "earlier, with later writes to the table, but for the last ten.",
+        "programs are kept for at least three days. Superseded metadata files of a table are deleted "
+        "earlier, by later writes to the table, except for the last ten.",
     )
     fsync: bool = row(
         "fsync",
         values.BOOLEAN,
         "true",
-        "Whether files and the SQLite catalog are on the disk before a write is acknowledged. Without "
-        "it a power cut may leave tables unreadable: for data that may be lost.",
+        "Whether files and the SQLite catalog are synced to disk before a write is acknowledged. "
+        "Without it a power cut may leave tables unreadable; only for data that may be lost.",
         fixed=True,
     )
     allow_external_code: bool = row(
@@ -286,7 +288,7 @@ class Settings(Mapping[str, Any]):
         "false",
         "Whether SQL may run code and read files of the machine (`java_method`, `TRANSFORM … USING`, "
         "functions that Anabranch does not know), and whether a file may set properties of Spark that "
-        "start code. Only an argument of `connect` or the environment can say so.",
+        "start code. Only an argument of `connect` or the environment can set it.",
         fixed=True,
         operator=True,
     )
@@ -295,8 +297,9 @@ class Settings(Mapping[str, Any]):
         values.HOSTS,
         "none",
         "Spark Connect servers that `CREATE CLUSTER … ADDRESS` may name, besides that of "
-        "`spark.remote`: `host` or `host:port`, separated by `;`. Work goes there, with `spark.conf` "
-        "and what the cluster refers to. Only an argument of `connect` or the environment can say so.",
+        "`spark.remote`: `host` or `host:port`, separated by `;`. Work is sent there, with "
+        "`spark.conf` and what the cluster refers to. Only an argument of `connect` or the "
+        "environment can set it.",
         start=tuple,
         fixed=True,
         operator=True,
@@ -305,7 +308,7 @@ class Settings(Mapping[str, Any]):
         "serve.pin_idle",
         values.INTERVAL,
         "1h",
-        "How long `anabranch serve` keeps a cut readable after the last request of a client for it.",
+        "How long `anabranch serve` keeps a cut readable after the last client request for it.",
     )
     serve_max_body: int = row(
         "serve.max_body",
@@ -330,15 +333,15 @@ class Settings(Mapping[str, Any]):
         values.BOOLEAN,
         "false",
         "Whether clients of `anabranch serve` may expire snapshots that recorded cuts show, and so "
-        "make those cuts unreadable. Cuts that somebody holds and what stream tables stand on stay.",
+        "make those cuts unreadable. Cuts that are held, and what stream tables depend on, stay.",
     )
     serve_client_config: Mapping[str, str] = row(
         "serve.client_config",
         values.PAIRS,
         "none",
-        "What `anabranch serve` tells clients to reach the files: `name=value;name=value`, such as "
-        "`s3.endpoint=https://store:9000;s3.session-token=ENV('S3_TOKEN')`. Every client that may "
-        "read a table is told it.",
+        "Properties with which clients of `anabranch serve` reach the files: `name=value;name=value`, "
+        "as in `s3.endpoint=https://store:9000;s3.session-token=ENV('S3_TOKEN')`. They are sent to "
+        "every client that may read a table.",
         start=dict,
         fixed=True,
         operator=True,

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from anabranch.boundary import public
 from anabranch.errors import AnabranchError, InvalidValue, UnknownName, Unsupported
 from anabranch.session import Session
+from anabranch.sql.batches import batches
 from anabranch.sql.statements import records as s
-from anabranch.sql.text.batches import batches
 from anabranch.tables.options import written_options
 from anabranch.verbs import catalogs, listings, reading, source_tables, stream_tables
 from anabranch.verbs.table import PROCEDURES
@@ -46,7 +46,7 @@ def _where(session: Session, done: int, size: int, count: int) -> str:
     """Where a script stopped, and what became of the rest."""
     which = f"statement {done + 1}" if size == 1 else f"statements {done + 1} to {done + size}"
     inside = " in the open transaction" if session.runtime.transaction is not None else ""
-    before = f"what came before it stands{inside}" if done else "nothing was done"
+    before = f"what came before it took effect{inside}" if done else "nothing was done"
     after = ", and nothing after it was run" if done + size < count else ""
     return f"{which} of {count} failed: {before}{after}"
 
@@ -209,7 +209,7 @@ def _describe(session: Session, statement: s.Describe) -> Any:
 
 def _create_test(session: Session, statement: s.CreateTest) -> Any:
     raise Unsupported(
-        "CREATE TEST stands in the file of a project", hint="`anabranch test` runs it"
+        "CREATE TEST belongs in the file of a project", hint="`anabranch test` runs it"
     )
 
 

@@ -61,7 +61,7 @@ def _below(value: Any, default: Any, folder: Path) -> str | None:
     path = places.local_part(str(value))
     if path is not None and Path(path).resolve().is_relative_to(folder.resolve()):
         return None
-    return f"lies outside of {folder}"
+    return f"is outside {folder}"
 
 
 def _not_less(value: Any, default: Any, folder: Path) -> str | None:
@@ -78,11 +78,11 @@ def _remote(value: Any, default: Any, folder: Path) -> str | None:
 
 
 def _durable(value: Any, default: Any, folder: Path) -> str | None:
-    return None if value else "lets a power cut take what was acknowledged"
+    return None if value else "lets a power cut lose what was acknowledged"
 
 
 def _attaching(value: Any, default: Any, folder: Path) -> str | None:
-    return "attaches catalogs of others" if value else None
+    return "attaches external catalogs" if value else None
 
 
 def _strict(value: Any, default: Any, folder: Path) -> str | None:

@@ -69,7 +69,7 @@ def _bound(value: object) -> float | None:
 def _interval(value: object) -> float:
     seconds = parse_duration(value)
     if seconds == 0:
-        raise InvalidValue(f"{value!r} is not longer than nothing")
+        raise InvalidValue(f"{value!r} is not longer than 0")
     return seconds
 
 
@@ -131,7 +131,7 @@ def connect_problem(address: str) -> str | None:
     if not host or set("@;,\\") & set(parts.netloc):
         return "it names no host, or more than one"
     if port == 0:
-        return "port 0 is none"
+        return "port 0 is not a port"
     if parts.path not in ("", "/") and not parts.path.startswith("/;"):
         return "it has a path; parameters follow /;"
     return None

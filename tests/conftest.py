@@ -10,6 +10,8 @@ from tempfile import mkdtemp
 import pytest
 from hypothesis import settings
 
+from anabranch import noted, redaction
+from anabranch.catalog.events import ANALYSIS_FAILED
 from anabranch.spark.session import Spark, expect_little
 from tests.leftovers import pytest_sessionfinish, pytest_sessionstart
 from tests.quick import GIVEN, QUICK
@@ -50,6 +52,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def place(path: str) -> int:
     return next((at for at, start in enumerate(LONG) if path.startswith(start)), len(LONG))
+
+
+@pytest.fixture(autouse=True)
+def no_analysis_fails(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test asks: users go on when our analysis of a query fails, tests do not."""
+    noted.forget(ANALYSIS_FAILED)
+    yield
+    failed = [each for each in noted.said(ANALYSIS_FAILED) if "fault of Anabranch" in each]
+    if request.node.get_closest_marker("analysis_fails") is None:
+        assert failed == []
+    noted.forget(ANALYSIS_FAILED)
+
+
+@pytest.fixture(autouse=True)
+def secrets_of_this_test_only() -> Iterator[None]:
+    """What one test takes for a secret may be a plain word in the messages of the next."""
+    before = set(redaction._known)
+    yield
+    redaction._known.intersection_update(before)
 
 
 @pytest.fixture(scope="session")

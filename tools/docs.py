@@ -20,13 +20,13 @@ import anabranch
 from anabranch import Anabranch, errors, listing
 from anabranch.api import UNSET
 from anabranch.cli.main import cli
+from anabranch.cut_view import CutView
 from anabranch.retry import described
 from anabranch.settings import FILE, TABLE, Settings
-from anabranch.sql.lower.support import CODES
 from anabranch.sql.lower.supported import SUPPORTED
+from anabranch.sql.obstacles import CODES
 from anabranch.verbs.table import SECTIONS as TABLE_OF_VERBS
 from anabranch.verbs.table import VERBS, Absent, Verb
-from anabranch.world import World
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import diagrams
@@ -255,7 +255,7 @@ def reference_page() -> str:
         parts += [_entry("ab.", name, getattr_static(Anabranch, name)) for name in names]
     parts.append("## A held cut")
     parts.append("`with ab.at() as world:` gives a cut that all reads of the block share.")
-    parts += [_entry("world.", name, getattr_static(World, name)) for name in ("table", "sql")]
+    parts += [_entry("world.", name, getattr_static(CutView, name)) for name in ("table", "sql")]
     return "\n\n".join(parts) + "\n"
 
 

@@ -33,7 +33,7 @@ from sqlalchemy import (
 
 from anabranch.cache import cached
 from anabranch.catalog import foreign, tables, views
-from anabranch.catalog.remembered import once
+from anabranch.catalog.remembered import once, tell
 from anabranch.catalog.tables import CHUNK
 from anabranch.errors import InvalidValue, UnknownName
 from anabranch.names import TableName
@@ -70,15 +70,21 @@ class Shown:
 def current(c: Connection) -> int:
     """The newest cut; 0 when nothing was ever published.  Who only reads has asked at the start."""
     known: int | None = c.get_execution_options().get(tables.CUT)
-    return int(c.execute(select(tables.meta.c.cut)).scalar_one()) if known is None else known
+    return _counter(c) if known is None else known
+
+
+@once(tables.meta)
+def _counter(c: Connection) -> int:
+    return int(c.execute(select(tables.meta.c.cut)).scalar_one())
 
 
 def advance(c: Connection) -> int:
     """The next cut id.  Locks the counter to the end of the transaction: publishes queue up."""
     counter = tables.meta.c.cut
-    return int(
-        c.execute(update(tables.meta).values(cut=counter + 1).returning(counter)).scalar_one()
-    )
+    next_one = update(tables.meta).values(cut=counter + 1).returning(counter)
+    cut_id = int(c.execute(next_one).scalar_one())
+    tell(c, _counter, cut_id)
+    return cut_id
 
 
 def hold(c: Connection, *, seconds: float | None = None) -> None:
@@ -87,7 +93,7 @@ def hold(c: Connection, *, seconds: float | None = None) -> None:
         return  # a transaction that writes is alone from its beginning
     if seconds is not None:
         c.execute(text(f"SET LOCAL lock_timeout = {int(seconds * 1000)}"))
-    c.execute(select(tables.meta.c.cut).with_for_update()).scalar_one()
+    tell(c, _counter, int(c.execute(select(tables.meta.c.cut).with_for_update()).scalar_one()))
 
 
 def add(
@@ -215,6 +221,7 @@ def shown(c: Connection, catalog: str) -> Shown:
             others.add(named)
         elif recorded != pointer:
             moved.append(Version(named, pointer))
+    tell(c, newest, pointers)
     return Shown(cut_id, pointers, committed, moved, frozenset(others))
 
 
@@ -408,7 +415,7 @@ def needed(
             table.c.source == str(name), table.c.snapshot_id.in_(sorted(gone))
         )
         if (reader := c.execute(reads).scalars().first()) is not None:
-            return f"{reader} stands on it"
+            return f"{reader} depends on it"
     table = tables.versions
     shown = select(table.c.cut_id, table.c.until_cut).where(
         table.c.table_uuid == table_uuid, table.c.snapshot_id.in_(sorted(gone))

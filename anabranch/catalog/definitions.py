@@ -5,17 +5,18 @@ What is taken is plain JSON, so that it can be kept with a deployment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
-from anabranch.catalog import tables
+from anabranch.catalog import streams, tables
 from anabranch.catalog.lineage import under_names
-from anabranch.catalog.streams import renamed, renewed
+from anabranch.catalog.streams import all_streams, renamed, renewed
 from anabranch.catalog.tables import CHUNK
+from anabranch.catalog.views import all_views
 from anabranch.names import TableName
 
 KINDS: Mapping[str, tuple[Table, str]] = {  # the table, and the column that names the owner
@@ -27,6 +28,7 @@ KINDS: Mapping[str, tuple[Table, str]] = {  # the table, and the column that nam
 }
 NAMING = frozenset({"name", "table_name", "upstream", "source"})
 Taken = dict[str, list[dict[str, Any]]]
+V = TypeVar("V")
 RECORDS = (tables.history, tables.events)  # of what happened to tables
 
 
@@ -80,17 +82,51 @@ class Renaming:
 
 def take(c: Connection, names: Iterable[TableName]) -> Taken:
     """The rows of the given tables and views."""
-    shown = sorted({str(name) for name in names})
+    wanted, there, graph = sorted(set(names)), _there(c), streams.whole_graph(c)
     return {
-        kind: [
-            {key: _plain(value) for key, value in row.items()}
-            for at in range(0, len(shown), CHUNK)
-            for row in c.execute(
-                select(table).where(table.c[owner].in_(shown[at : at + CHUNK]))
-            ).mappings()
-        ]
-        for kind, (table, owner) in KINDS.items()
+        "streams": _rows(c, "streams", [name for name in wanted if name in there["streams"]]),
+        "views": _rows(c, "views", [name for name in wanted if name in there["views"]]),
+        "dependencies": streams.rows_of_dependencies(_among(wanted, graph.dependencies)),
+        "inputs": streams.rows_of_inputs(_among(wanted, graph.inputs)),
+        "frontiers": streams.rows_of_frontiers(_among(wanted, graph.frontiers)),
     }
+
+
+def _there(c: Connection) -> Mapping[str, Collection[TableName]]:
+    """What has rows of each kind."""
+    graph = streams.whole_graph(c)
+    return {
+        "streams": all_streams(c),
+        "views": all_views(c),
+        "dependencies": graph.dependencies,
+        "inputs": graph.inputs,
+        "frontiers": graph.frontiers,
+    }
+
+
+def of(taken: Taken, names: Iterable[TableName]) -> Taken:
+    """What was taken of some of the tables and views."""
+    shown = {str(name) for name in names}
+    return {
+        kind: [row for row in rows if row[KINDS[kind][1]] in shown] for kind, rows in taken.items()
+    }
+
+
+def _rows(c: Connection, kind: str, names: Sequence[TableName]) -> list[dict[str, Any]]:
+    """With all columns: who looks at every stream table or view reads fewer."""
+    table, owner = KINDS[kind]
+    shown = [str(name) for name in names]
+    return [
+        {str(key): _plain(value) for key, value in row.items()}
+        for at in range(0, len(shown), CHUNK)
+        for row in c.execute(
+            select(table).where(table.c[owner].in_(shown[at : at + CHUNK]))
+        ).mappings()
+    ]
+
+
+def _among(names: Iterable[TableName], found: Mapping[TableName, V]) -> dict[TableName, V]:
+    return {name: found[name] for name in names if name in found}
 
 
 def put(
@@ -103,10 +139,11 @@ def put(
 
     `tokens` are those to give, by name: whoever looks at what will be must see what then is.
     """
-    shown = sorted({str(name) for name in names})
+    wanted, there = sorted(set(names)), _there(c)
     for kind, (table, owner) in KINDS.items():
-        for at in range(0, len(shown), CHUNK):
-            c.execute(delete(table).where(table.c[owner].in_(shown[at : at + CHUNK])))
+        gone = [str(name) for name in wanted if name in there[kind]]
+        for at in range(0, len(gone), CHUNK):
+            c.execute(delete(table).where(table.c[owner].in_(gone[at : at + CHUNK])))
         rows = [_typed(table, row) for row in taken.get(kind, ())]
         if kind == "streams":
             rows = [renewed(row, None if tokens is None else tokens[row["name"]]) for row in rows]

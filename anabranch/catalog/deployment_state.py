@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypedDict, TypeVar
 
 from anabranch.catalog.clusters import Cluster
 from anabranch.catalog.indexes import Index
@@ -24,6 +24,50 @@ Options = Mapping[str, Option]
 ColumnRecord = tuple[int | None, str, str, bool]  # id, name, type, whether it may be NULL
 
 
+class IndexRecord(TypedDict):
+    name: str
+    cluster: str | None
+    canonical: str
+    columns: list[str]
+
+
+class _ObjectRecord(TypedDict):
+    kind: str
+    hash: str
+    canonical: str
+    cluster: str | None
+    indexes: list[IndexRecord]
+    reads: list[list[str]]
+    metadata: str
+    options: dict[str, str | None]
+    sql: str
+    query: str
+    columns: list[list[str]]
+
+
+class ObjectRecord(_ObjectRecord, total=False):
+    """An object of a project; in older catalogs it has no comments."""
+
+    comments: dict[str, str]
+
+
+class NamedRecord(ObjectRecord):
+    parts: list[str]
+
+
+class ClusterRecord(TypedDict):
+    hash: str
+    canonical: str
+    options: dict[str, str | None]
+
+
+class SnapshotRecord(TypedDict):
+    """The objects and clusters that a deployment puts in place (see deploy/record)."""
+
+    objects: list[NamedRecord]
+    clusters: dict[str, ClusterRecord]
+
+
 def _named(found: Mapping[str, V] | None, read: Callable[[V], W]) -> dict[TableName, W]:
     return {TableName.parse(name): read(value) for name, value in (found or {}).items()}
 
@@ -34,6 +78,10 @@ def _shown(found: Mapping[TableName, V], write: Callable[[V], Any]) -> dict[str,
 
 def _same(value: V) -> V:
     return value
+
+
+class _Kept(Protocol):
+    def as_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -56,20 +104,143 @@ class PlannedStep:
 
 
 @dataclass(frozen=True)
+class PlannedChange:
+    """An object whose definition was added, modified or deleted, with the difference of its SQL."""
+
+    object: str
+    change: str
+    diff: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Dirty:
+    """An object that is dirty, and a shortest chain of reasons, causes first; `index_only`: nothing
+    around it is dirty because of it."""
+
+    object: str
+    index_only: bool
+    why: tuple[str, ...]
+
+    @classmethod
+    def read(cls, record: Json) -> Dirty:
+        return cls(record["object"], record["index_only"], tuple(record["why"]))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**vars(self), "why": list(self.why)}
+
+
+@dataclass(frozen=True)
+class PlannedReader:
+    """A table or view outside of the project, and what becomes of it."""
+
+    reader: str
+    kind: str
+    reads: tuple[str, ...]
+    outcome: str
+    error: str | None
+
+    @classmethod
+    def read(cls, record: Json) -> PlannedReader:
+        return cls(**{**record, "reads": tuple(record["reads"])})
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**vars(self), "reads": list(self.reads)}
+
+
+@dataclass(frozen=True)
+class PlannedByHand:
+    """Something that somebody had set on an object, and what a promote makes of it."""
+
+    object: str
+    what: str
+    then: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class PlannedRefusal:
+    """What stage does not do, and the option by which somebody may have agreed to it."""
+
+    error: str
+    hint: str | None
+    unless: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
 class Planned:
-    """What a deployment does; `told` is all that the plan said when it was made."""
+    """What a deployment does, and all that its plan said when it was made.
+
+    What a plan of an older version did not say is None.
+    """
 
     steps: tuple[PlannedStep, ...] = ()
     clusters_changed: tuple[str, ...] = ()
-    told: Json = field(default_factory=dict, hash=False, compare=False)
+    empty: bool | None = None
+    changed: tuple[PlannedChange, ...] | None = None
+    dirty: tuple[Dirty, ...] | None = None
+    dirty_clusters: tuple[str, ...] | None = None
+    dirty_schemas: tuple[str, ...] | None = None
+    metadata_only: tuple[str, ...] | None = None
+    readers: tuple[PlannedReader, ...] | None = None
+    by_hand: tuple[PlannedByHand, ...] | None = None
+    refused: tuple[PlannedRefusal, ...] | None = None
+    rows: int | None = None
 
     @classmethod
     def read(cls, record: Json) -> Planned:
-        steps = tuple(PlannedStep.read(each) for each in record.get("steps", ()))
-        return cls(steps, tuple(record.get("clusters_changed", ())), record)
+        def every(name: str, read: Callable[[Json], V]) -> tuple[V, ...] | None:
+            found = record.get(name)
+            return None if found is None else tuple(map(read, found))
 
-    def record(self) -> Json:
-        return self.told
+        def names(name: str) -> tuple[str, ...] | None:
+            found = record.get(name)
+            return None if found is None else tuple(map(str, found))
+
+        return cls(
+            steps=every("steps", PlannedStep.read) or (),
+            clusters_changed=names("clusters_changed") or (),
+            empty=record.get("empty"),
+            changed=every("changed", lambda each: PlannedChange(**each)),
+            dirty=every("dirty", Dirty.read),
+            dirty_clusters=names("dirty_clusters"),
+            dirty_schemas=names("dirty_schemas"),
+            metadata_only=names("metadata_only"),
+            readers=every("readers", PlannedReader.read),
+            by_hand=every("by_hand", lambda each: PlannedByHand(**each)),
+            refused=every("refused", lambda each: PlannedRefusal(**each)),
+            rows=record.get("rows"),
+        )
+
+    def record(self) -> dict[str, Any]:
+        def every(found: Iterable[_Kept] | None) -> list[dict[str, Any]] | None:
+            return None if found is None else [each.as_dict() for each in found]
+
+        def names(found: Iterable[str] | None) -> list[str] | None:
+            return None if found is None else list(found)
+
+        said = {
+            "empty": self.empty,
+            "changed": every(self.changed),
+            "dirty": every(self.dirty),
+            "dirty_clusters": names(self.dirty_clusters),
+            "dirty_schemas": names(self.dirty_schemas),
+            "metadata_only": names(self.metadata_only),
+            "clusters_changed": names(self.clusters_changed),
+            "steps": every(self.steps),
+            "readers": every(self.readers),
+            "by_hand": every(self.by_hand),
+            "refused": every(self.refused),
+            "rows": self.rows,
+        }
+        return {name: value for name, value in said.items() if value is not None}
 
     def with_actions(self, actions: Iterable[str]) -> list[PlannedStep]:
         chosen = set(actions)

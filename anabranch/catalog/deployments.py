@@ -8,14 +8,35 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import Connection, Update, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Table,
+    Update,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
 
 from anabranch.catalog import cuts, stages, tables
-from anabranch.catalog.deployment_state import Base, Json, Notes, Planned, Row, Undo
+from anabranch.catalog.deployment_state import (
+    Base,
+    Json,
+    Notes,
+    Planned,
+    Row,
+    SnapshotRecord,
+    Undo,
+)
 from anabranch.catalog.deployment_state import Key as Key
-from anabranch.catalog.remembered import once
+from anabranch.catalog.remembered import known, once
+from anabranch.catalog.tables import CHUNK
 
 Place = tuple[str, str]  # database, schema
+# The records are long, and many only ask whose an object is.
+_OWNED = [column for column in tables.deployed.c if column.name != "record"]
 
 
 class DeploymentStatus(str, Enum):
@@ -41,7 +62,7 @@ class Deployment:
     pid: int
     process_start: str
     plan: Planned
-    wanted: Json = field(hash=False)
+    wanted: SnapshotRecord = field(hash=False)
     base: Base
     notes: Notes = field(default_factory=Notes)
     undo: Undo | None = None
@@ -100,6 +121,14 @@ def listing(c: Connection) -> list[Deployment]:
     return [_deployment(row) for row in rows.mappings()]
 
 
+@once(tables.deployments)
+def open_ids(c: Connection) -> frozenset[str]:
+    """Deployments that are neither in place nor ended: their staging schemas are nobody's business."""
+    table = tables.deployments
+    rows = c.execute(select(table.c.id).where(table.c.status.in_([each.value for each in OPEN])))
+    return frozenset(rows.scalars())
+
+
 def move(
     c: Connection,
     deployment_id: str,
@@ -117,12 +146,6 @@ def move(
 def note(c: Connection, deployment_id: str, notes: Notes) -> None:
     table = tables.deployments
     c.execute(update(table).where(table.c.id == deployment_id).values(notes=notes.record()))
-
-
-def set_undo(c: Connection, deployment_id: str, undo: Undo) -> None:
-    """How the deployment is rolled back."""
-    table = tables.deployments
-    c.execute(update(table).where(table.c.id == deployment_id).values(undo=undo.record()))
 
 
 def own(c: Connection, deployment_id: str, owner: stages.StageRow, seconds: float) -> None:
@@ -156,27 +179,37 @@ def _owned(deployment_id: str, owner: stages.StageRow) -> Update:
 
 
 @once(tables.deployed)
-def deployed(c: Connection) -> list[tuple[Key, str, Json]]:
-    """Every deployed object: its key, its project and its record."""
+def _deployed(c: Connection) -> list[Row]:
     table = tables.deployed
     order = (table.c.database_name, table.c.schema_name, table.c.object_name)
-    rows = c.execute(select(*order, table.c.project, table.c.record).order_by(*order))
-    return [((row[0], row[1], row[2]), row[3], row[4]) for row in rows]
+    rows = c.execute(select(table).order_by(*order)).mappings()
+    return [{str(key): value for key, value in row.items()} for row in rows]
 
 
-@once(tables.deployed)
+def deployed(c: Connection) -> list[tuple[Key, str, Json]]:
+    """Every deployed object: its key, its project and its record."""
+    return [(key_of(row), row["project"], row["record"]) for row in _deployed(c)]
+
+
 def owners(c: Connection) -> dict[Key, Owner]:
     """Whose every deployed object is."""
-    table = tables.deployed
-    rows = c.execute(select(table)).mappings()
+    rows = _short_records(c)
     return {key_of(row): Owner(row["project"], bool(row["named"])) for row in rows}
 
 
-@once(tables.deployed)
 def deployed_by(c: Connection) -> dict[Key, str]:
     """Which deployment every object is from."""
-    rows = c.execute(select(tables.deployed)).mappings()
-    return {key_of(row): row["deployment_id"] for row in rows}
+    return {key_of(row): row["deployment_id"] for row in _short_records(c)}
+
+
+def _short_records(c: Connection) -> Iterable[Mapping[Any, Any]]:
+    found = known(c, _deployed)
+    return _deployed_keys(c) if found is None else found
+
+
+@once(tables.deployed)
+def _deployed_keys(c: Connection) -> Sequence[Mapping[Any, Any]]:
+    return c.execute(select(*_OWNED)).mappings().all()
 
 
 def set_owner(c: Connection, keys: Iterable[Key], project: str) -> None:
@@ -197,16 +230,16 @@ def rename_project(c: Connection, former: str, project: str) -> None:
 def take_deployed(c: Connection, keys: Iterable[Key]) -> list[Row]:
     """The rows of some objects as they are."""
     wanted = set(keys)
-    rows = c.execute(select(tables.deployed)).mappings()
-    return [dict(row) for row in rows if key_of(row) in wanted]
+    return [dict(row) for row in _deployed(c) if key_of(row) in wanted]
 
 
 def put_deployed(c: Connection, keys: Iterable[Key], rows: Sequence[Row]) -> None:
     """Replace the rows of some objects."""
     table = tables.deployed
-    for database, schema, name in keys:
-        here = (table.c.database_name == database) & (table.c.schema_name == schema)
-        c.execute(delete(table).where(here & (table.c.object_name == name)))
+    gone = [{"b_database": key[0], "b_schema": key[1], "b_object": key[2]} for key in keys]
+    if gone:
+        here = _at_place(table) & (table.c.object_name == bindparam("b_object"))
+        c.execute(delete(table).where(here), gone)
     if rows:
         c.execute(insert(table), [dict(row) for row in rows])
 
@@ -224,26 +257,62 @@ def schema_versions(c: Connection) -> dict[Place, SchemaVersion]:
 
 def raise_versions(c: Connection, places: Iterable[Place], deployment_id: str, by: str) -> None:
     """Count the versions of schemas up, and say who did it."""
-    table, known = tables.deployed_schemas, schema_versions(c)
-    for place in sorted(places):
-        values = {"deployment_id": deployment_id, "changed_by": by, "changed_at": tables.now()}
-        here = (table.c.database_name == place[0]) & (table.c.schema_name == place[1])
-        if place in known:
-            version = known[place].version + 1
-            c.execute(update(table).where(here).values(version=version, **values))
-        else:
-            own = {"database_name": place[0], "schema_name": place[1], "version": 1}
-            c.execute(insert(table).values(**own, **values))
+    hand_out_versions(c, dict.fromkeys(places, deployment_id), by)
+
+
+def hand_out_versions(c: Connection, places: Mapping[Place, str], by: str) -> None:
+    """Likewise, where they come from different deployments."""
+    table, there = tables.deployed_schemas, schema_versions(c)
+    facts = {"changed_by": by, "changed_at": tables.now()}
+    raised = [
+        {
+            "b_database": place[0],
+            "b_schema": place[1],
+            "b_version": there[place].version + 1,
+            "b_deployment": deployment_id,
+        }
+        for place, deployment_id in sorted(places.items())
+        if place in there
+    ]
+    if raised:
+        values: dict[str, Any] = {
+            "version": bindparam("b_version"),
+            "deployment_id": bindparam("b_deployment"),
+        }
+        c.execute(update(table).where(_at_place(table)).values(**values, **facts), raised)
+    new = [
+        {
+            "database_name": place[0],
+            "schema_name": place[1],
+            "version": 1,
+            "deployment_id": deployment_id,
+            **facts,
+        }
+        for place, deployment_id in sorted(places.items())
+        if place not in there
+    ]
+    if new:
+        c.execute(insert(table), new)
+
+
+def _at_place(table: Table) -> ColumnElement[bool]:
+    return (table.c.database_name == bindparam("b_database")) & (
+        table.c.schema_name == bindparam("b_schema")
+    )
 
 
 def forget_namespaces(c: Connection, catalog: str, namespaces: Iterable[str]) -> None:
     """Namespaces that hold no table any more end; their names are compared letter by letter."""
     table, spaces = tables.iceberg_tables, tables.iceberg_namespaces
-    for namespace in namespaces:
-        held = (table.c.catalog_name == catalog) & (table.c.table_namespace == namespace)
-        if c.execute(select(table.c.table_name).where(held).limit(1)).first() is None:
-            here = (spaces.c.catalog_name == catalog) & (spaces.c.namespace == namespace)
-            c.execute(delete(spaces).where(here))
+    names = sorted(namespaces)
+    held = select(table.c.table_name).where(
+        table.c.catalog_name == catalog, table.c.table_namespace == spaces.c.namespace
+    )
+    for start in range(0, len(names), CHUNK):
+        here = (spaces.c.catalog_name == catalog) & spaces.c.namespace.in_(
+            names[start : start + CHUNK]
+        )
+        c.execute(delete(spaces).where(here, ~held.correlate(spaces).exists()))
 
 
 def needed_snapshots(c: Connection) -> set[tuple[str, int]]:

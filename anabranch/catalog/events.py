@@ -16,6 +16,7 @@ from anabranch.names import TableName
 MODE_CHANGED = "MODE_CHANGED"
 REINITIALIZED = "REINITIALIZED"
 FALLBACK = "FALLBACK"  # the way that was chosen failed, another was taken
+ANALYSIS_FAILED = "ANALYSIS_FAILED"  # by a fault of ours: Spark judges the query alone
 ROWS_LOST = "ROWS_LOST"  # files did not hold what Spark produced: refused
 SUSPENDED = "SUSPENDED"
 RESUMED = "RESUMED"
@@ -37,12 +38,13 @@ COLUMNS_KEPT = "COLUMNS_KEPT"  # of a source table, after a roll-back
 CLUSTER_KEPT = "CLUSTER_KEPT"  # after a roll-back: somebody changed it since
 OPTIONS_KEPT = "OPTIONS_KEPT"  # of a stream table, likewise
 VIEW_BROKEN = "VIEW_BROKEN"  # by a deployment: somebody agreed to it
-UNBOUNDED = "UNBOUNDED"  # a circle in which counts may grow for ever
+UNBOUNDED = "UNBOUNDED"  # a cycle in which counts may grow for ever
 RECURSION = "RECURSION"  # a recursion that is computed anew for every change
 UPKEEP = "UPKEEP"  # a table, or everything, that could not be tidied
 COLLATION = "COLLATION"  # a column that is stored without its collation
 LOUD = {
     FALLBACK,
+    ANALYSIS_FAILED,
     ROWS_LOST,
     UPKEEP,
     SUSPENDED,

@@ -15,7 +15,7 @@ Writing = Callable[[], AbstractContextManager[Connection]]
 
 
 @dataclass
-class _Kept:
+class _Task:
     beat: Beat
     every: float
     due: float
@@ -27,13 +27,13 @@ class Heartbeat:
     def __init__(self, writing: Writing) -> None:
         self._writing = writing
         self._wake = threading.Condition()
-        self._kept: dict[str, _Kept] = {}
+        self._tasks: dict[str, _Task] = {}
         self._thread: threading.Thread | None = None
 
     def keep(self, key: str, every: float, beat: Beat) -> None:
         """Run `beat` in a writing transaction every so many seconds, until `drop`."""
         with self._wake:
-            self._kept[key] = _Kept(beat, every, time.monotonic() + every)
+            self._tasks[key] = _Task(beat, every, time.monotonic() + every)
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(
                     target=self._run, name="anabranch-heartbeat", daemon=True
@@ -43,7 +43,7 @@ class Heartbeat:
 
     def drop(self, key: str) -> None:
         with self._wake:
-            self._kept.pop(key, None)
+            self._tasks.pop(key, None)
             self._wake.notify()
 
     def _run(self) -> None:
@@ -52,8 +52,8 @@ class Heartbeat:
                 for each in due:  # one that cannot be renewed must not end the others
                     self._beat([each])
 
-    def _beat(self, due: list[_Kept]) -> bool:
-        """Whether all went well; whatever went wrong, what is still kept is tried again in time.
+    def _beat(self, due: list[_Task]) -> bool:
+        """Whether all went well; what failed is tried again in time, unless it was dropped.
 
         A thread that died of an error nobody thought of would end every lease of the process, those
         that it takes later as well.
@@ -66,17 +66,17 @@ class Heartbeat:
             return False
         return True
 
-    def _next(self) -> list[_Kept] | None:
-        """What is due, once anything is; None when nothing is kept any more."""
+    def _next(self) -> list[_Task] | None:
+        """What is due, once anything is; None when no task is left."""
         with self._wake:
-            while self._kept:
+            while self._tasks:
                 now = time.monotonic()
                 # One that is due later than it can be: the clock was set back, as libfaketime does.
-                due = [e for e in self._kept.values() if e.due <= now or e.due > now + e.every]
+                due = [e for e in self._tasks.values() if e.due <= now or e.due > now + e.every]
                 for each in due:
                     each.due = now + each.every
                 if due:
                     return due
-                self._wake.wait(min(each.due for each in self._kept.values()) - now)
+                self._wake.wait(min(each.due for each in self._tasks.values()) - now)
             self._thread = None
             return None

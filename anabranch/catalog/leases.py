@@ -201,7 +201,7 @@ def end(c: Connection, lease: Lease) -> None:
 
 def _taken_over() -> PublishConflict:
     return PublishConflict(
-        "another process took the refresh over", hint="this one was silent for too long"
+        "another process took over the refresh", hint="this one stopped responding for too long"
     )
 
 

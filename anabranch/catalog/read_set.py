@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 from anabranch.catalog import cuts, groups, leases, refresh_groups, streams
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.groups import Group
+from anabranch.catalog.indexes import Index, all_indexes
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.streams import Graph, Input, StreamTable
 from anabranch.errors import PublishConflict
@@ -38,6 +39,7 @@ class ReadSet:
     `readers` are the stream tables that read a table or view which is dropped or gets another meaning.
     `names` are those that it gives away: tables and views are rows of different tables, and names that
     differ in case are different keys, so no constraint of the database keeps two from one name.
+    `whole`: the publish looks at all rows anyway, so that asking for some first is a statement more.
     """
 
     definitions: dict[TableName, str | None] = field(default_factory=dict)
@@ -49,6 +51,8 @@ class ReadSet:
     readers: dict[TableName, frozenset[TableName]] = field(default_factory=dict)
     names: set[TableName] = field(default_factory=set)
     last: set[str] = field(default_factory=set)  # leases that end with the publish
+    indexes: dict[TableName, tuple[Index, ...]] = field(default_factory=dict)
+    whole: bool = False
 
     def add(self, other: ReadSet) -> None:
         """Take more in; two looks that disagree cannot both be right."""
@@ -58,9 +62,11 @@ class ReadSet:
         self.groups |= other.groups
         self.groups_after |= other.groups_after
         self.leases.update(other.leases)
-        _merge(self.readers, other.readers, "readers of {} were made or dropped")
+        _merge(self.readers, other.readers, "readers of {} were created or dropped")
         self.names |= other.names
         self.last |= other.last
+        _merge(self.indexes, other.indexes, "indexes of {} were created or dropped")
+        self.whole |= other.whole
 
     def hold(self, lease: Lease, *, last: bool = False) -> None:
         """Publish only while the lease is ours; the `last` thing done under it gives it back."""
@@ -79,11 +85,13 @@ class ReadSet:
             dict(self.readers),
             set(self.names),
             set(self.last),
+            dict(self.indexes),
+            self.whole,
         )
 
     def check(self, c: Connection) -> Present:
         """Refuse to publish what was computed from something that is no longer so."""
-        now = Present(c, self.inputs)
+        now = Present(c, None if self.whole else self.inputs)
         for token, lease in self.leases.items():
             (leases.end if token in self.last else leases.check)(c, lease)
         if self.definitions:
@@ -95,7 +103,9 @@ class ReadSet:
             _compare(self.inputs, now.graph.inputs, "{} was refreshed", {})
         if self.readers:
             readers = {name: readers_of(name, now.graph.dependencies) for name in self.readers}
-            _compare(self.readers, readers, "readers of {} were made or dropped")
+            _compare(self.readers, readers, "readers of {} were created or dropped")
+        if self.indexes:
+            _compare(self.indexes, all_indexes(c), "indexes of {} were created or dropped", ())
         _check_groups(now, self.groups)
         return now
 
@@ -109,15 +119,15 @@ class ReadSet:
 class Present:
     """The catalog as a transaction finds it, each kind of rows read when it is first asked for.
 
-    `read_by`: the tables of which it is asked what they have read.
+    `read_by`: the tables of which it is asked what they have read; None: all.
     """
 
-    def __init__(self, c: Connection, read_by: Collection[TableName]) -> None:
+    def __init__(self, c: Connection, read_by: Collection[TableName] | None) -> None:
         self._c, self._read_by = c, read_by
 
     def has_read(self, name: TableName) -> bool:
         """Whether inputs and the frontier of the table are part of the graph."""
-        return name in self._read_by
+        return self._read_by is None or name in self._read_by
 
     @cached_property
     def streams(self) -> Mapping[TableName, StreamTable]:
@@ -125,6 +135,8 @@ class Present:
 
     @cached_property
     def graph(self) -> Graph:
+        if self._read_by is None:
+            return streams.whole_graph(self._c)
         return streams.graph_of(self._c, self._read_by)
 
     @cached_property
@@ -140,7 +152,7 @@ def _check_groups(found: Present, whole: Collection[Members]) -> None:
     now = {frozenset(each.members) for each in found.groups}
     for members in sorted(whole):
         if frozenset(members) not in now:
-            raise _conflict("other tables were put together with {}", members[0])
+            raise _conflict("the tables grouped with {} changed", members[0])
 
 
 def readers_of(

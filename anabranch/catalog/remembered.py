@@ -2,8 +2,9 @@
 
 A statement is a round trip to a server, and a publish of a deployment has many steps that each look at
 all stream tables or all views.  A transaction that reads sees one snapshot anyway.  One that writes
-forgets what it read of a table when it writes to that table, and everything when it may have waited
-for somebody, whose work is visible then.
+forgets what it read of a table when it writes to that table.  When it may have waited for somebody,
+whose work is visible then, it forgets whatever that one may have written: everything before it has the
+lock of a publish, and after that only what is written without the lock.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from anabranch.catalog import tables
 
 _READ = "anabranch_read"  # in `info` of a connection: what its transaction has read
 _WRITES = re.compile(r"\s*(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
+_LOCK = tables.meta.name  # who writes to it, or reads it for an update, has the lock of a publish
 _READS = re.compile(r"\s*(?:SELECT|WITH|VALUES|PRAGMA)\b")
 # Rows that are written behind the lock of a publish: who has it waits for nobody to write them.
 _BEHIND_THE_LOCK = frozenset(
@@ -32,6 +34,7 @@ _BEHIND_THE_LOCK = frozenset(
         *(tables.clusters, tables.deployed, tables.deployed_schemas),
     )
 )
+_STAYS = _BEHIND_THE_LOCK | {_LOCK}  # while somebody else is waited for
 T = TypeVar("T")
 Ask = Callable[[Connection], T]
 
@@ -55,12 +58,17 @@ def note(c: Connection, statement: str) -> None:
     if reads is None:
         return
     written = _WRITES.match(statement)
-    if reads.alone and written is not None and written.group(1) in _BEHIND_THE_LOCK:
-        kept = reads.answers.items()
-        reads.answers = {ask: found for ask, found in kept if written.group(1) not in found[0]}
+    name = _LOCK if written is None else written.group(1)
+    if reads.alone and name != _LOCK:
+        waited = name not in _BEHIND_THE_LOCK
+        reads.answers = {
+            ask: found
+            for ask, found in reads.answers.items()
+            if name not in found[0] and (not waited or found[0] <= _STAYS)
+        }
     elif not _READS.match(statement) or "FOR UPDATE" in statement:
         reads.answers = {}
-        reads.alone = reads.alone or tables.meta.name in statement
+        reads.alone = reads.alone or _LOCK in statement
 
 
 def once(*read: Table) -> Callable[[Ask[T]], Ask[T]]:
@@ -78,10 +86,17 @@ def once(*read: Table) -> Callable[[Ask[T]], Ask[T]]:
             found: T = reads.answers[ask][1]
             return copy(found)
 
-        asked.__dict__["ask"] = ask
+        asked.__dict__.update(ask=ask, read=names)
         return asked
 
     return decorate
+
+
+def tell(c: Connection, asked: Ask[T], found: T) -> None:
+    """The transaction has learned the answer of such a function by another question."""
+    reads: _Reads | None = c.info.get(_READ)
+    if reads is not None and (ask := getattr(asked, "ask", None)) is not None:
+        reads.answers[ask] = (asked.__dict__["read"], found)
 
 
 def known(c: Connection, asked: Ask[T]) -> T | None:

@@ -24,7 +24,7 @@ Sources = Mapping[str, int | None]
 # A snapshot by its table's id and its own; a version of which rows tell no more by its metadata file.
 Key = tuple[str, int | None]
 # By table and snapshot: the snapshots it was computed from, and the fingerprint of its query.
-Told = Callable[[str, int | None], tuple[Sources, str] | None]
+ComputedFrom = Callable[[str, int | None], tuple[Sources, str] | None]
 
 
 OTHER_QUERY = "its rows at the cut are not known to come from the query that it has in the backup"
@@ -45,8 +45,10 @@ class Rewound:
     ended: dict[str, str] = field(default_factory=dict)
 
 
-def rewind(rows: Rows, cut_id: int, told: Callable[[Mapping[str, Row]], Told]) -> Rewound:
-    """The rows as of a cut; `told` is given the versions at the cut, to look into their snapshots."""
+def rewind(
+    rows: Rows, cut_id: int, computed_from: Callable[[Mapping[str, Row]], ComputedFrom]
+) -> Rewound:
+    """The rows as of a cut; `computed_from` gets the versions at the cut and reads their snapshots."""
     check_recorded(rows, cut_id)
     (meta,) = rows["ab_meta"]
     if cut_id == meta["cut"]:
@@ -64,7 +66,7 @@ def rewind(rows: Rows, cut_id: int, told: Callable[[Mapping[str, Row]], Told]) -
     shown = _shown_by(found.rows)
     _rewind_tables(found.rows, rows, shown)
     _rewind_views(found.rows, rows)
-    _rewind_streams(found, rows, shown, told(shown), taken.returned)
+    _rewind_streams(found, rows, shown, computed_from(shown), taken.returned)
     return found
 
 
@@ -182,7 +184,11 @@ def _rewind_views(new: Rows, rows: Rows) -> None:
 
 
 def _rewind_streams(
-    found: Rewound, rows: Rows, shown: Mapping[str, Row], told: Told, returned: Collection[str]
+    found: Rewound,
+    rows: Rows,
+    shown: Mapping[str, Row],
+    computed_from: ComputedFrom,
+    returned: Collection[str],
 ) -> None:
     """`returned`: tables whose definitions are those of the cut, since a deployment was taken back."""
     new, before = found.rows, _shown_by(rows)
@@ -190,15 +196,17 @@ def _rewind_streams(
         row
         for row in new["ab_stream_tables"]
         if row["name"] in shown
-        and (row["name"] in returned or _is_stream(row["name"], shown, before, told))
+        and (row["name"] in returned or _is_stream(row["name"], shown, before, computed_from))
     ]
     names = {row["name"] for row in streams}
     new["ab_dependencies"] = [row for row in new["ab_dependencies"] if row["table_name"] in names]
     new["ab_stream_tables"], new["ab_inputs"], new["ab_frontiers"] = [], [], []
     for row in streams:
         name, at = row["name"], shown[row["name"]]["snapshot_id"]
-        read = told(name, at)
-        frontier = _frontier(name, at, told, names.__contains__) if read is not None else None
+        read = computed_from(name, at)
+        frontier = (
+            _frontier(name, at, computed_from, names.__contains__) if read is not None else None
+        )
         if read is None or frontier is None or read[1] != row["fingerprint"]:
             new["ab_stream_tables"].append(
                 {**row, "computed_from": None, "cut_id": None, "data_at": None}
@@ -218,18 +226,20 @@ def _rewind_streams(
     new["ab_refresh_groups"] = [
         row for row in rows["ab_refresh_groups"] if set(row["members"]) <= names
     ]
-    _say_what_lacks(found, shown, names, told)
+    _say_what_lacks(found, shown, names, computed_from)
 
 
-def _is_stream(name: str, shown: Mapping[str, Row], before: Mapping[str, Row], told: Told) -> bool:
+def _is_stream(
+    name: str, shown: Mapping[str, Row], before: Mapping[str, Row], computed_from: ComputedFrom
+) -> bool:
     """Whether a stream table of the backup was one at the cut: a source table may have had its name."""
     at, now = shown[name], before.get(name)
     same = now is None or at.get("table_uuid") == now.get("table_uuid")
-    return same or at["snapshot_id"] is None or told(name, at["snapshot_id"]) is not None
+    return same or at["snapshot_id"] is None or computed_from(name, at["snapshot_id"]) is not None
 
 
 def _say_what_lacks(
-    found: Rewound, shown: Mapping[str, Row], names: Collection[str], told: Told
+    found: Rewound, shown: Mapping[str, Row], names: Collection[str], computed_from: ComputedFrom
 ) -> None:
     there = {*shown, *(row["name"] for row in found.rows["ab_views"])}
     for row in found.rows["ab_dependencies"]:
@@ -238,7 +248,7 @@ def _say_what_lacks(
     found.undefined = sorted(
         name
         for name, row in shown.items()
-        if name not in names and told(name, row["snapshot_id"]) is not None
+        if name not in names and computed_from(name, row["snapshot_id"]) is not None
     )
 
 
@@ -256,16 +266,16 @@ def _input(name: str, source: str, snapshot: int | None, shown: Mapping[str, Row
 
 
 def _frontier(
-    name: str, at: int | None, told: Told, is_stream: Callable[[str], bool]
+    name: str, at: int | None, computed_from: ComputedFrom, is_stream: Callable[[str], bool]
 ) -> dict[str, int | None] | None:
     """The base snapshots below a table; None when they are not told, or not one for each."""
-    read = told(name, at)
+    read = computed_from(name, at)
     if read is None:
         return None
     found: dict[str, int | None] = {}
     for source, snapshot in read[0].items():
         below = (
-            _frontier(source, snapshot, told, is_stream)
+            _frontier(source, snapshot, computed_from, is_stream)
             if is_stream(source) and source != name
             else {source: snapshot}
         )

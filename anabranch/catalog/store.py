@@ -51,7 +51,7 @@ _DENIED_TABLE = re.compile(r"(?:table|sequence|relation) \"?(\w+)")
 CURES = {
     "certificate verify failed": "the server's certificate is not signed by a CA in sslrootcert: add "
     "sslrootcert=<file with the CA's certificate> to the catalog's address",
-    "does not match host name": "connect by a name that stands in the server's certificate, or use "
+    "does not match host name": "connect by a name that is listed in the server's certificate, or use "
     "sslmode=verify-ca, which does not compare names",
     "root certificate file": "sslrootcert names no file that can be read: give the CA's certificate",
     "certificate file|private key file": "sslcert and sslkey must name files of yours that can be "
@@ -66,13 +66,13 @@ CURES = {
     "no pg_hba.conf entry": "the server lets this user in from here for no database of this name: see "
     "its pg_hba.conf",
     "password authentication failed|no password supplied": "check user and password; a reference such "
-    "as ENV('PG_PASSWORD') may stand in the address",
+    "as ENV('PG_PASSWORD') may be part of the address",
 }
 _SET_COLUMN = re.compile(r"(?:SET |, )\"?(\w+)\"?=")
 EVERY = "*"
 _LOST_TABLE = re.compile(r"no such table: ((?:ab|iceberg)_\w+)")
 _QUICK, _WHOLE = "PRAGMA quick_check(1)", "PRAGMA integrity_check(1)"
-_opened: Cache[None] = Cache(100, "catalogs that were found whole when they were opened")
+_opened: Cache[None] = Cache(100, "catalogs that were found intact when they were opened")
 
 
 class Store:
@@ -231,7 +231,7 @@ class Store:
             yield
         except (OperationalError, InterfaceError, PoolTimeout) as error:
             if lost := _LOST_TABLE.search(str(error)):
-                raise self._damaged(f"its table {lost.group(1)} is gone") from error
+                raise self._damaged(f"its table {lost.group(1)} is missing") from error
             if _is_mistake(error):
                 raise
             raise Unreachable(
@@ -299,7 +299,7 @@ def parse_url(url: str | os.PathLike[str]) -> URL:
         raise InvalidValue(f"{redacted_address(given)!r} is not a database URL") from error
     except ValueError:  # of the port, which may be a part of a password: not shown
         raise InvalidValue(
-            "host and port of the catalog's address cannot be told apart", hint=ESCAPED
+            "host and port of the catalog's address are ambiguous", hint=ESCAPED
         ) from None
     if parsed.host and "@" in parsed.host:
         raise InvalidValue("the catalog's address has more than one @", hint=ESCAPED)

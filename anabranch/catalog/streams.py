@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from anabranch import edition
 from anabranch.catalog import cuts, tables
-from anabranch.catalog.remembered import known, once
+from anabranch.catalog.remembered import known, once, tell
 from anabranch.catalog.tables import CHUNK
 from anabranch.edition import Edition
 from anabranch.model import RefreshMode, Status
@@ -174,10 +174,30 @@ def change(c: Connection, name: TableName, **values: Any) -> bool:
 
 def change_all(c: Connection, found: Mapping[TableName, Mapping[str, Any]]) -> None:
     """Set the same fields of several tables, to values of their own; none that declares anything."""
+    assert not any(DECLARED.intersection(values) for values in found.values())
+    _set_all(c, found)
+
+
+def declare(
+    c: Connection,
+    found: Mapping[TableName, Mapping[str, Any]],
+    given: Mapping[str, str],
+) -> None:
+    """Set the same options of several tables, which keep their queries; their tokens are `given`."""
+    there = all_streams(c)
+    rows = {}
+    for name, values in found.items():
+        if (before := there.get(name)) is not None:
+            token = given[str(name)]
+            follows = carried(before.computed_from, before.definition, token)
+            rows[name] = {**values, "definition": token, "computed_from": follows}
+    _set_all(c, rows)
+
+
+def _set_all(c: Connection, found: Mapping[TableName, Mapping[str, Any]]) -> None:
     if not found:
         return
     fields_set = tuple(next(iter(found.values())))
-    assert not DECLARED.intersection(fields_set)
     table = tables.stream_tables
     own = update(table).where(table.c.name == bindparam("b_name"))
     statement = own.values(**{each: bindparam(f"b_{each}") for each in fields_set})
@@ -232,9 +252,14 @@ def touch(c: Connection, names: Iterable[TableName], moment: datetime) -> None:
 
 
 def note_cut(
-    c: Connection, cut_id: int, frontiers: Mapping[TableName, Mapping[TableName, int | None]]
+    c: Connection,
+    cut_id: int,
+    frontiers: Mapping[TableName, Mapping[TableName, int | None]],
+    known: Mapping[TableName, Mapping[TableName, int | None]] | None = None,
 ) -> None:
-    """The tables, unchanged, stand at another cut, on these snapshots."""
+    """The tables, unchanged, stand at another cut, on these snapshots; `known`: see `set_frontiers`."""
+    if not frontiers:
+        return
     times = cuts.commit_times(c, cut_id, {each for read in frontiers.values() for each in read})
     statement = update(tables.stream_tables).where(
         tables.stream_tables.c.name == bindparam("b_name")
@@ -244,9 +269,8 @@ def note_cut(
         for name, read in frontiers.items()
     }
     rows = [{"b_name": str(name), "b_data": at} for name, at in held.items()]
-    if rows:
-        c.execute(statement.values(cut_id=cut_id, data_at=bindparam("b_data")), rows)
-    set_frontiers(c, frontiers)
+    c.execute(statement.values(cut_id=cut_id, data_at=bindparam("b_data")), rows)
+    set_frontiers(c, frontiers, known)
 
 
 Standing = tuple[int | None, str, datetime | None]
@@ -286,12 +310,15 @@ def all_streams(c: Connection) -> dict[TableName, StreamTable]:
 
 def set_dependencies(c: Connection, graph: Mapping[TableName, Iterable[TableName]]) -> None:
     """Replace the upstreams of the given tables."""
-    rows = [
+    _replace(c, tables.dependencies, graph, rows_of_dependencies(graph))
+
+
+def rows_of_dependencies(graph: Mapping[TableName, Iterable[TableName]]) -> list[dict[str, Any]]:
+    return [
         {"table_name": str(name), "upstream": str(upstream)}
         for name, upstreams in graph.items()
         for upstream in dict.fromkeys(upstreams)
     ]
-    _replace(c, tables.dependencies, graph, rows)
 
 
 @once(tables.dependencies)
@@ -311,12 +338,15 @@ def set_inputs(
     known: Mapping[TableName, Mapping[TableName, Input]] | None = None,
 ) -> None:
     """Replace what the given tables have read; `known` is what the catalog has, if that was read."""
-    rows = [
+    _replace(c, tables.inputs, read, rows_of_inputs(read), known)
+
+
+def rows_of_inputs(read: Mapping[TableName, Mapping[TableName, Input]]) -> list[dict[str, Any]]:
+    return [
         {"table_name": str(name), "source": str(source), **asdict(each)}
         for name, sources in read.items()
         for source, each in sources.items()
     ]
-    _replace(c, tables.inputs, read, rows, known)
 
 
 def carry_inputs(c: Connection, source: TableName, before: str, after: str) -> None:
@@ -350,12 +380,17 @@ def set_frontiers(
     known: Mapping[TableName, Mapping[TableName, int | None]] | None = None,
 ) -> None:
     """Replace the frontiers of the given tables; `known` is what the catalog has, if that was read."""
-    rows = [
+    _replace(c, tables.frontiers, frontiers, rows_of_frontiers(frontiers), known)
+
+
+def rows_of_frontiers(
+    frontiers: Mapping[TableName, Mapping[TableName, int | None]],
+) -> list[dict[str, Any]]:
+    return [
         {"table_name": str(name), "source": str(source), "snapshot_id": snapshot}
         for name, sources in frontiers.items()
         for source, snapshot in sources.items()
     ]
-    _replace(c, tables.frontiers, frontiers, rows, known)
 
 
 @dataclass(frozen=True)
@@ -378,7 +413,11 @@ def whole_graph(c: Connection) -> Graph:
 
 def graph_of(c: Connection, read_by: Collection[TableName]) -> Graph:
     """The dependencies, and the rest of the given tables at least."""
-    return known(c, whole_graph) or _graph(c, read_by)
+    found = known(c, whole_graph)
+    if found is None:
+        found = _graph(c, read_by)
+        tell(c, dependencies, dict(found.dependencies))
+    return found
 
 
 def _graph(c: Connection, read_by: Collection[TableName] | None) -> Graph:

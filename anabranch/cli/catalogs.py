@@ -25,7 +25,7 @@ def catalogs(session: CliSession, out: Output) -> None:
 @click.argument("name")
 @click.argument("type")
 @click.argument("properties", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--or-replace", is_flag=True, help="Change a catalog that is attached already.")
+@click.option("--or-replace", is_flag=True, help="Change a catalog that is already attached.")
 @click.option("--if-not-exists", is_flag=True, help="Do nothing if there is one.")
 @command
 def attach(
@@ -37,7 +37,7 @@ def attach(
     or_replace: bool,
     if_not_exists: bool,
 ) -> None:
-    """Attach a catalog of others: its tables are read as NAME.namespace.table.
+    """Attach an external catalog: its tables are read as NAME.namespace.table.
 
     A secret is a reference that is followed when the catalog is asked: token="ENV('PROD_TOKEN')" or
     token="FILE('/run/secrets/prod')".
@@ -59,7 +59,7 @@ def _pair(text: str) -> tuple[str, str]:
 @click.option("--if-exists", is_flag=True, help="Do nothing if there is none.")
 @command
 def detach(session: CliSession, out: Output, name: str, if_exists: bool) -> None:
-    """Forget an attached catalog; refused while anything reads one of its tables."""
+    """Detach a catalog; refused while anything reads one of its tables."""
     session.ab.detach(name, if_exists=if_exists)
     out.answer(f"{name} is detached", {"catalog": name})
 

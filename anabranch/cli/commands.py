@@ -80,7 +80,7 @@ def init(session: CliSession, out: Output, folder: str, bare: bool) -> None:
 
 @click.command()
 @click.argument("file", required=False)
-@click.option("--revoke", is_flag=True, help="Trust the file no longer.")
+@click.option("--revoke", is_flag=True, help="Stop trusting the file.")
 @command
 def trust(session: CliSession, out: Output, file: str | None, revoke: bool) -> None:
     """Trust a settings file, as it is now, to name servers and secrets; see docs/security.md."""
@@ -109,7 +109,7 @@ def history(session: CliSession, out: Output, name: str | None, limit: int) -> N
 @limited(50, "Events to show, newest first.")
 @command
 def events(session: CliSession, out: Output, name: str | None, limit: int) -> None:
-    """List events: tables that were refreshed in another way, rebuilt, suspended and so on."""
+    """List events: fallbacks, rebuilt and suspended tables, and so on."""
     out.rows(session.ab.events(name, limit), EVENT_COLUMNS, "no events yet")
 
 
@@ -123,8 +123,8 @@ def cuts(session: CliSession, out: Output, limit: int) -> None:
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--dot", "form", flag_value="dot", help="Answer in the language of Graphviz.")
-@click.option("--mermaid", "form", flag_value="mermaid", help="Answer in the language of Mermaid.")
+@click.option("--dot", "form", flag_value="dot", help="Print the graph as Graphviz (DOT).")
+@click.option("--mermaid", "form", flag_value="mermaid", help="Print the graph as Mermaid.")
 @click.option("--svg", metavar="[FILE]", is_flag=False, flag_value="-", help="Draw a picture.")
 @command
 def graph(
@@ -132,7 +132,7 @@ def graph(
 ) -> None:
     """Draw the stream tables and what they read, or only the surroundings of one table.
 
-    Sources stand at the margin, and under each table those that read it.
+    Sources are not indented; below each table are those that read it.
     """
     if svg and form:
         raise click.UsageError("give one of --dot, --mermaid and --svg")
@@ -157,7 +157,7 @@ def explain(session: CliSession, out: Output, name: str, rules: bool) -> None:
 @click.command()
 @click.argument("name")
 @click.argument("column", required=False)
-@click.option("--to-sources", is_flag=True, help="Go through stream tables, to source tables.")
+@click.option("--to-sources", is_flag=True, help="Follow stream tables down to source tables.")
 @command
 def lineage(
     session: CliSession, out: Output, name: str, column: str | None, to_sources: bool
@@ -184,12 +184,12 @@ def refresh(session: CliSession, out: Output, name: str | None, full: bool) -> N
 
 
 @click.command()
-@click.option("--ticks", type=AT_LEAST_1, help="Stop after so many passes.")
+@click.option("--ticks", type=AT_LEAST_1, help="Stop after this number of passes.")
 @command
 def run(session: CliSession, out: Output, ticks: int | None) -> None:
     """Run the scheduler: refresh what is due, until Ctrl-C or SIGTERM.
 
-    A first signal lets the groups under way finish, a second gives them up; nothing is ever published
+    The first signal lets the groups under way finish, a second abandons them; nothing is ever published
     in part.
     """
     scheduler.run_scheduler(session, out, ticks)
@@ -218,14 +218,16 @@ def verify(session: CliSession, out: Output, names: tuple[str, ...]) -> int:
 
 
 @click.command()
-@click.option("--from-warehouse", is_flag=True, required=True, help="From the files of the tables.")
+@click.option(
+    "--from-warehouse", is_flag=True, required=True, help="Recover from the files of the tables."
+)
 @command
 def recover(session: CliSession, out: Output, from_warehouse: bool) -> int:
-    """Register the tables of the warehouse in a catalog that has lost them all.
+    """Register the tables of the warehouse in a catalog that has lost all of them.
 
-    Stream tables, views, groups, clusters and indexes come back as anabranch-declared.json at the top
-    of the warehouse tells. A stream table shows the rows that it had, and its next refresh is in full.
-    Cuts, history and deployments are lost, and a dropped table whose files are still there comes back.
+    Stream tables, views, groups, clusters and indexes come back as recorded in anabranch-declared.json
+    at the top of the warehouse. A stream table keeps its rows, and its next refresh is in full.
+    Cuts, history and deployments are lost, and a dropped table whose files still exist comes back.
     Exit code 2 if the metadata of a table cannot be read.
     """
     session.creates = True
@@ -279,7 +281,7 @@ def check(
 @click.command()
 @command
 def maintain(session: CliSession, out: Output) -> None:
-    """Compact small files, expire old snapshots, remove needless files."""
+    """Compact small files, expire old snapshots, delete orphaned files."""
     with session.progress.task("tidying …"):
         report = session.ab.maintain()
     done = {name.replace("_", " "): listed(one) for name, one in report.items() if one}
@@ -294,9 +296,9 @@ def maintain(session: CliSession, out: Output) -> None:
 )
 @command
 def backup(session: CliSession, out: Output, destination: str, verify: bool) -> None:
-    """Copy the catalog and its files to a folder or URL; a second time only what is new.
+    """Copy the catalog and its files to a folder or URL; later runs copy only what is new.
 
-    Writers may go on meanwhile: the backup is of one cut.
+    Writers may continue meanwhile: the backup is of one cut.
     """
     with session.progress.task("copying …"):
         done = session.ab.backup(destination, verify=verify)
@@ -355,25 +357,25 @@ def demo(session: CliSession) -> int:
 
 
 @click.command()
-@click.option("--again", is_flag=True, help="Also if it was done before.")
+@click.option("--again", is_flag=True, help="Repeat it if it was done before.")
 @command
 def prepare(session: CliSession, out: Output, again: bool) -> None:
     """Halve the time Spark needs to start; takes a minute, once, and 200 MB."""
-    with session.progress.task("Spark's classes are written down …"):
+    with session.progress.task("archiving Spark's classes …"):
         path, made = archives.archive(again)
-    text = f"Spark starts from {path}" if made else f"this was done before: {path}"
+    text = f"Spark starts from {path}" if made else f"already done: {path}"
     out.answer(text, {"archive": str(path), "made": made})
 
 
 @click.command()
 @click.argument("role", required=False, type=click.Choice(ROLES))
+@click.option("--prefix", default="anabranch_", show_default=True, help="Prefix of the role names.")
 @click.option(
-    "--prefix", default="anabranch_", show_default=True, help="Before the names of roles."
+    "--schema", default="public", show_default=True, help="Schema of the catalog's tables."
 )
-@click.option("--schema", default="public", show_default=True, help="Of the catalog's tables.")
 @command
 def grants(session: CliSession, out: Output, role: str | None, prefix: str, schema: str) -> None:
-    """Print the SQL that makes the roles reader, writer, scheduler and owner on PostgreSQL.
+    """Print the SQL that creates the roles reader, writer, scheduler and owner on PostgreSQL.
 
     Run it with psql as a superuser, once the catalog is there; then GRANT the roles to users.
     """

@@ -36,15 +36,19 @@ select = click.option(
     help="Only these objects: name, *.name, +name with what it reads, name+ with its readers.",
 )
 drop_tables = click.option(
-    "--drop-tables", is_flag=True, help="Let source tables that were deleted go, with their rows."
+    "--drop-tables",
+    is_flag=True,
+    help="Allow deleted source tables to be dropped, with their rows.",
 )
 drop_most = click.option(
-    "--drop-most", is_flag=True, help="Let more than half of what the project has deployed go."
+    "--drop-most",
+    is_flag=True,
+    help="Allow more than half of what the project has deployed to be dropped.",
 )
 suspend_readers = click.option(
     "--suspend-readers",
     is_flag=True,
-    help="Suspend stream tables outside of the project that cannot follow.",
+    help="Suspend stream tables outside the project that cannot follow.",
 )
 dry_run = click.option("--dry-run", is_flag=True, help="Check and show, but do nothing.")
 
@@ -62,7 +66,7 @@ def opened(session: CliSession, folder: str, profile: str | None) -> projects.Pr
 @select
 @click.option("--why", metavar="NAME", help="Show the chain of reasons why an object is dirty.")
 @click.option(
-    "--what-if", multiple=True, metavar="NAME", help="As if these objects had been edited."
+    "--what-if", multiple=True, metavar="NAME", help="Plan as if these objects had been edited."
 )
 @command
 def plan(
@@ -130,10 +134,10 @@ def stage(
 
 @click.command()
 @click.argument("deployment", required=False)
-@click.option("--timeout", type=float, metavar="SECONDS", help="Wait no longer than this.")
+@click.option("--timeout", type=float, metavar="SECONDS", help="Longest time to wait.")
 @command
 def wait(session: CliSession, out: Output, deployment: str | None, timeout: float | None) -> int:
-    """Wait until a deployment is built, and show how far its objects are.
+    """Wait until a deployment is built, and show its progress.
 
     Exit code 2 if it is not ready then.
     """
@@ -149,17 +153,13 @@ def wait(session: CliSession, out: Output, deployment: str | None, timeout: floa
         out.rows(found["objects"], OBJECT_COLUMNS, "nothing to build")
         out.note(progress_text(found))
     if found["stuck"]:
-        out.note(
-            f"nobody builds it any more; next: anabranch stage, or anabranch abort {found['id']}"
-        )
+        out.note(f"its build has stopped; next: anabranch stage, or anabranch abort {found['id']}")
     return 0 if found["ready"] or found["status"] == "PROMOTED" else REFUSED
 
 
 @click.command()
 @click.argument("deployment", required=False)
-@click.option(
-    "--no-refresh", is_flag=True, help="Do not bring the staged tables up to date before."
-)
+@click.option("--no-refresh", is_flag=True, help="Do not refresh the staged tables first.")
 @suspend_readers
 @dry_run
 @command
@@ -196,7 +196,7 @@ def tell_suspended(out: Output, done: dict[str, Any]) -> None:
     for name in done["suspended"]:
         out.note(f"suspended {name}, which cannot follow: `anabranch events {name}` says why")
     for name in done["broken_views"]:
-        out.note(f"view {name} does not work any more: `anabranch events {name}` says why")
+        out.note(f"view {name} no longer works: `anabranch events {name}` says why")
 
 
 @click.command()
@@ -214,7 +214,7 @@ def rollback(
     """Return to the state before a deployment, in one publish.
 
     Without a DEPLOYMENT it is the newest one, of the project in the current folder if there is one.
-    Nothing is computed but what has to fit the tables that return.
+    Only what has to match the restored tables is recomputed.
     """
     with session.progress.task("rolling back …"):
         done = session.ab.rollback(

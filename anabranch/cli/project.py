@@ -48,7 +48,7 @@ def create(session: CliSession, folder: str, *, example: bool = True) -> Created
     """The catalog first, so that no file is left behind when it cannot be reached."""
     file = Path(folder).absolute() / FILE
     if file.exists():
-        raise AlreadyExists(f"{file} exists already", hint="edit it, or choose another folder")
+        raise AlreadyExists(f"{file} already exists", hint="edit it, or choose another folder")
     given = {"home": session.home, "catalog": session.catalog, "warehouse": session.warehouse}
     chosen = {name: value for name, value in given.items() if value}
     if "catalog" not in chosen:

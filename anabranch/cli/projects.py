@@ -12,6 +12,7 @@ from anabranch import verbs
 from anabranch.cli.commands import REFUSED, command
 from anabranch.cli.output import JsonOutput, Output, counted
 from anabranch.cli.session import CliSession
+from anabranch.errors import EXIT_CODES, Kind
 from anabranch.lazy import lazy
 from anabranch.session import Session
 
@@ -42,7 +43,11 @@ project_folder = click.option("--project", default=".", help="Folder of the proj
 def compile_(
     session: CliSession, out: Output, project: str, profile: str | None, spark: bool
 ) -> int:
-    """Resolve all names, columns and types of a project, and show every error."""
+    """Resolve all names, columns and types of a project, and show every error.
+
+    Exit code 3 if the analysis of an object fails by a fault of Anabranch, which is no error of the
+    project.
+    """
     loaded = projects.load(project, profile)
     waiting = session.progress.task("asking Spark …" if spark else "")
     with alone(session, loaded, spark=spark) as own, waiting:
@@ -50,11 +55,13 @@ def compile_(
     if found.problems and isinstance(out, JsonOutput):
         out.answer("", found.as_dict())
         return 1
-    found.check()
     for note in found.notes:
         out.note(note)
-    out.answer(summary(loaded), found.as_dict())
-    return 0
+    found.check()
+    out.answer(summary(loaded, len(found.unjudged)), found.as_dict())
+    if found.unjudged:
+        out.note("hint: `anabranch compile --spark` lets Spark judge what could not be analyzed")
+    return EXIT_CODES[Kind.INTERNAL] if found.unjudged else 0
 
 
 @click.command()
@@ -70,7 +77,7 @@ def lock(session: CliSession, out: Output, project: str, profile: str | None) ->
     out.answer(f"locked {counted(len(found['tables']), 'foreign table')}", found)
 
 
-def summary(project: projects.Project) -> str:
+def summary(project: projects.Project, unjudged: int = 0) -> str:
     """`compiled 3 source tables, 4 stream tables, 1 cluster, 2 indexes, 5 tests`."""
     models = project.files.models.values()
     kinds: list[str] = [model.kind for model in models]
@@ -80,7 +87,8 @@ def summary(project: projects.Project) -> str:
     parts = [counted(number, noun) for number, noun in counts if number]
     indexes = sum(len(model.indexes) for model in models)
     parts += [counted(indexes, "index").replace("indexs", "indexes")] if indexes else []
-    return f"compiled {', '.join(parts) or 'nothing'}"
+    failed = f"; the analysis of {counted(unjudged, 'object')} failed" if unjudged else ""
+    return f"compiled {', '.join(parts) or 'nothing'}{failed}"
 
 
 @click.command()

@@ -12,8 +12,8 @@ from typing import Any
 
 from anabranch.cli.output import Output, counted
 from anabranch.cli.session import CliSession
+from anabranch.model import WaitCode
 
-QUIET = ("NO_DATA",)
 NEWS = ("PUBLISHED", "FAILED")
 WORDS = {"PUBLISHED": "published", "FAILED": "failed", "SKIPPED": "waits"}
 
@@ -31,10 +31,10 @@ class Stop:
         if self.asked.is_set():
             self.forced.set()
             threading.Thread(target=self._cancel, daemon=True).start()
-            self._say("giving up what is under way; nothing of it is published")
+            self._say("abandoning what is under way; nothing of it is published")
         else:
             self.asked.set()
-            self._say("stopping after what is under way; once more gives it up")
+            self._say("stopping after what is under way; a second signal abandons it")
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -52,26 +52,24 @@ class Report:
 
     def __init__(self, out: Output) -> None:
         self.out = out
-        self._last: dict[str, str] = {}
+        self._last: dict[str, tuple[str, str | None, str | None]] = {}
 
     def __call__(self, results: Sequence[dict[str, Any]]) -> None:
         for result in results:
-            said = _kind(result)
             known = self._last.get(result["group_id"])
-            self._last[result["group_id"]] = said
+            said = self._last[result["group_id"]] = _kind(result)
             if result["outcome"] in NEWS or (is_news(result) and said != known):
                 self.out.answer(line(result, datetime.now()), result)
 
 
 def is_news(result: dict[str, Any]) -> bool:
-    reason = result["reason"] or ""
-    waits = ("not due", "refreshed by hand")
-    return result["outcome"] not in QUIET and not reason.startswith(waits)
+    """Whether a group waits for what somebody may want to know of."""
+    return result["code"] is not None and WaitCode(result["code"]).is_news
 
 
-def _kind(result: dict[str, Any]) -> str:
-    reason = "".join(each for each in result["reason"] or "" if not each.isdigit())
-    return f"{result['outcome']} {reason}"
+def _kind(result: dict[str, Any]) -> tuple[str, str | None, str | None]:
+    """What there is to say, without what changes all the time: a countdown is not news."""
+    return result["outcome"], result["code"], result["waits_for"]
 
 
 def line(result: dict[str, Any], at: datetime) -> str:

@@ -62,7 +62,7 @@ def serve(
 
 @click.group()
 def token() -> None:
-    """Make, list and revoke the bearer tokens of `anabranch serve`."""
+    """Create, list and revoke the bearer tokens of `anabranch serve`."""
 
 
 @token.command("create")
@@ -71,7 +71,7 @@ def token() -> None:
     "--grant", "inside", multiple=True, metavar="NAMESPACE=ROLE", help="… in one namespace."
 )
 @click.option("--name", default="", help="What the token is for.")
-@click.option("--expires", metavar="DURATION", help="How long it holds, such as 90d [for ever].")
+@click.option("--expires", metavar="DURATION", help="How long it is valid, such as 90d [for ever].")
 @command
 def create_token(
     session: CliSession,
@@ -81,7 +81,7 @@ def create_token(
     name: str,
     expires: str | None,
 ) -> None:
-    """Make a token and print it once: the catalog keeps only its hash."""
+    """Create a token and print it once: the catalog keeps only its hash."""
     grants = tokens.Grants.of(role, inside)
     lifetime = None if expires is None else parse_duration(expires)
     with session.ab._store.writing() as c:
@@ -93,7 +93,7 @@ def create_token(
 @token.command("list")
 @command
 def list_tokens(session: CliSession, out: Output) -> None:
-    """List the tokens: what each may do, and whether it still holds."""
+    """List the tokens: what each may do, and whether it is still valid."""
     with session.ab._store.reading() as c:
         found = tokens.listing(c)
     out.rows(found, TOKEN_COLUMNS, "no tokens yet")

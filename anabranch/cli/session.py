@@ -52,7 +52,7 @@ class CliSession:
         if not self.creates and settings.has_home and not Path(settings.home).exists():
             raise UserError(
                 f"there is no catalog in {settings.home}",
-                hint="`anabranch init` makes one; --home names another folder",
+                hint="`anabranch init` creates one; --home names another folder",
             )
         return self.connect(settings)
 

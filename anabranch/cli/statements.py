@@ -12,10 +12,10 @@ from anabranch.lazy import lazy
 
 if TYPE_CHECKING:
     from anabranch.spark import errors as spark_errors
-    from anabranch.sql.text import batches as scripts
+    from anabranch.sql import batches as scripts
 else:
     spark_errors = lazy("anabranch.spark.errors")
-    scripts = lazy("anabranch.sql.text.batches")
+    scripts = lazy("anabranch.sql.batches")
 
 
 REFRESH_COLUMNS = (

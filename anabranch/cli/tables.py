@@ -66,7 +66,7 @@ def indexes(session: CliSession, out: Output) -> None:
 @click.command()
 @command
 def clusters(session: CliSession, out: Output) -> None:
-    """List the clusters: named Spark resources, and what is kept on them."""
+    """List the clusters: named Spark resources, and what uses them."""
     out.rows(session.ab.clusters(), CLUSTER_COLUMNS, "no clusters yet")
 
 
@@ -167,7 +167,7 @@ def drop(session: CliSession, out: Output, name: str, cascade: bool, if_exists: 
 @click.argument("name")
 @command
 def suspend(session: CliSession, out: Output, name: str) -> None:
-    """Take a stream table, and thereby its group, out of all refreshes."""
+    """Exclude a stream table, and with it its group, from all refreshes."""
     session.ab.suspend(name)
     out.done({"statement": "SUSPEND", "table": name})
 
@@ -249,8 +249,8 @@ def create_group(
 
 @groups.command("alter")
 @click.argument("name")
-@click.option("--add", multiple=True, metavar="TABLE", help="A stream table that comes to it.")
-@click.option("--drop", multiple=True, metavar="TABLE", help="A member that leaves it.")
+@click.option("--add", multiple=True, metavar="TABLE", help="Stream table to add.")
+@click.option("--drop", multiple=True, metavar="TABLE", help="Member to remove.")
 @isolation
 @snapshot_timeout
 @command

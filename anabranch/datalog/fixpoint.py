@@ -7,7 +7,7 @@ independent of the order of rules and facts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.datalog.join import Entry, entries
@@ -59,7 +59,7 @@ class Model:
         body = zip(rule.body, rows, strict=True)
         return Because(fact, text, tuple(Fact(atom.relation, row) for atom, row in body))
 
-    def why(self, relation: str, *row: object) -> tuple[Because, ...]:
+    def why(self, relation: str, *row: Hashable) -> tuple[Because, ...]:
         """The derivation of a fact, causes first; empty for a given fact."""
         target = Fact(relation, tuple(row))
         if target.row not in self[relation]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Hashable, Iterable
 
 from anabranch.errors import InvalidValue
 
-Row = tuple[Any, ...]
+Row = tuple[Hashable, ...]
 Columns = tuple[int, ...]
 
 

@@ -62,7 +62,7 @@ def not_maintainable(node: Recursive) -> str | None:
         if isinstance(inner, Recursive) and node.name in open_recursions(inner):
             return "it names itself inside another recursion"
     member = as_member(node)
-    violation: Broken | None = next(iter(not_monotone(member.plan, member.circle)), None)
+    violation: Broken | None = next(iter(not_monotone(member.plan, member.component)), None)
     return None if violation is None else f"it names itself {violation.operator.value}"
 
 

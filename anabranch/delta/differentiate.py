@@ -22,6 +22,7 @@ from anabranch.delta import (  # noqa: F401 - each registers the rules of its op
 )
 from anabranch.delta.rule import RULES, Changed
 from anabranch.plan.nodes import Node
+from anabranch.plan.optimize import OPERATOR_RULES, optimize
 from anabranch.plan.walk import reads_now
 
 
@@ -30,4 +31,4 @@ def delta(node: Node, changed: Changed) -> Node | None:
     """The node's columns and `_ab_w`; None if nothing below it has changed."""
     if not reads_now(node) & changed:
         return None
-    return RULES.of(node)(node, changed, delta)
+    return RULES.of(node)(optimize(node, OPERATOR_RULES), changed, delta)

@@ -33,7 +33,7 @@ from anabranch.plan.nodes import (
     Version,
     items_of,
 )
-from anabranch.plan.rules.push_keys import push_keys
+from anabranch.plan.optimize import TOP_KEY_RULES, optimize
 from anabranch.plan.walk import walk
 
 
@@ -84,7 +84,7 @@ def _right_delta(
         left_keys, right_keys = [pair.left for pair in pairs], [pair.right for pair in pairs]
         left = among(left, left_keys, keys)
         if not _has_existence(node.right):
-            keys = matchable(key_superset(push_keys(left), left_keys), pairs)
+            keys = matchable(key_superset(optimize(left, TOP_KEY_RULES), left_keys), pairs)
         after, before = (among(state, right_keys, keys) for state in (after, before))
     elif node.condition is not None:
         left = SemiJoin(left, _without_weight(delta), node.condition)

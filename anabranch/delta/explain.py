@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance, Replace
 from anabranch.delta.rule import Changed
 from anabranch.model import Columns
 from anabranch.plan.nodes import Node, Parameter
-from anabranch.plan.optimize import DELTA_RULES, KEY_RULES, QUERY_RULES, Rules, changes, optimize
+from anabranch.plan.optimize import (
+    DELTA_RULES,
+    KEY_RULES,
+    OPERATOR_RULES,
+    QUERY_RULES,
+    Applied,
+    Rules,
+    changes,
+    optimize,
+)
 from anabranch.plan.show import show
 from anabranch.plan.statistics import NOTHING, Statistics
 from anabranch.plan.walk import tables
@@ -36,9 +45,11 @@ def explain(maintenance: Maintenance, changed: Changed | None = None) -> str:
 def explain_rules(
     written: Node, maintenance: Maintenance | None, statistics_of: Callable[[Node], Statistics]
 ) -> str:
-    """The effect of the optimizer on the query and on each delta plan, rule by rule; `statistics_of`
-    returns the statistics that a plan is optimized with."""
+    """The effect of the optimizer on the query, on operators whose delta is taken, and on each delta
+    plan, rule by rule; `statistics_of` returns the statistics that a plan is optimized with."""
     sections = [("rules of the query", _rules(written, QUERY_RULES, NOTHING))]
+    if maintenance is not None and (steps := _shown(_of_operators(_differentiated(maintenance)))):
+        sections.append(("rules of operators, before their deltas", "\n".join(steps)))
     plans = [] if maintenance is None else _delta_plans(maintenance, tables(maintenance.full))
     sections += [
         (f"rules of the {title}", _rules(node, DELTA_RULES, statistics_of(node)))
@@ -49,10 +60,27 @@ def explain_rules(
 
 
 def _rules(plan: Node, rules: Rules, statistics: Statistics) -> str:
-    applied = [
-        f"{step.rule}:\n{_indented(show(step.plan))}" for step in changes(plan, rules, statistics)
-    ]
+    applied = _shown(changes(plan, rules, statistics))
     return "\n".join([f"before:\n{_indented(show(plan))}", *(applied or ["no rule changes it"])])
+
+
+def _shown(steps: Iterable[Applied]) -> list[str]:
+    return [f"{step.rule}:\n{_indented(show(step.plan))}" for step in steps]
+
+
+def _differentiated(maintenance: Maintenance) -> Node:
+    """The plan whose delta is taken."""
+    return maintenance.full if isinstance(maintenance, ByRows) else maintenance.input
+
+
+def _of_operators(plan: Node) -> Iterator[Applied]:
+    """The rules that change an operator before its delta is taken, from the top down, as it is."""
+    pending, seen = [plan], set[Node]()
+    while pending:
+        if (node := pending.pop()) not in seen:
+            seen.add(node)
+            yield from changes(node, OPERATOR_RULES)
+            pending += reversed(optimize(node, OPERATOR_RULES).inputs)
 
 
 def _delta_plans(maintenance: Maintenance, sources: Changed) -> list[tuple[str, Node | None]]:

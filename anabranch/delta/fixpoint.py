@@ -6,7 +6,7 @@ deletes      O: all rows with a derivation that uses a row that goes, and so on;
              new fixed point, for what is left does not lean on what went; then upwards, where the
              rows of O that are still derived come back
 
-Each round looks only at the rows that the last one found.  Where plans are run is up to the bench, so
+Each round looks only at the rows that the last one found.  Where plans are run is up to the backend, so
 that the same rounds run on Spark and in tests.
 """
 
@@ -28,14 +28,14 @@ Counts = Mapping[TableName, int]
 
 
 @dataclass(frozen=True)
-class Span:
+class BatchRange:
     """What a plan sees of a member: batches up to `before` or `after`; those between are its DELTA."""
 
     before: int
     after: int
 
 
-Spans = Mapping[TableName, Span]
+BatchRanges = Mapping[TableName, BatchRange]
 REMOVED = "removed"  # the given relation of all rows that a member has lost
 
 
@@ -47,13 +47,13 @@ class Backend(Protocol):
 
     meter: Meter | None
 
-    def add(self, member: Member, records: Node, spans: Spans) -> int:
+    def add(self, member: Member, records: Node, ranges: BatchRanges) -> int:
         """Store the lines (of a set: those it has not) as the member's next batch; how many."""
 
-    def take(self, member: Member, records: Node, spans: Spans, *, seeds: bool) -> int:
+    def take(self, member: Member, records: Node, ranges: BatchRanges, *, seeds: bool) -> int:
         """Note the lines that were not noted before as the next batch of lost rows; how many.
 
-        The spans count batches of lost rows, and every member is what it was before the change.
+        The ranges count batches of lost rows, and every member is what it was before the change.
         `seeds`: lines that the member never had may be among them.
         """
 
@@ -213,61 +213,61 @@ def follow(
 Count = Callable[[TableName, int], None]
 
 
-class Stairs(Protocol):
+class Rounds(Protocol):
     def round(self, count: Count) -> None:
         """One pass over all members; `count` is told at once by how many rows each of them moved."""
 
 
 def iterate(
-    stairs: Stairs, meter: Meter, watch: Callable[[Counts], None], *, down: bool = False
+    rounds: Rounds, meter: Meter, watch: Callable[[Counts], None], *, down: bool = False
 ) -> tuple[Counts, ...]:
     """Rounds until one moves nothing.
 
     The rows of a round count member by member: what one of them moved is no longer left to the next.
     """
-    rounds: list[dict[TableName, int]] = []
+    counts: list[dict[TableName, int]] = []
 
     def count(name: TableName, rows: int) -> None:
         if rows:
-            rounds[-1][name] = rounds[-1].get(name, 0) + rows
+            counts[-1][name] = counts[-1].get(name, 0) + rows
         meter.rows += rows
         if meter.is_past_rows:
-            raise NoFixedPoint(rounds, FixpointBound.ROWS, down=down)
+            raise NoFixedPoint(counts, FixpointBound.ROWS, down=down)
 
-    while not rounds or rounds[-1]:
-        if rounds and (bound := meter.met(len(rounds))) is not None:
-            raise NoFixedPoint(rounds, bound, down=down)
-        rounds.append({})
+    while not counts or counts[-1]:
+        if counts and (bound := meter.met(len(counts))) is not None:
+            raise NoFixedPoint(counts, bound, down=down)
+        counts.append({})
         try:
-            stairs.round(count)
+            rounds.round(count)
         except Exploded as error:
             left = meter.rows_left if error.bound is FixpointBound.ROWS else None
-            moved = rounds[-1].get(error.member, 0)
-            rounds[-1][error.member] = moved + (left or 0) + 1  # at least, and nobody counted on
-            raise NoFixedPoint(rounds, error.bound, down=down) from error
-        watch(rounds[-1])
-    return tuple(rounds)
+            moved = counts[-1].get(error.member, 0)
+            counts[-1][error.member] = moved + (left or 0) + 1  # at least, and nobody counted on
+            raise NoFixedPoint(counts, error.bound, down=down) from error
+        watch(counts[-1])
+    return tuple(counts)
 
 
 @dataclass
-class Seen:
-    """How many batches of each member there are, and how many of them a reader has looked at."""
+class Cursors:
+    """How many batches of each member there are, and how many of them each reader has read."""
 
     batches: dict[TableName, int] = field(default_factory=dict)
-    looked: dict[tuple[TableName, TableName], int] = field(default_factory=dict)
+    read: dict[tuple[TableName, TableName], int] = field(default_factory=dict)
 
-    def look(self, member: Member) -> Spans:
-        """Everything up to now; what came since the last look is the delta."""
-        spans = {}
+    def advance(self, member: Member) -> BatchRanges:
+        """Everything up to now; what came since the last call is the delta."""
+        ranges = {}
         for up in {*member.upstreams, member.name}:
             now = self.batches.get(up, 0)
-            spans[up] = Span(self.looked.get((member.name, up), 0), now)
-            self.looked[member.name, up] = now
-        return spans
+            ranges[up] = BatchRange(self.read.get((member.name, up), 0), now)
+            self.read[member.name, up] = now
+        return ranges
 
-    def moved(self, member: Member, spans: Spans) -> frozenset[TableName]:
+    def moved(self, member: Member, ranges: BatchRanges) -> frozenset[TableName]:
         ups = member.upstreams
-        return frozenset(up for up in ups if spans[up].after > spans[up].before)
+        return frozenset(up for up in ups if ranges[up].after > ranges[up].before)
 
     def count(self, member: Member, rows: int) -> None:
         self.batches[member.name] = self.batches.get(member.name, 0) + bool(rows)
@@ -290,15 +290,15 @@ class Derive:
     backend: Backend
     members: Sequence[Member]
     start: Start | None
-    seen: Seen = field(default_factory=Seen)
+    cursors: Cursors = field(default_factory=Cursors)
     first: bool = True
 
     def round(self, count: Count) -> None:
         for member in self.members:
-            spans = self.seen.look(member)
-            records = self.records(member, self.seen.moved(member, spans))
-            rows = 0 if records is None else self.backend.add(member, records, spans)
-            self.seen.count(member, rows)
+            ranges = self.cursors.advance(member)
+            records = self.records(member, self.cursors.moved(member, ranges))
+            rows = 0 if records is None else self.backend.add(member, records, ranges)
+            self.cursors.count(member, rows)
             count(member.name, rows)
         self.first = False
 
@@ -327,7 +327,7 @@ class OverDelete:
     changed: Changed
     give_up: float | None
     careful: bool = False
-    seen: Seen = field(default_factory=Seen)
+    cursors: Cursors = field(default_factory=Cursors)
     first: bool = True
     total: int = 0
 
@@ -337,17 +337,17 @@ class OverDelete:
 
     def round(self, count: Count) -> None:
         for member in [] if self.too_many else self.members:
-            spans = self.seen.look(member)
-            moved = self.seen.moved(member, spans)
+            ranges = self.cursors.advance(member)
+            moved = self.cursors.moved(member, ranges)
             changed = self.changed & member.sources if self.first else frozenset()
             for given, seeds in ((changed, True), (moved, False)):
-                rows = self.taken(member, given, spans, seeds=seeds)
+                rows = self.taken(member, given, ranges, seeds=seeds)
                 self.total += rows
                 count(member.name, rows)
         self.first = False
 
-    def taken(self, member: Member, changed: Changed, spans: Spans, *, seeds: bool) -> int:
+    def taken(self, member: Member, changed: Changed, ranges: BatchRanges, *, seeds: bool) -> int:
         records = member.lost(changed, careful=self.careful) if changed else None
-        rows = 0 if records is None else self.backend.take(member, records, spans, seeds=seeds)
-        self.seen.count(member, rows)
+        rows = 0 if records is None else self.backend.take(member, records, ranges, seeds=seeds)
+        self.cursors.count(member, rows)
         return rows

@@ -26,7 +26,6 @@ from anabranch.plan.nodes import (
     Version,
     items_of,
 )
-from anabranch.plan.rules.filter_below_join import filter_below_join
 from anabranch.plan.rules.push_keys import filter_keys
 
 SharedBy = dict[Expr, int]
@@ -34,7 +33,7 @@ SharedBy = dict[Expr, int]
 
 @differentiates(Join)
 def join(node: Join, changed: Changed, delta: Rule) -> Node | None:
-    node, terms = filter_below_join(node), list[Node]()
+    terms: list[Node] = []
     for position, child in enumerate(node.parts):
         change = delta(child, changed)
         if change is None:

@@ -168,7 +168,7 @@ def maintenance(plan: Node) -> Maintenance:
     if condition is not None:
         return _replace(aggregate, keys, items, condition, "HAVING may hide and show groups")
     if recomputed:
-        why = f"{recomputed[0].expr.readable} cannot be kept from changes alone"
+        why = f"{recomputed[0].expr.readable} cannot be maintained from changes alone"
         return _replace(aggregate, keys, items, None, why)
     stored = {key.column: column(key.name) for key in keys}
     items = tuple(Item(item.name, item.expr.substitute(stored), item.type) for item in items)

@@ -51,7 +51,7 @@ NEGATIVE = "anabranch internal: a member of a component has lost a row in a roun
 class Member:
     name: TableName
     plan: Node
-    circle: frozenset[TableName]  # all members of the component
+    component: frozenset[TableName]  # all members of the component
 
     @cached_property
     def is_set(self) -> bool:
@@ -64,16 +64,16 @@ class Member:
     @cached_property
     def body(self) -> Node:
         root = distinct_root(self.plan)
-        return self.plan if root is None else _without_distinct(root, self.circle)
+        return self.plan if root is None else _without_distinct(root, self.component)
 
     @cached_property
     def sources(self) -> frozenset[TableName]:
-        return reads_now(self.body) - self.circle
+        return reads_now(self.body) - self.component
 
     @cached_property
     def upstreams(self) -> tuple[TableName, ...]:
         """The members that it reads."""
-        return tuple(sorted(reads(self.body, self.circle)))
+        return tuple(sorted(reads(self.body, self.component)))
 
     @property
     def now(self) -> Scan:
@@ -106,7 +106,7 @@ class Member:
 
     def lost(self, changed: Changed, *, careful: bool = False) -> Node | None:
         """At least what goes with the rows that `changed` loses; see `overdelete` for the law."""
-        rows = over_deleted(self.body, Loss(changed, self.circle, careful))
+        rows = over_deleted(self.body, Loss(changed, self.component, careful))
         return None if rows is None else self.records(rows)
 
     def again(self, wanted: Parameter) -> Node:
@@ -167,13 +167,13 @@ def _asked(part: Node, wanted: Node, on: tuple[tuple[Expr, str], ...]) -> Node:
     return filter_keys(part, keys, mine)
 
 
-def _without_distinct(node: Node, circle: frozenset[TableName]) -> Node:
+def _without_distinct(node: Node, component: frozenset[TableName]) -> Node:
     """The query without DISTINCT above members, where it does not matter how often a row comes."""
-    if not reads(node, circle) or counts_copies(node) or isinstance(node, Recursive):
+    if not reads(node, component) or counts_copies(node) or isinstance(node, Recursive):
         return node
     if isinstance(node, Aggregate) and not node.calls:
-        return _without_distinct(Project(node.input, node.keys), circle)
-    return node.with_inputs([_without_distinct(part, circle) for part in node.inputs])
+        return _without_distinct(Project(node.input, node.keys), component)
+    return node.with_inputs([_without_distinct(part, component) for part in node.inputs])
 
 
 def _copies(gained: Node) -> Node:

@@ -64,7 +64,7 @@ from anabranch.plan.nodes import (
     Version,
     same_columns,
 )
-from anabranch.plan.rules.filter_below_join import filter_below_join
+from anabranch.plan.optimize import OPERATOR_RULES, optimize
 from anabranch.plan.walk import reads_now
 
 
@@ -96,7 +96,8 @@ def over_deleted(node: Node, loss: Loss) -> Node | None:
 def _over_deleted(node: Node, loss: Loss) -> Node:
     if not reads(node, loss.members):
         return _rows_of_sign(node, loss, exp.LT)
-    return (RULES.find(node) or all_old_rows)(node, loss)
+    rule = RULES.find(node) or all_old_rows
+    return rule(optimize(node, OPERATOR_RULES), loss)
 
 
 def all_old_rows(node: Node, loss: Loss) -> Node:
@@ -181,7 +182,6 @@ def union_all(node: UnionAll, loss: Loss) -> Node:
 
 @over_deletes(Join)
 def join(node: Join, loss: Loss) -> Node:
-    node = filter_below_join(node)
     terms = []
     for position, child in enumerate(node.parts):
         rows = over_deleted(child, loss)

@@ -7,6 +7,7 @@ from typing import Any
 from anabranch.catalog import definitions, deployments, tables
 from anabranch.catalog.deployments import Deployment, DeploymentStatus
 from anabranch.catalog.store import Connection
+from anabranch.cut_view import CutView
 from anabranch.deploy import refresh_groups
 from anabranch.deploy.conflicts import refuse_staged_readers
 from anabranch.deploy.staging import Staging
@@ -15,7 +16,6 @@ from anabranch.names import TableName
 from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime, Transaction
 from anabranch.tables.writing import write_tables
-from anabranch.world import World
 
 CAN_END = (DeploymentStatus.STAGING, DeploymentStatus.STAGED, DeploymentStatus.ABORTED)
 
@@ -71,7 +71,7 @@ def _remove(tx: Transaction, deployment: Deployment) -> list[TableName]:
     return found
 
 
-def staged_names(world: World, deployment: Deployment) -> list[TableName]:
+def staged_names(world: CutView, deployment: Deployment) -> list[TableName]:
     """Everything in the staging schemas of the deployment."""
     staging = Staging(deployment.id, frozenset())
     return sorted(name for name in world.names() if staging.key(name) is not None)

@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from anabranch.catalog import cuts, deployments, events, streams
 from anabranch.catalog.clusters import all_clusters
 from anabranch.catalog.deployment_state import SuspendedReader
-from anabranch.catalog.deployments import OPEN
 from anabranch.catalog.events import Event
+from anabranch.catalog.indexes import Index
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.catalog.views import all_views
-from anabranch.deploy.circles import Queries, with_path
+from anabranch.deploy.cycles import Queries, with_path
 from anabranch.deploy.outside import is_staged
 from anabranch.deploy.readers import Reader
 from anabranch.deploy.refresh_groups import leave
@@ -40,14 +41,14 @@ from anabranch.graph.order import closure, dependants
 from anabranch.graph.policies import DiamondConsistency
 from anabranch.model import Status
 from anabranch.names import TableName
-from anabranch.refresh.cycles import check_member, define_again
+from anabranch.refresh.cycles import Members, check_member, define_again
 from anabranch.refresh.definition import check_mode, understood
 from anabranch.refresh.observe import CatalogState, observe
-from anabranch.refresh.publish_sets import asked_for
+from anabranch.refresh.publish_sets import asked_for, world_of
 from anabranch.refresh.record import Trigger, note_cuts, record_outcomes
 from anabranch.refresh.staging import Staging
 from anabranch.retry import attempts
-from anabranch.runtime import Runtime, Transaction
+from anabranch.runtime import Leased, Runtime, Transaction
 from anabranch.tables.column_migration import fit_columns, understood_together
 
 VIEW_BROKEN = (
@@ -80,7 +81,7 @@ def look_after(c: Connection, runtime: Runtime, project: str) -> After:
 def whose(c: Connection, seen: CatalogState, project: str) -> After:
     keys = [key for key, owner in deployments.owners(c).items() if owner.project == project]
     own = frozenset(TableName((key[0], key[1]), key[2]) for key in keys if key[0])
-    staged = tuple(f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN)
+    staged = tuple(f"__{each}" for each in sorted(deployments.open_ids(c)))
     return After(seen, own, staged)
 
 
@@ -110,7 +111,7 @@ class Cures:
     fixed: frozenset[TableName] = frozenset()
 
     def of(self, name: TableName, error: AnabranchError) -> str:
-        mend = f"mend the rows that {name} reads"
+        mend = f"fix the rows that {name} reads"
         if name in self.fixed:
             return f"{mend}, then {self.again}; or {self.instead.format(name=name)}"
         return f"{cure(name, error)}, then {self.again}"
@@ -120,35 +121,106 @@ class Unleased(PublishConflict):
     """More tables have to move along than leases are held of."""
 
 
+class NotAlone(PublishConflict):
+    """Something has to be refreshed, or looked at with Spark, before the swap can be published."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a swap goes by, read in one transaction; its publish compares."""
+
+    after: After  # as it is before the swap
+    indexed: Mapping[TableName, tuple[Index, ...]]
+
+    @property
+    def seen(self) -> CatalogState:
+        return self.after.seen
+
+
+F = TypeVar("F", bound=Found)
+
+
 @dataclass
-class Flip:
-    """A swap that is tried until nobody comes between; everything that it writes is leased."""
+class Flip(Generic[F]):
+    """A swap that is tried until nobody comes between; everything that it writes is leased.
+
+    `prepare` ends with a look at the catalog, and `look` only looks.
+    """
 
     runtime: Runtime
     names: Iterable[TableName]
     cures: Cures
+    look: Callable[[], F]
     consent: Consent = Consent()
-    prepare: Callable[[], None] = lambda: None
+    prepare: Callable[[], F] | None = None
     suspended: dict[TableName, str] = field(default_factory=dict)  # readers outside, and why
     broken_views: dict[TableName, str] = field(default_factory=dict)  # likewise
 
-    def run(self, act: Callable[[Lease], int | None]) -> int | None:
+    def run(self, act: Callable[[Transaction, Lease, F], int | None]) -> int | None:
         self.names = set(self.names)
         for attempt in attempts():
             try:
                 with attempt:
-                    self.prepare()
-                    seconds = self.runtime.settings.lease_time
-                    with self.runtime.leases.hold(sorted(self.names), seconds, wait=True) as lease:
-                        assert isinstance(lease, Lease)
-                        return act(lease)
+                    return self._attempt(act)
             except Broken as failed:
                 if failed.table not in self.consent:
                     first = cure(failed.table, failed.error)
                     why = {failed.table: failed.error.message}
                     raise breaks(why, cure=first) from failed.error
                 self.suspended[failed.table] = failed.error.message
-        raise PublishConflict("production moves all the time", hint="run it again")
+        raise PublishConflict("production keeps changing", hint="run it again")
+
+    def _attempt(self, act: Callable[[Transaction, Lease, F], int | None]) -> int | None:
+        """The stage begins in the transaction that takes the lease, and the publish gives it back."""
+        found, begun = (self.prepare or self.look)(), list[Transaction]()
+
+        def begin(c: Connection) -> None:
+            begun.append(self.begin(found, c))
+
+        self.runtime.lake.fence.claim()
+        seconds = self.runtime.settings.lease_time
+        try:
+            with self.runtime.leases.hold(
+                sorted(self.names), seconds, wait=True, begin=begin
+            ) as lease:
+                assert isinstance(lease, Lease)
+                if lease.waited:  # somebody has done something meanwhile
+                    found = self.look()
+                    with self.runtime.store.writing(durable=False) as c:
+                        begin(c)
+                (tx,) = begun
+                tx.used.hold(lease, last=True)
+                cut_id = act(tx, lease, found)
+                self.runtime.leases.ended(lease)
+                return cut_id
+        except BaseException:
+            for each in begun:
+                each.abandon()
+            raise
+
+    def begin(self, found: F, c: Connection | None = None) -> Transaction:
+        """A transaction upon what was found."""
+        tx = self.runtime.begin(world_of(self.runtime, found.seen), c)
+        tx.leased = Leased(found.indexed)
+        tx.used.whole = True
+        return tx
+
+    def publish(self, along: Along, lease: Lease) -> int | None:
+        """Most swaps need nothing refreshed, which shows in the publish itself.  For others it was a
+        rehearsal: it has shown what is to be refreshed before the next try."""
+        tx = along.tx
+        undo, before = tx.bookmark(), dict(tx.stage.changes)
+        along.stand_alone()
+        try:
+            return tx.publish(along.kind, keep=True)
+        except NotAlone:
+            if tx.stage.changes != before:  # copies for indexes are made once more, at the end
+                along.rehearsed = None
+            undo()
+        tx.leased = None  # what moves along has indexes, which were not compared
+        along.stage()
+        self.check_leased(lease, along.written)
+        return tx.publish(along.kind)
 
     def along(
         self,
@@ -217,14 +289,35 @@ class Along:
     tokens: dict[str, str] = field(default_factory=lambda: defaultdict(streams.new_token))
     written: tuple[TableName, ...] = ()
     stopped: tuple[TableName, ...] = ()  # by hand: they stay so, whatever takes their place
+    rehearsed: After | None = None  # by a publish that could not stand alone
+
+    def stand_alone(self) -> None:
+        """Publish only if nothing must move along."""
+        self.tx.later(self._suspend)
+        self.tx.later(self._check_alone)
+        self.tx.later(self._stay_suspended)
+
+    def _check_alone(self, c: Connection, cut_id: int | None) -> None:
+        """Whatever `stage` would find, in the publish, after everything."""
+        after = look_after(c, self.runtime, self.project)
+        if (
+            self._closed(after)[1]
+            or needing(after, self.moved)
+            or unfilled(after, self.moved)
+            or self._altered_readers(after, ())
+            or self._cut_off(after, ())
+        ):
+            self.rehearsed = after
+            raise NotAlone("something moves along", hint="run it again")
+        self._note_cut(c, after)
 
     def stage(self) -> None:
         """Refresh what must move along; the rows of the swap are in the transaction already."""
         self.tx.later(self._suspend)
         while True:
-            after = self.tx.rehearse(self.kind, lambda c: look_after(c, self.runtime, self.project))
+            after, self.rehearsed = self.rehearsed or self._rehearse(), None
             self._check_world(after.seen)
-            self._check_circles(after)
+            self._check_cycles(after)
             needed = needing(after, self.moved)
             failing = self._fit(after, needed | unfilled(after, self.moved))
             failing |= self._unfit(after, needed)
@@ -237,6 +330,9 @@ class Along:
             self._refresh(after, needed)
         self.tx.later(self._check_whole)
         self.tx.later(self._stay_suspended)
+
+    def _rehearse(self) -> After:
+        return self.tx.rehearse(self.kind, lambda c: look_after(c, self.runtime, self.project))
 
     def keep_suspended(self, c: Connection, names: Iterable[TableName]) -> None:
         """Note in the publish which tables somebody has suspended, before others take their places.
@@ -257,15 +353,16 @@ class Along:
             streams.change(c, name, status=Status.SUSPENDED)
 
     def _check_whole(self, c: Connection, cut_id: int | None) -> None:
-        """In the publish, after everything: nobody may have made a reader meanwhile.
-
-        What moved and is up to date stands at the cut of the publish: at an older one, what it reads
-        may have had another name.
-        """
+        """In the publish, after everything: nobody may have made a reader meanwhile."""
         after = look_after(c, self.runtime, self.project)
         left = needing(after, self.moved, settled=True)
         if left:
             raise PublishConflict(f"{sorted(left)[0]} would not fit", hint="run it again")
+        self._note_cut(c, after)
+
+    def _note_cut(self, c: Connection, after: After) -> None:
+        """What moved and is up to date stands at the cut of the publish: at an older one, what it reads
+        may have had another name."""
         names = [name for name in (*self.moved, *self.written) if name in after.seen.streams]
         noted = after.seen.noting(names)
         note_cuts(c, after.seen, noted)
@@ -279,13 +376,11 @@ class Along:
                 raise PublishConflict(f"{name} moved meanwhile", hint="run it again")
         self.tx.world.views = after.views
 
-    def _check_circles(self, after: After) -> None:
-        """With the tables of others a circle may close that the project alone does not have."""
-        before, then = (Queries.of(seen, after.staged) for seen in (self.before, after.seen))
-        found = then.closed(before, self.moved)
-        then.check_allowed(self.runtime.settings, before, found)
-        for circle in found:
-            queries = {name: then.streams[name] for name in sorted(circle & then.streams.keys())}
+    def _check_cycles(self, after: After) -> None:
+        """With the tables of others a cycle may close that the project alone does not have."""
+        then, found = self._closed(after)
+        for component in found:
+            queries = {name: then.streams[name] for name in sorted(component & then.streams.keys())}
             try:
                 definitions = define_again(self.tx, queries)
             except (UserError, SchemaError):  # a reader does not fit: that is told with its cure
@@ -293,9 +388,16 @@ class Along:
             for name, definition in definitions.items():
                 mode = after.seen.streams[name].refresh_mode
                 try:
-                    check_member(self.tx.world, name, mode, definition, circle)
+                    check_member(self.tx.world, name, mode, definition, component)
                 except Refused as error:
-                    raise with_path(error, then.reads, circle) from None
+                    raise with_path(error, then.reads, component) from None
+
+    def _closed(self, after: After) -> tuple[Queries, list[Members]]:
+        """What is read then, and the cycles that close; refused where they are not allowed."""
+        before, then = (Queries.of(seen, after.staged) for seen in (self.before, after.seen))
+        found = then.closed(before, self.moved)
+        then.check_allowed(self.runtime.settings, before, found)
+        return then, found
 
     def _take_out(self, failing: Mapping[TableName, str]) -> None:
         """Readers that cannot follow are suspended, if somebody agreed to it."""
@@ -355,16 +457,19 @@ class Along:
 
     def _unfit(self, after: After, needed: Collection[TableName]) -> dict[TableName, str]:
         """Readers of altered source tables that will not work at their next refresh, and why."""
-        seen, found = after.seen, {}
-        for name in sorted(downstream(seen, self.altered) - {*needed, *self.moved}):
-            if after.outside(name) and not held_back(seen, name):
-                stream = seen.streams[name]
-                try:
-                    definition = understood(self.tx.world, name, stream.query)
-                    check_mode(name, stream.refresh_mode, definition)
-                except (UserError, SchemaError, NotIncremental) as error:
-                    found[name] = error.message
+        found = {}
+        for name in self._altered_readers(after, needed):
+            stream = after.seen.streams[name]
+            try:
+                definition = understood(self.tx.world, name, stream.query)
+                check_mode(name, stream.refresh_mode, definition)
+            except (UserError, SchemaError, NotIncremental) as error:
+                found[name] = error.message
         return found
+
+    def _altered_readers(self, after: After, needed: Collection[TableName]) -> list[TableName]:
+        below = downstream(after.seen, self.altered) - {*needed, *self.moved}
+        return [n for n in sorted(below) if after.outside(n) and not held_back(after.seen, n)]
 
     def _fit_part(self, seen: CatalogState, part: Component[TableName]) -> None:
         queries = {name: seen.streams[name].query for name in part.members}
@@ -394,7 +499,8 @@ class Along:
 
         def rows(c: Connection, cut_id: int | None) -> None:
             note_cuts(c, found, seen)
-            record_outcomes(c, cut_id, done, Trigger(self.kind), seen.groups)
+            kept = self.tx.kept.values()
+            record_outcomes(c, cut_id, done, Trigger(self.kind), seen.groups, kept=kept)
 
         self.tx.later(rows)
 
@@ -477,7 +583,7 @@ def cure(name: TableName, error: AnabranchError) -> str:
         return (
             f"REFRESH STREAM TABLE {name} FULL, or ALTER STREAM TABLE {name} SET REFRESH MODE AUTO"
         )
-    return f"mend the rows that it reads, or ALTER STREAM TABLE {name} AS …"
+    return f"fix the rows that it reads, or ALTER STREAM TABLE {name} AS …"
 
 
 class Broken(Exception):

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from anabranch.catalog import deployments
+from anabranch.catalog.deployment_state import Json
 from anabranch.catalog.indexes import Index
-from anabranch.catalog.store import Connection
 from anabranch.deploy.build import declaration
 from anabranch.deploy.indexes import Indexes
 from anabranch.deploy.plan import ByHand, Plan
@@ -19,6 +18,8 @@ from anabranch.deploy.undo import OPTIONS
 from anabranch.names import TableName
 from anabranch.refresh.observe import CatalogState
 from anabranch.settings import Settings
+
+Records = Mapping[ObjectKey, Json]
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,11 @@ def set_by_hand(now: Production, plan: Plan) -> Iterator[ByHand]:
             yield from _options(now, before, after)
         for index in unknown_indexes(now.indexed.get(key.table, ()), before, after):
             stays = after is not None and after.kind != "view"
-            then = "stays as long as the table has its columns" if stays else "goes with the table"
+            then = (
+                "stays as long as the table has its columns"
+                if stays
+                else "is dropped with the table"
+            )
             yield ByHand(key, f"index {index.name} ({', '.join(index.columns)})", then)
 
 
@@ -70,10 +75,10 @@ def unknown_indexes(
 
 
 def made_by_hand(
-    c: Connection, indexed: Indexes, snapshot: Snapshot
+    records: Records, indexed: Indexes, snapshot: Snapshot
 ) -> Mapping[TableName, list[Index]]:
-    """The indexes that a promote leaves on its tables, or builds again."""
-    records = {ObjectKey(*key): record for key, _, record in deployments.deployed(c) if key[0]}
+    """The indexes that a promote leaves on its tables, or builds again; `records` are those of what is
+    deployed."""
     return {
         key.table: unknown_indexes(
             indexed.get(key.table, ()),

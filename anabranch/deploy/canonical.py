@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 
 from anabranch.deploy.snapshot import IndexFact
-from anabranch.sql.text.canonical import canonical, canonical_query, metadata
+from anabranch.sql.statements.canonical import canonical, canonical_query, metadata
 
 __all__ = ["VERSION", "canonical", "canonical_query", "hash_of", "metadata", "object_hash"]
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from anabranch.datalog.fixpoint import Because, Model, solve
 from anabranch.datalog.rule import Rule
 from anabranch.deploy import rules
-from anabranch.deploy.facts import Change, Facts, changes, facts, other_rows
+from anabranch.deploy.facts import Change, Facts, Value, changes, facts, other_rows
 from anabranch.deploy.snapshot import ObjectKey, SchemaKey, Snapshot
-from anabranch.errors import InvalidValue, UnknownName
+from anabranch.errors import InternalError, InvalidValue, UnknownName
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,10 @@ class ChangeSet:
 
     def _in_words(self, because: Because) -> str:
         rule = Rule.parse(because.rule)
-        values: dict[str, Any] = {}
+        values: dict[str, Value] = {}
         for atom, fact in zip(rule.body, because.facts, strict=True):
-            values |= zip(atom.terms, fact.row, strict=True)
-        changed = self.changed.get(values["O"]) if "O" in values else None
+            values |= zip(atom.terms, map(_value, fact.row), strict=True)
+        changed = self.changed.get(_object(values["O"])) if "O" in values else None
         return rules.WORDS[because.rule].format(change=changed.value if changed else "", **values)
 
 
@@ -83,8 +82,8 @@ def _derived(old: Snapshot, new: Snapshot, changed: Mapping[ObjectKey, Change]) 
         changed=changed,
         dirty=dirty,
         propagating=_objects(model, rules.PROPAGATING),
-        clusters=frozenset(row[0] for row in model[rules.DIRTY_CLUSTER]),
-        schemas=frozenset(SchemaKey(*row) for row in model[rules.DIRTY_SCHEMA]),
+        clusters=frozenset(_name(row[0]) for row in model[rules.DIRTY_CLUSTER]),
+        schemas=frozenset(SchemaKey(*map(_name, row)) for row in model[rules.DIRTY_SCHEMA]),
         built=_objects(build, rules.BUILT),
         metadata=frozenset(_metadata(old, new)),
         models=(model, build),
@@ -112,4 +111,20 @@ def _metadata(old: Snapshot, new: Snapshot) -> Iterable[ObjectKey]:
 
 
 def _objects(model: Model, relation: str) -> frozenset[ObjectKey]:
-    return frozenset(row[0] for row in model[relation])
+    return frozenset(_object(row[0]) for row in model[relation])
+
+
+def _value(found: object) -> Value:
+    return found if isinstance(found, ObjectKey) else _name(found)
+
+
+def _object(found: object) -> ObjectKey:
+    if not isinstance(found, ObjectKey):
+        raise InternalError(f"a rule gives {found!r} for an object")
+    return found
+
+
+def _name(found: object) -> str:
+    if not isinstance(found, str):
+        raise InternalError(f"a rule gives {found!r} for a name")
+    return found

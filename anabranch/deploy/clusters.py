@@ -20,10 +20,8 @@ def cluster_of(fact: ClusterFact) -> Cluster:
 
 def swap(c: Connection, names: Iterable[str], snapshot: Snapshot) -> dict[str, Cluster | None]:
     """Clusters become what the project says; one that is still used stays."""
-    there = clusters.all_clusters(c)
-    before: dict[str, Cluster | None] = {}
-    for name in names:
-        before[name] = there.get(name)
+    before = as_they_are(c, names)
+    for name in before:
         if name in snapshot.clusters:
             clusters.put(c, cluster_of(snapshot.clusters[name]))
         elif not clusters.users(c, name):
@@ -32,8 +30,10 @@ def swap(c: Connection, names: Iterable[str], snapshot: Snapshot) -> dict[str, C
 
 
 def as_they_are(c: Connection, names: Iterable[str]) -> dict[str, Cluster | None]:
+    if not (wanted := list(names)):
+        return {}
     there = clusters.all_clusters(c)
-    return {name: there.get(name) for name in names}
+    return {name: there.get(name) for name in wanted}
 
 
 def restore(c: Connection, before: Clusters, left: Clusters) -> list[str]:

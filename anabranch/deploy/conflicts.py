@@ -8,7 +8,7 @@ from dataclasses import replace
 from anabranch.catalog import cuts, deployments, streams
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.deployment_state import ColumnRecord, Undo
-from anabranch.catalog.deployments import OPEN, Deployment, SchemaVersion
+from anabranch.catalog.deployments import Deployment, SchemaVersion
 from anabranch.catalog.store import Connection
 from anabranch.deploy.outside import reads_of
 from anabranch.deploy.record import snapshot_of
@@ -42,7 +42,7 @@ def check_base(c: Connection, lake: Lake, seen: CatalogState, deployment: Deploy
     for name, known in deployment.base.ids.items():
         if id_of(lake, seen, name) != known:
             raise Refused(
-                f"{name} was dropped and made again since {deployment.id} was staged", hint=again
+                f"{name} was dropped and recreated since {deployment.id} was staged", hint=again
             )
     for name, columns in deployment.base.columns.items():
         if columns_now(lake, seen, name) != columns:
@@ -70,7 +70,7 @@ def columns_now(lake: Lake, seen: CatalogState, name: TableName) -> tuple[Column
 
 
 def id_of(lake: Lake, seen: CatalogState, name: TableName) -> str | None:
-    """Which table stands under a name: one that was dropped and made again is another one."""
+    """Which table stands under a name: one that was dropped and recreated is another one."""
     location = seen.pointers.get(name)
     return None if location is None else str(lake.version(name, location).metadata.table_uuid)
 
@@ -91,7 +91,7 @@ def check_left(c: Connection, lake: Lake, seen: CatalogState, deployment: Deploy
             if left == TABLE:
                 _check_empty(lake, seen, deployment, name)
             continue
-        done = "made" if left is None else "dropped and made again" if again else "changed"
+        done = "made" if left is None else "dropped and recreated" if again else "changed"
         raise Refused(
             f"{name} was {done} by hand since {deployment.id} was promoted",
             hint=f"drop {name} first, or check the older SQL out and `anabranch stage` it",
@@ -105,7 +105,7 @@ def _check_empty(lake: Lake, seen: CatalogState, deployment: Deployment, name: T
     """A source table took the place of something else: its rows are nobody's but the user's."""
     if lake.version(name, seen.pointers[name]).rows:
         raise Refused(
-            f"{name} is a source table since {deployment.id} and holds rows, "
+            f"{name} has been a source table since {deployment.id} and holds rows, "
             "which its roll-back would drop",
             hint=f"copy them elsewhere, DROP TABLE {name}, then `anabranch rollback {deployment.id}`",
         )
@@ -128,7 +128,7 @@ def left_by(deployment: Deployment, seen: CatalogState) -> Mapping[TableName, st
 
 def _moved(deployment: Deployment, place: SchemaKey, now: SchemaVersion | None) -> str:
     if now is None:
-        return f"schema {place} is not deployed any more"
+        return f"schema {place} is no longer deployed"
     when = now.changed_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
     return (
         f"schema {place} moved since {deployment.id} was staged: {now.changed_by} deployed "
@@ -150,7 +150,7 @@ def check_readers(
     `suspend` lets a reader outside of the project be suspended, if somebody agreed to it.
     """
     missing = set(gone)
-    suffixes = [f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN]
+    suffixes = [f"__{each}" for each in deployments.open_ids(c)]
     for reader, reads in sorted(streams.dependencies(c).items()):
         staged = any(reader.namespace[-1].endswith(suffix) for suffix in suffixes)
         if reader in missing or staged or reader in suspended or not missing.intersection(reads):
@@ -188,4 +188,6 @@ def _refuse_reader(
 ) -> None:
     read = sorted(each for each in reads if each in gone)
     if read and reader not in gone:
-        raise Refused(f"{reader} reads {read[0]}, which would go", hint=f"DROP {kind} {reader}")
+        raise Refused(
+            f"{reader} reads {read[0]}, which would be dropped", hint=f"DROP {kind} {reader}"
+        )

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any
 
 from anabranch.deploy import rules
 from anabranch.deploy.snapshot import ObjectKey, Snapshot, SnapshotObject
 from anabranch.names import quote
 
-Facts = dict[str, list[tuple[Any, ...]]]
+Value = ObjectKey | str  # an object; a database, schema, index or cluster
+Facts = dict[str, list[tuple[Value, ...]]]
 
 
 class Change(str, Enum):

@@ -10,6 +10,7 @@ again, with Spark.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from anabranch.catalog.deployment_state import Undo
@@ -32,6 +33,7 @@ from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime
 from anabranch.sql.analyze.analysis import Column, analyze
 from anabranch.sql.analyze.analysis import Columns as KnownColumns
+from anabranch.sql.analyze.failures import spark_judges
 from anabranch.sql.analyze.tables import tables_of
 from anabranch.sql.statements.read import parse_statement
 from anabranch.sql.statements.records import CreateView
@@ -194,7 +196,7 @@ class Columns:
     def mistake(self, query: str) -> str | None:
         """What is surely wrong with a query."""
         names = self._names()
-        try:
+        with suppress(AnabranchError), spark_judges("a query"):  # promote asks Spark
             for name in tables_of(query):
                 if name.is_system:
                     continue
@@ -204,9 +206,8 @@ class Columns:
                 if error := self.broken_view(table):
                     return f"view {table} fails: {error}"
             findings = analyze(query, self.of).findings
-        except AnabranchError:
-            return None  # promote asks Spark
-        return findings[0].message if findings else None
+            return findings[0].message if findings else None
+        return None
 
     def broken_view(self, name: TableName) -> str | None:
         """What becomes wrong with a view that stays as it is."""
@@ -243,10 +244,9 @@ class Columns:
         return tuple(Column(column.name, Type.parse(column.type)) for column in version.columns)
 
     def given(self, query: str) -> KnownColumns:
-        try:
+        with suppress(AnabranchError), spark_judges("a query"):
             return analyze(query, self.of).columns
-        except AnabranchError:
-            return None
+        return None
 
 
 def declared(each: SnapshotObject, columns: Columns) -> KnownColumns:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anabranch.catalog import deployments
+from anabranch.catalog import cuts, deployments
 from anabranch.catalog.deployments import OPEN, Key, Owner
 from anabranch.catalog.store import Connection
 from anabranch.deploy.record import cluster_of, object_of
@@ -140,6 +140,7 @@ def check_owner(c: Connection, project: str, keys: Iterable[Key]) -> None:
 def claim(runtime: Runtime, project: str, former: str, *, dry_run: bool = False) -> dict[str, Any]:
     """Everything that was deployed under another name becomes the project's, on its word."""
     with runtime.store.writing() as c:
+        cuts.hold(c)  # a promote looks in its publish whose the objects are
         mine = Owner(project, named=True)
         keys = [
             key

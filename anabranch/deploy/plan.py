@@ -7,6 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from anabranch.catalog.deployment_state import (
+    Dirty,
+    Planned,
+    PlannedByHand,
+    PlannedChange,
+    PlannedRefusal,
+)
 from anabranch.deploy.changeset import ChangeSet, change_set, what_if
 from anabranch.deploy.facts import Change
 from anabranch.deploy.readers import Reader
@@ -35,8 +42,9 @@ class Refusal:
     error: AnabranchError
     unless: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"error": self.error.message, "hint": self.error.hint, "unless": self.unless}
+    @property
+    def planned(self) -> PlannedRefusal:
+        return PlannedRefusal(self.error.message, self.error.hint, self.unless)
 
     def __str__(self) -> str:
         return (
@@ -54,8 +62,9 @@ class ByHand:
     what: str
     then: str
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"object": str(self.key), "what": self.what, "then": self.then}
+    @property
+    def planned(self) -> PlannedByHand:
+        return PlannedByHand(str(self.key), self.what, self.then)
 
     def __str__(self) -> str:
         return f"{self.what} {self.then}"
@@ -94,32 +103,32 @@ class Plan:
     def __str__(self) -> str:
         return plan_text(self)
 
-    def as_dict(self) -> dict[str, Any]:
+    @property
+    def planned(self) -> Planned:
+        """All that it says, as the catalog keeps it with a deployment."""
         found = self.found
-        return {
-            "empty": self.empty,
-            "changed": [
-                {"object": str(each.key), "change": each.change.value, "diff": each.diff}
-                for each in self.changed
-            ],
-            "dirty": [
-                {
-                    "object": str(key),
-                    "index_only": key not in found.propagating,
-                    "why": list(found.why(key)),
-                }
+        return Planned(
+            steps=tuple(step.planned for step in self.steps),
+            clusters_changed=self.clusters_changed,
+            empty=self.empty,
+            changed=tuple(
+                PlannedChange(str(each.key), each.change.value, each.diff) for each in self.changed
+            ),
+            dirty=tuple(
+                Dirty(str(key), key not in found.propagating, found.why(key))
                 for key in sorted(found.dirty)
-            ],
-            "dirty_clusters": sorted(found.clusters),
-            "dirty_schemas": [str(place) for place in sorted(found.schemas)],
-            "metadata_only": [str(key) for key in sorted(found.metadata)],
-            "clusters_changed": list(self.clusters_changed),
-            "steps": [step.as_dict() for step in self.steps],
-            "readers": [reader.as_dict() for reader in self.readers],
-            "by_hand": [each.as_dict() for each in self.by_hand],
-            "refused": [refusal.as_dict() for refusal in self.refused],
-            "rows": self.rows,
-        }
+            ),
+            dirty_clusters=tuple(sorted(found.clusters)),
+            dirty_schemas=tuple(str(place) for place in sorted(found.schemas)),
+            metadata_only=tuple(str(key) for key in sorted(found.metadata)),
+            readers=tuple(reader.planned for reader in self.readers),
+            by_hand=tuple(each.planned for each in self.by_hand),
+            refused=tuple(refusal.planned for refusal in self.refused),
+            rows=self.rows,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        return self.planned.record()
 
 
 def make_plan(

@@ -7,24 +7,24 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.catalog.definitions import Renaming
+from anabranch.cut_view import CutView
 from anabranch.deploy.build import declaration, view_query
 from anabranch.deploy.snapshot import Snapshot
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.stand_ins import altered_versions
 from anabranch.names import TableName
-from anabranch.refresh.cycles import circles
-from anabranch.refresh.observe import CatalogState, observe_now, view_mark
+from anabranch.refresh.cycles import cyclic_components
+from anabranch.refresh.observe import CatalogState, view_mark
 from anabranch.refresh.publish_sets import world_of
 from anabranch.refresh.verify import defined
 from anabranch.runtime import Runtime
-from anabranch.world import World
 
 Fingerprints = dict[TableName, tuple[str, str]]  # in production: as staged, and as it will be
 
 
 def world_after(
     runtime: Runtime, seen: CatalogState, staging: Staging, snapshot: Snapshot
-) -> World:
+) -> CutView:
     """The world as a promote would leave it."""
     moved = {
         production: seen.pointers[staged]
@@ -50,6 +50,7 @@ def production_views(staging: Staging, snapshot: Snapshot) -> dict[TableName, st
 
 def fingerprints(
     runtime: Runtime,
+    seen: CatalogState,
     staging: Staging,
     snapshot: Snapshot,
     known: Mapping[TableName, tuple[str, str]] | None = None,
@@ -59,11 +60,13 @@ def fingerprints(
     With the right fingerprint the next refresh goes on from changes, as if the table had always
     been there.
     """
-    seen = observe_now(runtime)
     world = world_after(runtime, seen, staging, snapshot)
     names = staging.names
-    moved = [frozenset(names.get(each, each) for each in circle) for circle in circles(seen.reads)]
-    home = {name: circle for circle in moved for name in circle}
+    moved = [
+        frozenset(names.get(each, each) for each in component)
+        for component in cyclic_components(seen.reads)
+    ]
+    home = {name: component for component in moved for name in component}
     found: Fingerprints = {}
     for key in sorted(staging.keys):
         stream = seen.streams.get(staging.name(key))
@@ -76,8 +79,8 @@ def fingerprints(
         else:
             query = declaration(snapshot.objects[key], runtime.settings).query
             there = replace(stream, name=key.table, query=query)
-            circle = home.get(key.table)
-            found[name] = stream.fingerprint, defined(world, there, circle).fingerprint
+            component = home.get(key.table)
+            found[name] = stream.fingerprint, defined(world, there, component).fingerprint
     return found
 
 

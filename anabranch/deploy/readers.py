@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.catalog.deployment_state import PlannedReader
 from anabranch.names import TableName
 
 REBUILT = "rebuilt"  # it reads what is built: all its rows are computed again
@@ -35,14 +36,13 @@ class Reader:
     error: str | None = None
     kind: str = "stream table"
 
+    @property
+    def planned(self) -> PlannedReader:
+        reads = tuple(str(each) for each in self.reads)
+        return PlannedReader(str(self.name), self.kind, reads, self.outcome, self.error)
+
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "reader": str(self.name),
-            "kind": self.kind,
-            "reads": [str(each) for each in self.reads],
-            "outcome": self.outcome,
-            "error": self.error,
-        }
+        return self.planned.as_dict()
 
     def __str__(self) -> str:
         what = "a view, " if self.kind == "view" else ""

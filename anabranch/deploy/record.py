@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from anabranch.catalog.deployment_state import (
+    ClusterRecord,
+    IndexRecord,
+    Json,
+    ObjectRecord,
+    SnapshotRecord,
+)
 from anabranch.deploy.snapshot import ClusterFact, IndexFact, ObjectKey, Snapshot, SnapshotObject
 
-Record = Mapping[str, Any]
 
-
-def object_record(each: SnapshotObject) -> dict[str, Any]:
+def object_record(each: SnapshotObject) -> ObjectRecord:
     return {
         "kind": each.kind,
         "hash": each.hash,
         "canonical": each.canonical,
         "cluster": each.cluster,
-        "indexes": [{**vars(index), "columns": list(index.columns)} for index in each.indexes],
+        "indexes": [_index_record(index) for index in each.indexes],
         "reads": [list(key) for key in sorted(each.reads)],
         "metadata": each.metadata,
         "options": dict(each.options),
@@ -27,7 +29,16 @@ def object_record(each: SnapshotObject) -> dict[str, Any]:
     }
 
 
-def object_of(key: ObjectKey, record: Record) -> SnapshotObject:
+def _index_record(each: IndexFact) -> IndexRecord:
+    return {
+        "name": each.name,
+        "cluster": each.cluster,
+        "canonical": each.canonical,
+        "columns": list(each.columns),
+    }
+
+
+def object_of(key: ObjectKey, record: Json) -> SnapshotObject:
     return SnapshotObject(
         key=key,
         kind=record["kind"],
@@ -48,15 +59,15 @@ def object_of(key: ObjectKey, record: Record) -> SnapshotObject:
     )
 
 
-def cluster_record(each: ClusterFact) -> dict[str, Any]:
+def cluster_record(each: ClusterFact) -> ClusterRecord:
     return {"hash": each.hash, "canonical": each.canonical, "options": dict(each.options)}
 
 
-def cluster_of(name: str, record: Record) -> ClusterFact:
+def cluster_of(name: str, record: Json) -> ClusterFact:
     return ClusterFact(name, record["hash"], record["canonical"], record["options"])
 
 
-def snapshot_record(snapshot: Snapshot) -> dict[str, Any]:
+def snapshot_record(snapshot: Snapshot) -> SnapshotRecord:
     return {
         "objects": [
             {"parts": list(key), **object_record(each)}
@@ -68,7 +79,7 @@ def snapshot_record(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def snapshot_of(record: Record) -> Snapshot:
+def snapshot_of(record: SnapshotRecord) -> Snapshot:
     objects = [object_of(ObjectKey(*each["parts"]), each) for each in record["objects"]]
     return Snapshot(
         {each.key: each for each in objects},

@@ -88,6 +88,6 @@ def breaks(
     others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     then = "break" if first in views else "be suspended"
     return Refused(
-        f"{first} is outside of the project and cannot follow: {why}{others}",
+        f"{first} is outside the project and cannot follow: {why}{others}",
         hint=f"{cure} or drop it first, or let it {then} with --suspend-readers",
     )

@@ -20,7 +20,7 @@ from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
 from anabranch.deploy import clusters, refresh_groups
-from anabranch.deploy.along import Along, Consent, Cures, Flip, take_in, whose
+from anabranch.deploy.along import Along, Consent, Cures, Flip, Found, take_in, whose
 from anabranch.deploy.conflicts import check_left, check_readers
 from anabranch.deploy.outside import readers_after_rollback
 from anabranch.deploy.record import snapshot_of
@@ -37,22 +37,21 @@ from anabranch.deploy.steps import Action
 from anabranch.deploy.undo import by_hand, hand_over, indexes_back, put_back, set_options
 from anabranch.errors import Refused, Unreachable
 from anabranch.lake.comments import TABLE, exactly
-from anabranch.lake.observe import observed
+from anabranch.lake.observe import observed, shown
 from anabranch.names import TableName
-from anabranch.refresh.observe import observe, observe_now
-from anabranch.refresh.publish_sets import world_of
+from anabranch.refresh.observe import observe
 from anabranch.runtime import Runtime, Transaction
 from anabranch.tables.comments import say
 from anabranch.tables.indexes import set_indexes
 
 KIND = "rollback"
 KEPT = (
-    "keeps the columns that a deployment gave it, which was rolled back: rows were written since, or "
-    "it was altered again; ALTER TABLE … DROP COLUMN takes them away"
+    "keeps the columns that the rolled-back deployment added: rows were written since, or it was "
+    "altered again; ALTER TABLE … DROP COLUMN removes them"
 )
 CLUSTER_KEPT = (
     "cluster {name} stays as it is: it was changed since the deployment that was rolled back; "
-    "CREATE OR REPLACE CLUSTER defines it anew"
+    "CREATE OR REPLACE CLUSTER redefines it"
 )
 PROMOTED = (DeploymentStatus.PROMOTED,)
 
@@ -74,63 +73,63 @@ def rollback(
     before = undo.pointers
     kept_columns: list[TableName] = []
     flip = Flip(
-        runtime, before, cures(deployment, before, suspend_readers), Consent(suspend_readers)
+        runtime,
+        before,
+        cures(deployment, before, suspend_readers),
+        lambda: look(runtime, deployment),
+        Consent(suspend_readers),
     )
 
-    def stage(tx: Transaction, along: Along) -> None:
+    def stage(tx: Transaction, along: Along, found: Found) -> None:
         for name, location in before.items():
             if location is not None:
                 tx.stage.adopt(name, location)
             elif name in tx.stage.base:
                 tx.stage.drop(name)
         kept_columns[:] = restore_columns(runtime, tx, undo.altered)
-        with runtime.store.reading() as c:
-            indexed = all_indexes(c)
+        tx.used.indexes |= {table: found.indexed.get(table, ()) for table in undo.indexes}
         for table in undo.indexes:
             if tx.stage.exists(table) and (table in before or is_left(tx, undo, table)):
-                columns = tx.stage.version(table).columns
-                set_indexes(tx, table, indexes_back(table, undo, indexed.get(table, ()), columns))
+                columns, now = tx.stage.version(table).columns, found.indexed.get(table, ())
+                set_indexes(tx, table, indexes_back(table, undo, now, columns))
         for table in undo.comments:
             if tx.stage.exists(table) and is_left(tx, undo, table):
                 recomment(tx, table, undo)
         tx.later(lambda c, cut_id: _rows(c, cut_id, deployment, before, along))
 
-    def attempt(lease: Lease) -> int | None:
-        seen = observe_now(runtime)
-        tx = Transaction(world_of(runtime, seen))
+    def attempt(tx: Transaction, lease: Lease, found: Found) -> int | None:
+        seen, own = found.seen, found.after
+        tx.used.add(seen.used(before))
+        readers = readers_after_rollback(runtime, seen, undo, own.own, own.staged)
+        flip.break_views(tx, seen, readers)
+        along = flip.along(tx, KIND, seen, deployment.project, {*before, *undo.altered})
         try:
-            tx.used.hold(lease)
-            tx.used.add(seen.used(before))
+            stage(tx, along, found)
+            return flip.publish(along, lease)
+        except Unreachable:  # upkeep may have taken away what was there at first
             with runtime.store.reading() as c:
-                own = whose(c, seen, deployment.project)
-            found = readers_after_rollback(runtime, seen, undo, own.own, own.staged)
-            flip.break_views(tx, seen, found)
-            along = flip.along(tx, KIND, seen, deployment.project, {*before, *undo.altered})
-            try:
-                stage(tx, along)
-                along.stage()
-            except Unreachable:  # upkeep may have taken away what was there at first
-                with runtime.store.reading() as c:
-                    check_kept(c, deployment, cuts.current(c) + 1)
-                raise
-            flip.check_leased(lease, along.written)
-            return tx.publish(KIND)
-        except BaseException:
-            tx.abandon()
+                check_kept(c, deployment, cuts.current(c) + 1)
             raise
 
     cut_id = flip.run(attempt)
     runtime.progress("published", {"cut_id": cut_id})
-    with runtime.store.reading() as c:
-        shown = cuts.current(c)
+    if cut_id is None:
+        with runtime.store.reading() as c:
+            cut_id = cuts.current(c)
     return {
         "id": deployment.id,
         "status": "ROLLED_BACK",
-        "cut_id": cut_id or shown,
+        "cut_id": cut_id,
         "suspended": sorted(map(str, flip.suspended)),
         "broken_views": sorted(map(str, flip.broken_views)),
         "kept_columns": sorted(map(str, kept_columns)),
     }
+
+
+def look(runtime: Runtime, deployment: Deployment) -> Found:
+    with shown(runtime.lake) as (c, cut):
+        seen = observe(c, runtime.lake, cut)
+        return Found(whose(c, seen, deployment.project), all_indexes(c))
 
 
 def cures(deployment: Deployment, before: Iterable[TableName], suspend_readers: bool) -> Cures:
@@ -148,6 +147,8 @@ def restore_columns(
 
     Those that were written to, or altered once more, keep them: they may hold rows by now.
     """
+    if not altered:
+        return []
     with runtime.store.reading() as c:
         kept = cuts.locations_before(c, cuts.current(c) + 1)
     left = []
@@ -244,7 +245,7 @@ def check_kept(c: Connection, deployment: Deployment, before_cut: int) -> None:
     needed = {at for at in undo.pointers.values() if at is not None} if undo else set()
     if undo is None or needed - cuts.locations_before(c, before_cut):
         raise Refused(
-            f"what {deployment.id} replaced is not kept any more",
+            f"what {deployment.id} replaced is no longer kept",
             hint="check the older SQL out and `anabranch stage` it; snapshot_retention keeps more",
         )
 
@@ -293,7 +294,9 @@ def _rows(
     deployments.put_deployed(c, sorted(keys), records)
     by = f"{who()} (roll-back of {deployment.id})"
     versions = deployments.schema_versions(c)
+    places: dict[deployments.Place, str] = {}
     for database, schema, owner in undo.schemas:
         place = (database, schema)
         there = versions[place].deployment_id if place in versions else deployment.id
-        deployments.raise_versions(c, [place], owner if there == deployment.id else there, by)
+        places[place] = owner if there == deployment.id else there
+    deployments.hand_out_versions(c, places, by)

@@ -46,8 +46,8 @@ DIRTY = {
 OTHER_ROWS = "OtherRows"  # (object): its own definition gives other rows or columns
 BUILT = "Built"  # (object)
 BUILD = {
-    "Built(O) :- OtherRows(O)": "{O} is defined anew",
-    "Built(O) :- DependsOn(O, P), Built(P)": "{O} reads {P}, which is built anew",
+    "Built(O) :- OtherRows(O)": "{O} has a new definition",
+    "Built(O) :- DependsOn(O, P), Built(P)": "{O} reads {P}, which is rebuilt",
 }
 
 DIRTY_RULES = tuple(Rule.parse(text) for text in DIRTY)

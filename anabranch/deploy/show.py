@@ -53,7 +53,7 @@ def _dirty(plan: Plan) -> Iterator[str]:
 
 def _readers(plan: Plan) -> Iterator[str]:
     if plan.readers:
-        yield "readers outside of the project"
+        yield "readers outside the project"
     width = max((len(str(reader.name)) for reader in plan.readers), default=0)
     for reader in plan.readers:
         yield f"  {reader.name!s:<{width}}  {reader}"

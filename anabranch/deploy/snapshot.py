@@ -116,7 +116,7 @@ class Snapshot:
     def __post_init__(self) -> None:
         for key, each in self.objects.items():
             if key != each.key:
-                raise InvalidValue(f"object {each.key} stands under the key {key}")
+                raise InvalidValue(f"object {each.key} is stored under the key {key}")
 
 
 EMPTY = Snapshot()

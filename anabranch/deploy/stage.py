@@ -14,7 +14,7 @@ from datetime import datetime
 
 from anabranch import failpoints
 from anabranch.catalog import deployments, stages, tables
-from anabranch.catalog.deployment_state import Base, Notes, Planned
+from anabranch.catalog.deployment_state import Base, Notes
 from anabranch.catalog.deployments import OPEN, Deployment, DeploymentStatus
 from anabranch.deploy.abort import remove_left_overs
 from anabranch.deploy.build import build, parts
@@ -27,8 +27,8 @@ from anabranch.deploy.snapshot import ObjectKey, Snapshot
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.stand_ins import create_stand_ins
 from anabranch.deploy.state import (
-    Found,
-    Wanted,
+    DesiredState,
+    PlannedDeployment,
     definition,
     find,
     plan_now,
@@ -41,13 +41,14 @@ from anabranch.deploy.state import (
 from anabranch.deploy.steps import Action
 from anabranch.errors import Refused
 from anabranch.names import TableName
+from anabranch.refresh.observe import observe_now
 from anabranch.refresh.parallel import side_by_side
 from anabranch.runtime import Runtime
 
 
 def stage(
     runtime: Runtime,
-    wanted: Wanted,
+    desired: DesiredState,
     *,
     select: Sequence[str] = (),
     drop_tables: bool = False,
@@ -59,22 +60,22 @@ def stage(
     `suspend_readers`: its promote suspends stream tables outside of the project that cannot follow.
     """
     refuse_in_transaction(runtime)
-    found = plan_now(runtime, wanted, select)
-    if found.plan.empty:
+    planned = plan_now(runtime, desired, select)
+    if planned.plan.empty:
         return None
     agreed = {
         DROP_TABLES: drop_tables,
         DROP_MOST: drop_most,
         SUSPEND_READERS: suspend_readers,
     }
-    check(found.plan, agreed)
+    check(planned.plan, agreed)
     owner = stages.mine(uuid.uuid4().hex[:8])
-    begun = begin(runtime, wanted, found, owner)
+    begun = begin(runtime, desired, planned, owner)
     with runtime.leases.keep_deployment(begun.id, owner, runtime.settings.lease_time):
         failpoints.hit(failpoints.BEGUN)
         if begun.status is DeploymentStatus.STAGING:
             finish(runtime, begun.id)
-        agree(runtime, begun.id, [reader.name for reader in broken(found.plan.readers)])
+        agree(runtime, begun.id, [reader.name for reader in broken(planned.plan.readers)])
     return begun.id
 
 
@@ -92,19 +93,21 @@ def check(plan: Plan, agreed: Mapping[str, bool]) -> None:
             raise refusal.error
 
 
-def begin(runtime: Runtime, wanted: Wanted, found: Found, owner: stages.StageRow) -> Deployment:
+def begin(
+    runtime: Runtime, desired: DesiredState, planned: PlannedDeployment, owner: stages.StageRow
+) -> Deployment:
     """Write the deployment down, or take up the same one where an earlier run left it."""
     made = Deployment(
         id=owner.id,
-        project=wanted.name,
+        project=desired.name,
         status=DeploymentStatus.STAGING,
         created_by=who(),
         host=owner.host,
         pid=owner.pid,
         process_start=owner.process_start,
-        plan=Planned.read(found.plan.as_dict()),
-        wanted=snapshot_record(touched(found.plan)),
-        base=base_of(runtime, found),
+        plan=planned.plan.planned,
+        wanted=snapshot_record(touched(planned.plan)),
+        base=base_of(runtime, planned),
     )
     with runtime.store.writing() as c:
         known, now = deployments.listing(c), tables.now(c)
@@ -139,22 +142,22 @@ def touched(plan: Plan) -> Snapshot:
     return Snapshot({key: plan.new.objects[key] for key in sorted(keys)}, clusters)
 
 
-def base_of(runtime: Runtime, found: Found) -> Base:
+def base_of(runtime: Runtime, planned: PlannedDeployment) -> Base:
     """What must still hold when the deployment is promoted."""
-    plan = found.plan
+    plan = planned.plan
     swapped = plan.keys(Action.SWAP, Action.DROP, Action.METADATA)
     places = {key.place for key in swapped} | set(plan.found.schemas)
     read = {key.place for key in read_by(plan, plan.keys(Action.BUILD))}
     return Base(
-        schemas=tuple((*place, found.versions.get(place, 0)) for place in sorted(places | read)),
+        schemas=tuple((*place, planned.versions.get(place, 0)) for place in sorted(places | read)),
         touched=tuple((*place,) for place in sorted(places)),
-        definitions={key.table: definition(found.seen, key) for key in sorted(swapped)},
+        definitions={key.table: definition(planned.seen, key) for key in sorted(swapped)},
         ids={
-            key.table: id_of(runtime.lake, found.seen, key.table)
+            key.table: id_of(runtime.lake, planned.seen, key.table)
             for key in sorted({*swapped, *plan.keys(Action.ALTER)})
         },
         columns={
-            key.table: columns_now(runtime.lake, found.seen, key.table)
+            key.table: columns_now(runtime.lake, planned.seen, key.table)
             for key in sorted(plan.keys(Action.ALTER))
         },
     )
@@ -167,7 +170,7 @@ def finish(runtime: Runtime, deployment_id: str) -> None:
     snapshot, staging = snapshot_of(deployment.wanted), staging_of(deployment)
     create_stand_ins(runtime, staging, snapshot)
     build_all(runtime, deployment, staging, snapshot)
-    notes = Notes(fingerprints=fingerprints(runtime, staging, snapshot))
+    notes = Notes(fingerprints=fingerprints(runtime, observe_now(runtime), staging, snapshot))
     with runtime.store.writing() as c:
         staged = DeploymentStatus.STAGED
         if not deployments.move(
@@ -210,6 +213,6 @@ def check_open(runtime: Runtime, deployment: Deployment) -> None:
         raise wrong_status(now, "staged")
     if not now.owned_by(stages.mine(deployment.id)):
         raise Refused(
-            f"another process took {deployment.id} over: this one was silent for too long",
-            hint=f"`anabranch wait {deployment.id}` tells how far it is",
+            f"another process took {deployment.id} over: this one stopped responding for too long",
+            hint=f"`anabranch wait {deployment.id}` shows its progress",
         )

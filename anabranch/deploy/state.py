@@ -14,7 +14,7 @@ from anabranch.catalog.store import Connection
 from anabranch.deploy.build import view_query
 from anabranch.deploy.by_hand import Production, set_by_hand
 from anabranch.deploy.canonical import canonical_query, object_hash
-from anabranch.deploy.circles import Moving, deployed_circles
+from anabranch.deploy.cycles import Moving, deployed_cycles
 from anabranch.deploy.outside import outside_readers
 from anabranch.deploy.owners import owned, without_made_by_hand, without_others
 from anabranch.deploy.plan import Plan, Refusal, make_plan, what_if_plan
@@ -40,7 +40,7 @@ TABLE = "table"  # the definition of every source table
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredState:
     """A project as somebody wants it deployed; `name` is what its objects are recorded under."""
 
     name: str
@@ -48,7 +48,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Found:
+class PlannedDeployment:
     """A plan, and the state of the catalog it was made in."""
 
     plan: Plan
@@ -91,19 +91,21 @@ def who() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
-def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Found:
+def plan_now(
+    runtime: Runtime, desired: DesiredState, select: Sequence[str] = ()
+) -> PlannedDeployment:
     """The plan from what is deployed at this moment."""
     with observed(runtime.lake) as c:
-        mine = owned(c, wanted.name, wanted.snapshot)
+        mine = owned(c, desired.name, desired.snapshot)
         seen, indexed = observe(c, runtime.lake), all_indexes(c)
         versions = {SchemaKey(*p): v.version for p, v in deployments.schema_versions(c).items()}
-        staged = tuple(f"__{each.id}" for each in deployments.listing(c) if each.status in OPEN)
-    new = without_others(runtime, seen, wanted.snapshot, mine.others)
+        staged = tuple(f"__{each}" for each in sorted(deployments.open_ids(c)))
+    new = without_others(runtime, seen, desired.snapshot, mine.others)
     new = without_made_by_hand(runtime, seen, new, mine)
     deployed = as_found(runtime, seen, mine.snapshot)
     old = with_existing(runtime, seen, deployed, new)
     found = make_plan(old, new, select=select)
-    refuse_another_project(wanted.name, deployed, found)
+    refuse_another_project(desired.name, deployed, found)
     rows = row_counts(runtime, seen, tables_read(found))
     plan = make_plan(old, found.new, rows=rows)
     moved, altered = plan.keys(Action.SWAP, Action.DROP), plan.keys(Action.ALTER)
@@ -112,12 +114,12 @@ def plan_now(runtime: Runtime, wanted: Wanted, select: Sequence[str] = ()) -> Fo
     readers = outside_readers(runtime, seen, plan.new, moved, altered, inside, staged)
     plan = replace(plan, readers=readers)
     refused = (
-        *dropping_most(wanted.name, deployed, plan),
+        *dropping_most(desired.name, deployed, plan),
         *refusals(runtime, seen, plan),
-        *map(Refusal, deployed_circles(runtime, seen, plan.new, moving, staged)),
+        *map(Refusal, deployed_cycles(runtime, seen, plan.new, moving, staged)),
     )
     by_hand = tuple(set_by_hand(Production(seen, indexed, runtime.settings), plan))
-    return Found(replace(plan, refused=refused, by_hand=by_hand), seen, versions)
+    return PlannedDeployment(replace(plan, refused=refused, by_hand=by_hand), seen, versions)
 
 
 def refuse_another_project(name: str, deployed: Snapshot, found: Plan) -> None:

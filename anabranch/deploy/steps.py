@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
+from anabranch.catalog.deployment_state import PlannedStep
 from anabranch.deploy.changeset import ChangeSet
 from anabranch.deploy.facts import Change, rows_form
 from anabranch.deploy.snapshot import ObjectKey, ObjectKind, SchemaKey, Snapshot, SnapshotObject
@@ -38,15 +38,10 @@ class Step:
     why: str
     rows: int = 0
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "action": self.action.value,
-            "object": str(self.key),
-            "parts": list(self.key),
-            "kind": self.kind,
-            "why": self.why,
-            "rows": self.rows,
-        }
+    @property
+    def planned(self) -> PlannedStep:
+        parts = tuple(self.key)
+        return PlannedStep(self.action.value, str(self.key), parts, self.kind, self.why, self.rows)
 
 
 def steps(

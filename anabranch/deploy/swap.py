@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from anabranch.catalog import cuts, definitions, deployments, streams, tables
-from anabranch.catalog.definitions import Renaming
+from anabranch.catalog.definitions import Renaming, Taken
 from anabranch.catalog.deployment_state import Json, Options, Row, Undo
 from anabranch.catalog.deployments import Deployment, DeploymentStatus, Key
 from anabranch.catalog.indexes import Index
@@ -24,6 +24,7 @@ from anabranch.deploy.source_tables import changes
 from anabranch.deploy.staging import Staging
 from anabranch.deploy.state import TABLE, find, keys_of, who, wrong_status
 from anabranch.deploy.steps import Action
+from anabranch.errors import PublishConflict
 from anabranch.lake.comments import exactly
 from anabranch.names import TableName
 from anabranch.refresh.observe import CatalogState
@@ -45,6 +46,7 @@ class Swap:
     indexed: indexes.Indexes
     by_hand: Mapping[TableName, Sequence[Index]]  # indexes that stay, or are built again
     renaming: Renaming
+    prints: Mapping[TableName, str]  # of staged tables: what they are renamed upon
     along: Along
     reindexed: set[TableName] = field(default_factory=set)
     commented: dict[TableName, Mapping[str, str]] = field(default_factory=dict)  # as it was before
@@ -53,6 +55,7 @@ class Swap:
         default_factory=dict
     )  # where it was, and where it is
     catalog: str = ""
+    shown: int | None = None  # the cut that shows it; options alone make none of their own
 
     @cached_property
     def swapped(self) -> list[ObjectKey]:
@@ -87,6 +90,7 @@ class Swap:
         self._note_altered(tx)
         self.catalog = tx.world.lake.catalog_name
         self.reindexed = {*tx.indexes, *self.replaced}
+        tx.used.indexes |= {name: self.indexed.get(name, ()) for name in self.reindexed}
         self._note_left(tx)
         for name in self.staging.names:
             for source in self.seen.inputs.get(name, {}):
@@ -148,43 +152,63 @@ class Swap:
 
     def rows(self, c: Connection, cut_id: int | None) -> None:
         """In the transaction of the publish: the last checks, and everything else that flips."""
+        keys = self._recorded(c)
         check_base(c, self.along.runtime.lake, self.seen, self.deployment)
         check_owner(c, self.deployment.project, self._keys())
         check_readers(c, self.deployment, self._going(), self.along.suspended, self.along.let_go)
         refuse_staged_readers(c, [*self.staging.names, *self.staging.stand_ins])
         changed = self.deployment.plan.clusters_changed
-        taken = self.renaming(definitions.take(c, self.staging.names))
+        there = definitions.take(c, [*self.staging.names, *self.replaced])
+        staged = definitions.of(there, self.staging.names)
+        self._check_prints(staged)
+        taken = self.renaming(staged)
         self.along.keep_suspended(c, self.replaced)
         before = replace(
-            self._undo(c),
+            self._undo(c, there, keys),
             left=self._left(taken),
             clusters=clusters.swap(c, changed, self.snapshot),
             clusters_left=clusters.as_they_are(c, changed),
             groups=tuple(refresh_groups.leave(c, [*self._leaving(), *self.along.suspended])),
         )
-        places = [SchemaKey(*parts) for parts in self.deployment.base.touched]
-        shown = cut_id or cuts.current(c)  # options alone make no cut
-        facts = {"cut_id": shown, "finished_at": tables.now(c)}
-        staged, promoted = (DeploymentStatus.STAGED,), DeploymentStatus.PROMOTED
-        if not deployments.move(c, self.deployment.id, staged, promoted, **facts):
-            raise wrong_status(find(c, self.deployment.id), "promoted")
-        definitions.put(c, [*self.staging.names, *self.staging.stand_ins], {})
         refresh_groups.leave(c, self.staging.names)
-        definitions.put(c, self.replaced, taken, self.along.tokens)
+        self._advance_epochs(taken, before.rows["streams"])
+        gone = [*self.staging.names, *self.staging.stand_ins, *self.replaced]
+        definitions.put(c, gone, taken, self.along.tokens)
         definitions.rename_history(c, self.staging.names)
-        self._advance_epochs(c, before.rows["streams"])
-        for key in keys_of(self.deployment, Action.METADATA):
-            if values := self._declared(key):
-                token = self.along.tokens[str(key.table)]
-                streams.change(c, key.table, **values, definition=token)
-        options_left = undo.options_left(c, [*self.replaced, *self._redeclared()])
-        deployments.set_undo(c, self.deployment.id, replace(before, options_left=options_left))
-        self._put_records(c)
+        self._redeclare(c)
+        self._promoted(c, cut_id, before)
+        self._put_records(c, keys)
+        places = [SchemaKey(*parts) for parts in self.deployment.base.touched]
         deployments.raise_versions(c, places, self.deployment.id, who())
         self._end_namespaces(c)
 
-    def _redeclared(self) -> list[TableName]:
-        return [key.table for key in keys_of(self.deployment, Action.METADATA)]
+    def _check_prints(self, staged: Taken) -> None:
+        """The fingerprint that a table gets in production is found out before; a refresh may have come
+        between."""
+        for row in staged["streams"]:
+            if self.prints.get(TableName.parse(row["name"])) != row["fingerprint"]:
+                raise PublishConflict(f"{row['name']} was refreshed meanwhile", hint="run it again")
+
+    def _redeclare(self, c: Connection) -> None:
+        """Tables that stay and get other options, which may declare something else."""
+        wanted = {key.table: self._declared(key) for key in self._redeclared()}
+        streams.declare(c, {n: each for n, each in wanted.items() if each}, self.along.tokens)
+
+    def _promoted(self, c: Connection, cut_id: int | None, before: Undo) -> None:
+        self.shown = cut_id or cuts.current(c)
+        redeclared = [key.table for key in self._redeclared()]
+        left = undo.options_left(c, [*self.replaced, *redeclared])
+        facts = {
+            "cut_id": self.shown,
+            "finished_at": tables.now(c),
+            "undo": replace(before, options_left=left).record(),
+        }
+        staged, promoted = (DeploymentStatus.STAGED,), DeploymentStatus.PROMOTED
+        if not deployments.move(c, self.deployment.id, staged, promoted, **facts):
+            raise wrong_status(find(c, self.deployment.id), "promoted")
+
+    def _redeclared(self) -> list[ObjectKey]:
+        return keys_of(self.deployment, Action.METADATA)
 
     def _going(self) -> list[TableName]:
         return [key.table for key in self.dropped]
@@ -194,27 +218,25 @@ class Swap:
         others = [key for key in self.swapped if self.snapshot.objects[key].kind != "stream table"]
         return [key.table for key in (*self.dropped, *others)]
 
-    def _advance_epochs(self, c: Connection, before: Sequence[Row]) -> None:
+    def _advance_epochs(self, taken: Taken, before: Sequence[Row]) -> None:
         """The flip is a publish of every group that it touches: epochs never go back."""
-        now = streams.all_streams(c)
-        old = {TableName.parse(row["name"]): row["epoch"] or 0 for row in before}
-        names = [key.table for key in self.swapped if key.table in now]
-        streams.set_epochs(c, {n: max(old.get(n, 0), now[n].epoch or 0) + 1 for n in names})
+        old = {row["name"]: row["epoch"] or 0 for row in before}
+        for row in taken["streams"]:
+            row["epoch"] = max(old.get(row["name"], 0), row["epoch"] or 0) + 1
 
-    def _undo(self, c: Connection) -> Undo:
+    def _undo(self, c: Connection, there: Taken, keys: Sequence[Key]) -> Undo:
         """All that a roll-back puts back; source tables that are new stay in any case."""
         new_tables = self._new_tables()
         names = [name for name in self.replaced if name not in new_tables]
         before = {name: self.indexed.get(name, ()) for name in sorted(self.reindexed)}
         before = {name: found for name, found in before.items() if name not in new_tables}
         copies = [index.copy for name in names for index in before.get(name, ())]
-        keys = self._recorded(c)
         versions = deployments.schema_versions(c)
         return replace(
             self.noted,
             pointers={name: self.seen.pointers.get(name) for name in (*names, *copies)},
             indexes={name: tuple(found) for name, found in before.items()},
-            rows=definitions.take(c, names),
+            rows=definitions.of(there, names),
             metadata=self._before(c),
             comments=self.commented,
             altered=self.altered,
@@ -235,7 +257,7 @@ class Swap:
             if self.snapshot.objects[key].kind == "table" and key.table not in there
         }
 
-    def _left(self, taken: definitions.Taken) -> dict[TableName, str | None]:
+    def _left(self, taken: Taken) -> dict[TableName, str | None]:
         """What every name is from now on, as `definition` says it: a roll-back compares."""
         found = {row["name"]: f"view {row['query']}" for row in taken["views"]}
         found |= {row["name"]: row["query"] for row in taken["streams"]}
@@ -249,11 +271,12 @@ class Swap:
     def _before(self, c: Connection) -> dict[TableName, Options]:
         """The options of tables of which only those change."""
         found: dict[TableName, Options] = {}
-        for key in keys_of(self.deployment, Action.METADATA):
-            stream = streams.get(c, key.table)
+        known = streams.all_streams(c)
+        for key in self._redeclared():
+            stream = known.get(key.table)
             if stream is not None and (values := self._declared(key)):
-                known = undo.options_of(stream)
-                found[key.table] = {name: known[name] for name in values}
+                now = undo.options_of(stream)
+                found[key.table] = {name: now[name] for name in values}
         return found
 
     def _declared(self, key: ObjectKey) -> Options:
@@ -285,7 +308,7 @@ class Swap:
         }
         return [key for key in self._keys() if key not in same]
 
-    def _put_records(self, c: Connection) -> None:
+    def _put_records(self, c: Connection, keys: Sequence[Key]) -> None:
         own = {
             "project": self.deployment.project,
             "deployment_id": self.deployment.id,
@@ -299,7 +322,6 @@ class Swap:
             _row(("", "", name), cluster_record(each)) | own
             for name, each in sorted(self.snapshot.clusters.items())
         ]
-        keys = self._recorded(c)
         deployments.put_deployed(c, keys, [row for row in rows if deployments.key_of(row) in keys])
 
     def _end_namespaces(self, c: Connection) -> None:

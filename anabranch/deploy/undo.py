@@ -45,8 +45,8 @@ def options_of(stream: StreamTable) -> dict[str, Option]:
 
 
 def options_left(c: Connection, names: Iterable[TableName]) -> dict[TableName, dict[str, Option]]:
-    found = {name: streams.get(c, name) for name in names}
-    return {name: options_of(stream) for name, stream in found.items() if stream is not None}
+    known = streams.all_streams(c)
+    return {name: options_of(known[name]) for name in names if name in known}
 
 
 def set_options(c: Connection, undo: Undo, tokens: Mapping[str, str]) -> list[Event]:
@@ -60,7 +60,7 @@ def set_options(c: Connection, undo: Undo, tokens: Mapping[str, str]) -> list[Ev
         left = undo.options_left.get(name, now)
         if now["created_at"] != left["created_at"]:
             said.append(
-                Event(name, events.OPTIONS_KEPT, KEPT.format(what="the table was made anew"))
+                Event(name, events.OPTIONS_KEPT, KEPT.format(what="the table was recreated"))
             )
             continue
         wanted, kept = put_back(values, *({key: of[key] for key in values} for of in (left, now)))
@@ -73,9 +73,9 @@ def set_options(c: Connection, undo: Undo, tokens: Mapping[str, str]) -> list[Ev
 def by_hand(c: Connection, undo: Undo, names: Iterable[TableName]) -> dict[TableName, Options]:
     """Options that somebody gave since to tables that will be replaced: they outlive the query."""
     found: dict[TableName, Options] = {}
-    for name, now in ((name, options_left(c, [name]).get(name)) for name in names):
+    for name, now in options_left(c, names).items():
         left = undo.options_left.get(name)
-        if now is None or left is None or now["created_at"] != left["created_at"]:
+        if left is None or now["created_at"] != left["created_at"]:
             continue
         changed = {
             key: now[key] for key in OPTIONS if key not in OF_THE_QUERY and now[key] != left[key]

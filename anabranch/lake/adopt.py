@@ -52,8 +52,8 @@ def adopt(lake: Lake, *, recovering: bool = False) -> Adopted:
     lake.store.refuse_damaged()
     if not recovering and not lake.pointers() and table_folders(lake.warehouse):
         raise Refused(
-            f"the catalog has no tables, and warehouse {lake.warehouse.location} is full: its files "
-            "would be garbage",
+            f"the catalog has no tables, and warehouse {lake.warehouse.location} is not empty: "
+            "its files would be treated as garbage",
             hint=f"restore a backup of the catalog, or {RECOVER}",
         )
     former = lake.fence.former_location()
@@ -145,7 +145,7 @@ def _check_there(lake: Lake, move: Move | None) -> None:
             if len(gone) > 1
             else f"table {gone[0]} of the catalog is not in warehouse {lake.warehouse.location}",
             hint=f"copy the files from {move.old} first, or set warehouse to that place; "
-            "`anabranch backup` and `anabranch restore` make a copy that is whole",
+            "`anabranch backup` and `anabranch restore` make a complete copy",
         )
 
 

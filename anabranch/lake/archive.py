@@ -295,7 +295,7 @@ def damaged(location: str) -> Damaged:
 
 
 def _damaged_record(location: str, records: list[Record]) -> Damaged:
-    other = f"`--cut {records[-1].cut}` restores the newest that is whole" if records else ""
+    other = f"`--cut {records[-1].cut}` restores the newest complete one" if records else ""
     return Damaged(
         f"the backup is damaged: {location} is not what was written there",
         hint=other or "make another backup with `anabranch backup`, or restore from another folder",
@@ -364,7 +364,7 @@ def chosen(records: list[Record], cut: int | None, place: str) -> Record:
     """The newest backup, or the first that knows a cut."""
     if not records:
         raise InvalidValue(
-            f"there is no whole backup in {place}", hint="`anabranch backup` makes one"
+            f"there is no complete backup in {place}", hint="`anabranch backup` makes one"
         )
     if cut is None:
         return records[-1]

@@ -18,10 +18,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from pydantic import ValidationError
 from pyiceberg.catalog import Catalog as IcebergCatalog
 from pyiceberg.catalog import CatalogType, load_catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+)
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from requests import RequestException, Response
@@ -34,7 +40,7 @@ from anabranch.catalog.store import Store
 from anabranch.errors import AnabranchError, InvalidValue, Refused, Unreachable
 from anabranch.lake.private import SIDE_BY_SIDE, PatientRest
 from anabranch.names import TableName, shown
-from anabranch.redaction import is_secret, remember, remember_all
+from anabranch.redaction import is_secret, remember, remember_all, remember_secrets
 from anabranch.values import resolved
 
 TYPES = tuple(each.value for each in CatalogType if each is not CatalogType.IN_MEMORY)
@@ -134,19 +140,26 @@ class Attached:
 
     def _asked(self, name: TableName) -> Answer:
         catalog = self.iceberg()
+        if isinstance(catalog, PatientRest):
+            tag, known = self._tags.get(name, ("", ""))
+            if (response := catalog.ask(name.parts[1:], tag)) is not None:
+                return self._rest_pointer(catalog, name, response, known)
         try:
-            if isinstance(catalog, PatientRest):
-                return self._rest_pointer(catalog, name)
             table = catalog.load_table(name.parts[1:])
         except (NoSuchTableError, NoSuchNamespaceError):
             return Pointer(None)
         except FileNotFoundError as error:
             return f"its metadata file is missing: {said(error)}"
+        except (ForbiddenError, BadRequestError) as error:
+            return said(error)
+        except ValidationError:
+            return "the answer is not that of an Iceberg catalog"
+        remember_secrets(table.io.properties)  # it may lend some
         return Pointer(table.metadata_location, lambda: table.metadata, table.io)
 
-    def _rest_pointer(self, catalog: PatientRest, name: TableName) -> Answer:
-        tag, known = self._tags.get(name, ("", ""))
-        response = catalog.ask(name.parts[1:], tag)
+    def _rest_pointer(
+        self, catalog: PatientRest, name: TableName, response: Response, known: str
+    ) -> Answer:
         if response.status_code == 304 and known:
             return Pointer(known)
         if response.status_code == 404:
@@ -342,7 +355,8 @@ def silent_error(catalog: str, problem: str) -> Unreachable:
 def unreadable_error(name: TableName, problem: str) -> Unreachable:
     return Unreachable(
         f"table {name} cannot be read: {problem}",
-        hint=f"mend it in catalog {shown(name.namespace[0])}; here it stays as it was observed last",
+        hint=f"repair it in catalog {shown(name.namespace[0])}; until then its last observed "
+        "version is read",
     )
 
 

@@ -53,9 +53,9 @@ def read(data: bytes) -> AvroFile:
             block = io.BytesIO(_unpacked(source.read(size), codec))
             records += [decode(block) for _ in range(count)]
             if source.read(16) != sync:
-                raise ValueError("a block of the Avro file is cut short")
+                raise ValueError("a block of the Avro file is truncated")
     except (KeyError, IndexError, TypeError, struct.error, zlib.error) as error:
-        raise ValueError(f"not a whole Avro file: {error}") from error
+        raise ValueError(f"a truncated Avro file: {error}") from error
     return AvroFile(meta, records)
 
 
@@ -223,7 +223,7 @@ def _bytes(source: io.BytesIO) -> bytes:
     size = _long(source)
     data = source.read(size)
     if len(data) != size:
-        raise ValueError("the Avro file is cut short")
+        raise ValueError("the Avro file is truncated")
     return data
 
 

@@ -15,7 +15,7 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStat
 from pyiceberg.table.snapshots import Operation, Snapshot
 
 from anabranch.lake.manifests import entries, is_live, live_entries, manifests
-from anabranch.lake.marks import Marks
+from anabranch.lake.row_deletes import RowDeletes
 from anabranch.lake.version import TableVersion, check_readable, summary_of
 from anabranch.model import Delta, Reading
 
@@ -203,19 +203,19 @@ def _compared(version: TableVersion, before: Snapshot, after: Snapshot | None) -
     new_paths = {each.data_file.file_path for each in new}
     gone = [each for each in old if each.data_file.file_path not in new_paths]
     come = [each for each in new if each.data_file.file_path not in old_paths]
-    old_marks, new_marks = _marks(version, before), _marks(version, after)
-    plus = [version.reading_of(come, skip=new_marks)] if come else []
-    minus = [version.reading_of(gone, skip=old_marks)] if gone else []
-    marked, unmarked = new_marks.without(old_marks), old_marks.without(new_marks)
+    old_deletes, new_deletes = _deletes_at(version, before), _deletes_at(version, after)
+    plus = [version.reading_of(come, skip=new_deletes)] if come else []
+    minus = [version.reading_of(gone, skip=old_deletes)] if gone else []
+    marked, unmarked = new_deletes.without(old_deletes), old_deletes.without(new_deletes)
     if marked.entries or unmarked.entries:
         common = _common_files(version, before, {each.data_file.file_path for each in gone})
-        minus += _only(version, common, old_marks, marked)
-        plus += _only(version, common, new_marks, unmarked)
+        minus += _only(version, common, old_deletes, marked)
+        plus += _only(version, common, new_deletes, unmarked)
     return Delta(tuple(plus), tuple(minus))
 
 
 def _only(
-    version: TableVersion, files: Sequence[ManifestEntry], skip: Marks, only: Marks
+    version: TableVersion, files: Sequence[ManifestEntry], skip: RowDeletes, only: RowDeletes
 ) -> list[Reading]:
     """Rows that `only` deletes and `skip` does not, each once."""
     found = []
@@ -242,7 +242,7 @@ def _differing_files(
     return found
 
 
-def _marks(version: TableVersion, snapshot: Snapshot | None) -> Marks:
+def _deletes_at(version: TableVersion, snapshot: Snapshot | None) -> RowDeletes:
     found = [
         entry
         for manifest in manifests(version.io, snapshot)
@@ -250,7 +250,7 @@ def _marks(version: TableVersion, snapshot: Snapshot | None) -> Marks:
         for entry in live_entries(version.io, manifest)
     ]
     check_readable(version, found)
-    return version.marks_of(found)
+    return version.deletes_of(found)
 
 
 def _common_files(version: TableVersion, before: Snapshot, gone: set[str]) -> list[ManifestEntry]:

@@ -27,7 +27,7 @@ SEAL = "anabranch.checksum"  # table property: the name of the metadata file and
 _UNSEALED = "00000000"
 _NAMED = re.compile(r"/(?:snap-\d+-[0-9a-f]{32}|[0-9a-f]{32}-\d+-m\d+)-([0-9a-f]{8})\.avro$")
 _ROTTEN = (errno.EIO, errno.EISDIR)  # the file is at fault, not the way to it
-_CURE = "anabranch check finds out what else is damaged, and what mends it"
+_CURE = "anabranch check finds out what else is damaged, and how to repair it"
 
 
 def checksum(data: bytes) -> str:
@@ -152,7 +152,7 @@ class Buffered(OutputFile):
         return Held(self.location, self.data)
 
     def create(self, overwrite: bool = False) -> OutputStream:
-        return _Kept(self)
+        return _BufferedStream(self)
 
     def write(self, files: FileIO) -> str:
         """The path, with the checksum in its name."""
@@ -162,7 +162,7 @@ class Buffered(OutputFile):
         return self.location
 
 
-class _Kept(io.BytesIO):
+class _BufferedStream(io.BytesIO):
     def __init__(self, file: Buffered) -> None:
         super().__init__()
         self._file = file

@@ -18,7 +18,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from anabranch.catalog import cuts, read_leases, snapshots, stages, tables
 from anabranch.catalog.store import Connection
-from anabranch.errors import Fenced, FileMissing, FileUnreadable, Unreachable
+from anabranch.errors import FileMissing, FileUnreadable, Unreachable
 from anabranch.lake.changes import DELTA, NetDelta
 from anabranch.lake.lake import Lake
 from anabranch.lake.manifests import live_entries, manifests
@@ -26,9 +26,10 @@ from anabranch.lake.places import MARKER, is_our_root
 from anabranch.lake.publish import delete_metadata
 from anabranch.lake.version import TableVersion, summary_of
 from anabranch.names import TableName
+from anabranch.retry import attempts
 
 FOREIGN_GRACE = timedelta(days=3)  # other programs do not announce the files they are writing
-ATTEMPTS = 3
+ATTEMPTS = 3  # a warehouse that is away stays so for longer
 METADATA = ".metadata.json"
 _STAGE_ID = re.compile(r"/(?:data/|metadata/(?:[^/]*-)?)([0-9a-f]{32})(?=[/.-])")
 _CHECKSUM = re.compile(r"/\.([^/]+)\.crc$")
@@ -38,14 +39,9 @@ def collect(
     lake: Lake, grace: timedelta, foreign_grace: timedelta, now: datetime | None = None
 ) -> tuple[int, int]:
     """Delete garbage of this warehouse that is older than a grace; the number of files and bytes."""
-    for attempt in range(ATTEMPTS):
-        try:
+    for attempt in attempts(ATTEMPTS, also=(Unreachable,)):
+        with attempt:  # another upkeep may take a file away that we are about to look into
             return _collect(lake, grace, foreign_grace, now)
-        except Fenced:
-            raise
-        except Unreachable:  # another upkeep took a file away that we were about to look into
-            if attempt == ATTEMPTS - 1:
-                raise
     raise AssertionError("unreachable")
 
 

@@ -44,7 +44,7 @@ def committed(
         rows = _rows_after(version, change)
         told = {STAGE: stage_id, ROWS: str(rows), **summary, **change.summary}
         change = FileChange(
-            change.operation, change.add, change.marks, change.drop, change.everything, told
+            change.operation, change.add, change.deletes, change.drop, change.everything, told
         )
         return with_snapshot(version.io, metadata, stage_id, change)
     except OSError as error:
@@ -83,11 +83,11 @@ def _change(
         operation = Operation.OVERWRITE if not empty else Operation.APPEND
         return FileChange(operation, [*keep, *add], everything=not empty, summary=told)
     if keep:
-        raise InternalError(f"{version.name}: rows to keep, but the table is not rewritten")
-    marks = delete_files(io, removed)
-    if not marks:
+        raise InternalError(f"{version.name}: rows are to be kept, but the table is not rewritten")
+    deletes = delete_files(io, removed)
+    if not deletes:
         return FileChange(Operation.APPEND, add, summary=told)
-    return FileChange(Operation.OVERWRITE if add else Operation.DELETE, add, marks, summary=told)
+    return FileChange(Operation.OVERWRITE if add else Operation.DELETE, add, deletes, summary=told)
 
 
 def check_rows(name: object, produced: int, found: int) -> None:
@@ -127,14 +127,14 @@ def _rows_after(version: TableVersion, change: FileChange) -> int:
         return added
     if change.operation is Operation.REPLACE:
         return version.rows
-    return version.rows + added - sum(file.record_count for file in change.marks)
+    return version.rows + added - sum(file.record_count for file in change.deletes)
 
 
 def _placed(version: TableVersion, paths: Sequence[str]) -> list[str]:
     placed = [same_form(path, version.root) for path in paths]
     for path in placed:
         if not path.startswith(version.root + "/"):
-            raise InternalError(f"{path} does not lie in the folder of table {version.name}")
+            raise InternalError(f"{path} is not in the folder of table {version.name}")
     return placed
 
 
@@ -158,13 +158,13 @@ def _writable(version: TableVersion) -> TableMetadata:
     metadata = version.metadata
     if metadata.format_version > 2:
         raise Unsupported(
-            f"table {version.name} has format version {metadata.format_version}: it is only read",
-            hint="write it with the program that made it",
+            f"table {version.name} has format version {metadata.format_version}: it is read-only",
+            hint="write it with the program that created it",
         )
     if metadata.spec().fields:
         raise Unsupported(
-            f"table {version.name} is partitioned: it is only read",
-            hint="write it with the program that made it",
+            f"table {version.name} is partitioned: it is read-only",
+            hint="write it with the program that created it",
         )
     if metadata.format_version == 1:
         upgrade = UpgradeFormatVersionUpdate.model_validate({"format-version": 2})

@@ -87,7 +87,7 @@ def damages_of(
             if each not in found:
                 found.append(replace(each, current=current))
             continue
-        files |= {e.data_file.file_path: e for e in (*state.data, *state.marks.entries)}
+        files |= {e.data_file.file_path: e for e in (*state.data, *state.deletes.entries)}
         now = {*files} if current else now
     sizes = {path: entry.data_file.file_size_in_bytes for path, entry in files.items()}
     of_files = [*_sizes(lake, {**_deltas(version, needed), **sizes})]
@@ -102,7 +102,7 @@ def damaged_files(version: TableVersion, paths: Collection[str]) -> list[Damage]
     """Those of some data files of a version, as it is, that are not what was written."""
     state = version.state(version.snapshot_id)
     found = [
-        each for each in (*state.data, *state.marks.entries) if each.data_file.file_path in paths
+        each for each in (*state.data, *state.deletes.entries) if each.data_file.file_path in paths
     ]
     return _read_all(version, found, set())
 
@@ -177,7 +177,7 @@ def _read_all(
 
 def _read(version: TableVersion, entry: ManifestEntry, rows: Mapping[str, int]) -> Damage | None:
     file = entry.data_file
-    marks = file.content == DataFileContent.POSITION_DELETES
+    deletes = file.content == DataFileContent.POSITION_DELETES
     try:
         with version.io.new_input(file.file_path).open() as stream:
             tail = tail_of(file)
@@ -191,7 +191,7 @@ def _read(version: TableVersion, entry: ManifestEntry, rows: Mapping[str, int]) 
                 told = f"{opened.metadata.num_rows:,} rows, its manifest says {file.record_count:,}"
                 return Damage(file.file_path, ROWS, f"the file has {told}")
             for batch in opened.iter_batches(BATCH):
-                if marks and (stray := _stray(batch, rows)):
+                if deletes and (stray := _stray(batch, rows)):
                     return Damage(file.file_path, POSITIONS, stray)
     except PermissionError as error:
         return _locked(file.file_path, error)

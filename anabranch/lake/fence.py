@@ -211,8 +211,8 @@ class Fence:
         begun = stages.of_other_machines(c)
         if new := begun.keys() - self._others.keys():
             raise Fenced(
-                f"catalog {self.database.address} lies on a network file system, and {begun[min(new)]} "
-                "writes to it as well: SQLite is for one machine at a time",
+                f"catalog {self.database.address} is on a network file system, and {begun[min(new)]} "
+                "also writes to it: SQLite works for one machine at a time only",
                 hint="stop one of the two; a PostgreSQL catalog serves any number of machines",
             )
 
@@ -305,15 +305,15 @@ def _belongs_to_another(location: str, mark: Mark, *, empty: bool) -> Fenced:
 def _moved(location: str, former: str) -> Fenced:
     return Fenced(
         f"warehouse {location} was copied or moved from {former}: its files still name the other "
-        "place, so it is only read",
-        hint=f"{ADOPT}, and lets its files name this place",
+        "place, so it is read-only",
+        hint=f"{ADOPT}, and makes its files name this place",
     )
 
 
 def _copied_catalog(here: Database, mark: Mark) -> Fenced:
     return Fenced(
         f"catalog {here.address} is a copy: the warehouse {mark.location} belongs to "
-        f"{mark.address}, so it is only read",
+        f"{mark.address}, so it is read-only",
         hint=f"use that catalog; if nobody uses it any more, {ADOPT}; for a second one, "
         "`anabranch backup` and `anabranch restore`",
     )
@@ -322,6 +322,7 @@ def _copied_catalog(here: Database, mark: Mark) -> Fenced:
 def _behind(here: Database, known: int, marked: int) -> Fenced:
     return Fenced(
         f"catalog {here.address} is at cut {known}, but its warehouse has seen cut {marked}: it was "
-        "restored from an older copy, or another copy of it goes on, so it is only read",
-        hint=f"if this is the one to go on with, {ADOPT}; what the other wrote since is collected",
+        "restored from an older copy, or another copy of it is in use, so it is read-only",
+        hint=f"if this is the one to continue with, {ADOPT}; what the other has written since "
+        "is then deleted",
     )

@@ -20,7 +20,7 @@ MOUNTS = Path("/proc/self/mountinfo")
 # What a power cut of the server does with each switched off.
 _SWITCHES = {
     "fsync": "it can destroy the whole catalog",
-    "synchronous_commit": "it loses commits of the last moments, which were acknowledged",
+    "synchronous_commit": "it can lose the last commits, although they were acknowledged",
     "full_page_writes": "it can leave torn pages, and wrong rows in the catalog",
 }
 _SETTINGS = "SELECT name, setting FROM pg_settings WHERE name = ANY(:names) AND setting = 'off'"
@@ -82,13 +82,13 @@ def _of_folder(what: str, place: str | None) -> Iterator[Weakness]:
     if kind in _MEMORY:
         yield Weakness(
             f"{what} {place}",
-            f"it lies in memory ({kind}): a restart of the machine takes everything",
+            f"it is in memory ({kind}): a restart of the machine loses everything",
             "move it to a disk; if rows may be lost, set fsync = false",
         )
     elif kind is not None and _NETWORK.match(kind):
         yield Weakness(
             f"{what} {place}",
-            f"it lies on a network file system ({kind}), which need not keep what was synced",
+            f"it is on a network file system ({kind}), which may not honour fsync",
             "let the server write synchronously (NFS: the option sync of the export)",
         )
 

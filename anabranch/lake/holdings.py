@@ -162,5 +162,5 @@ class Needs:
 def _refused(name: TableName, path: str) -> Refused:
     return Refused(
         f"{path} of table {name} is missing or damaged: no backup was made",
-        hint="`anabranch check --repair` mends it, or says what does",
+        hint="`anabranch check --repair` repairs it, or says how to",
     )

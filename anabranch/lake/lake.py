@@ -129,7 +129,7 @@ class Lake:
         except (FileDamaged, ValueError, ValidationError) as error:
             raise FileDamaged(
                 f"the metadata file of {name} is damaged: {location}",
-                hint="anabranch check says what mends it; if it is a stream table, "
+                hint="anabranch check says how to repair it; if it is a stream table, "
                 f"REFRESH STREAM TABLE {name} FULL recomputes it",
                 path=location,
             ) from error

@@ -22,6 +22,7 @@ from anabranch.lake import recorded
 from anabranch.lake.lake import Lake
 from anabranch.lake.recorded import LONG_WAY, Facts, facts
 from anabranch.lake.version import TableVersion
+from anabranch.retry import attempts
 
 OBSERVED = "observed"
 ATTEMPTS = 5
@@ -56,7 +57,7 @@ def _observed(
     *,
     numbered: bool,
 ) -> Iterator[tuple[Connection, T]]:
-    for _ in range(ATTEMPTS):
+    for _ in attempts(ATTEMPTS):  # without a pause: what came meanwhile is part of the next cut
         with lake.store.reading(numbered=numbered) as c:
             found = ask(c)
             if not moved(found):

@@ -10,14 +10,15 @@ from typing import TypeVar
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import MetadataLogEntry, Snapshot
-from sqlalchemy import Connection, bindparam, delete, update
+from sqlalchemy import Connection, bindparam, delete, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.exc import IntegrityError
 
-from anabranch import failpoints, missing
+from anabranch import failpoints, noted
 from anabranch.catalog import cuts, events, read_leases, snapshots, stages, tables
-from anabranch.catalog.events import FALLBACK, Event
+from anabranch.catalog.events import Event
+from anabranch.catalog.tables import CHUNK
 from anabranch.errors import (
     AnabranchError,
     InternalError,
@@ -57,7 +58,7 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = F
     """
     if not stage.open:
         raise InternalError("this stage was already published or given up")
-    committing, noted = False, missing.waiting()
+    committing, notes = False, noted.waiting()
     try:
         failpoints.hit(failpoints.STAGED)
         found = {name: _prepared(stage, each) for name, each in sorted(stage.changes.items())}
@@ -73,7 +74,7 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = F
             _write_again(stage, changes.values())
             if rows is not None:
                 rows(c, cut_id)
-            events.add(c, [Event(None, FALLBACK, message) for message in noted.values()])
+            events.add(c, [Event(e.table, e.kind, e.message) for e in notes.values()])
             failpoints.hit(failpoints.IN_TRANSACTION)
             committing = True
     except IntegrityError as error:  # somebody wrote the same row of ours first
@@ -90,7 +91,7 @@ def publish(stage: Stage, kind: str, rows: Rows | None = None, *, keep: bool = F
                     stage.abort()
             raise
     stage.close()
-    missing.keep(noted)
+    noted.keep(notes)
     if cut_id is not None:
         with suppress(AnabranchError):  # published it is; the next one marks it
             stage.lake.fence.advance(cut_id)
@@ -137,7 +138,7 @@ def _unknown(stage: Stage) -> OutcomeUnknown:
     tables = ", ".join(str(name) for name in sorted(stage.changes)) or "the catalog's own rows"
     return OutcomeUnknown(
         f"the catalog was lost during a commit, and whether it took place is unknown: {tables}",
-        hint="look at cuts() before you do it again; no file was removed",
+        hint="check cuts() before you repeat it; no file was removed",
     )
 
 
@@ -162,7 +163,7 @@ class _Rehearsed(Exception):
 
 def _made_twice() -> PublishConflict:
     return PublishConflict(
-        "another process made the same thing at the same time", hint="run it again"
+        "another process created the same object at the same time", hint="run it again"
     )
 
 
@@ -174,7 +175,7 @@ def _in_transaction(
         cuts.hold(c)
     if not stages.remove(c, stage.id):
         raise PublishConflict(
-            "the staged work was given up for dead and collected", hint="run it again"
+            "the staged work was taken for abandoned and deleted", hint="run it again"
         )
     catalog = stage.lake.catalog_name
     if cut_id is not None and (others := cuts.moved_by_others(c, catalog)):
@@ -192,11 +193,13 @@ def _in_transaction(
 
 def _swap(c: Connection, catalog: str, changes: Mapping[TableName, Staged]) -> None:
     """Compare and swap pointers."""
+    gone = {name: staged.base for name, staged in changes.items() if staged.version is None}
+    _remove_pointers(c, catalog, gone)
     moved: dict[TableName, tuple[str, str]] = {}
     for name, staged in changes.items():
         if staged.version is None:
-            _remove_pointer(c, catalog, name, staged.base)
-        elif staged.base is None:
+            continue
+        if staged.base is None:
             _make_namespace(c, catalog, name)
             _insert_pointer(c, catalog, name, staged.version.location)
         else:
@@ -234,16 +237,19 @@ def _move_pointers(c: Connection, catalog: str, moved: Mapping[TableName, tuple[
         raise conflict(next(n for n in sorted(moved) if there.get(n) != moved[n][1]))
 
 
-def _remove_pointer(c: Connection, catalog: str, name: TableName, base: str | None) -> None:
-    table = tables.iceberg_tables
-    was_there = (
-        (table.c.catalog_name == catalog)
-        & (table.c.table_namespace == name.schema)
-        & (table.c.table_name == name.name)
-        & (table.c.metadata_location == base)
-    )
-    if c.execute(delete(table).where(was_there)).rowcount != 1:
-        raise conflict(name)
+def _remove_pointers(c: Connection, catalog: str, gone: Mapping[TableName, str | None]) -> None:
+    """Likewise; the statement tells which were where they should be."""
+    table, names = tables.iceberg_tables, sorted(gone)
+    place = tuple_(table.c.table_namespace, table.c.table_name, table.c.metadata_location)
+    told = (table.c.table_namespace, table.c.table_name)
+    for start in range(0, len(names), CHUNK):
+        some = names[start : start + CHUNK]
+        here = place.in_([(name.schema, name.name, gone[name]) for name in some])
+        statement = delete(table).where(table.c.catalog_name == catalog, here)
+        removed = {(space, name) for space, name in c.execute(statement.returning(*told))}
+        for name in some:
+            if (name.schema, name.name) not in removed:
+                raise conflict(name)
 
 
 def _insert_pointer(c: Connection, catalog: str, name: TableName, location: str) -> None:

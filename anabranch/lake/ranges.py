@@ -172,24 +172,24 @@ _COMPARABLE: tuple[tuple[type | tuple[type, ...], tuple[type[IcebergType], ...]]
 
 # -- files that can be left out --------------------------------------------------------------------
 
-Wanted = tuple[NestedField, str, tuple[Any, ...]]
+Comparison = tuple[NestedField, str, tuple[Any, ...]]
 
 
 def pruned(
     schema: Schema, files: Sequence[ManifestEntry], bounds: Sequence[Bound]
 ) -> list[ManifestEntry]:
     """Files that may hold a row for which all bounds are true."""
-    wanted = [found for bound in bounds if (found := _wanted(schema, bound)) is not None]
+    wanted = [found for bound in bounds if (found := _comparison(schema, bound)) is not None]
     return [each for each in files if _may_match(each, wanted)]
 
 
-def _may_match(entry: ManifestEntry, wanted: Sequence[Wanted]) -> bool:
+def _may_match(entry: ManifestEntry, wanted: Sequence[Comparison]) -> bool:
     file = entry.data_file
     ranges = ((column_range(file, field), op, values) for field, op, values in wanted)
     return all(each.may_satisfy(op, values) for each, op, values in ranges)
 
 
-def _wanted(schema: Schema, bound: Bound) -> Wanted | None:
+def _comparison(schema: Schema, bound: Bound) -> Comparison | None:
     """What a bound asks of a column, in the form that ends of files have; None if that cannot be
     compared.  Of floating point nothing can: Spark puts NaN above all numbers, statistics leave it
     out."""

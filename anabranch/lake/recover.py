@@ -32,9 +32,9 @@ from anabranch.names import TableName
 SOURCE = "registered as a source table"
 STREAM = "registered as a stream table: it shows the rows it had, and its next refresh is in full"
 UNFILLED = "declared as a stream table; none of its rows can be read: its next refresh fills it"
-UNKNOWN = "registered as a source table: no file tells whether it had a query, schedule or index"
-INDEX = "the copy of an index: anabranch check --repair makes it again"
-LOST_INDEX = "the copy of an index of {0}: CREATE INDEX makes one again"
+UNKNOWN = "registered as a source table: no file records whether it had a query, schedule or index"
+INDEX = "the copy of an index: anabranch check --repair recreates it"
+LOST_INDEX = "the copy of an index of {0}: CREATE INDEX recreates it"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def recover(lake: Lake) -> list[Recovered]:
     """Register the newest readable metadata file of every table, all in one publish."""
     if lake.pointers():
         raise Refused(
-            "the catalog knows tables: it is not emptied",
+            "the catalog has tables: it is not overwritten",
             hint="anabranch check finds what is wrong; recover is for an empty catalog",
         )
     if rows := _as_recorded(lake):
@@ -76,7 +76,9 @@ def _newest(
         name = known.get(folder[len(lake.warehouse.location) + 1 :]) or _name(lake, folder)
         version = _readable(lake, name, folder) if name is not None else None
         if name is None or version is None:
-            why = "no metadata file can be read" if name else "the folder's name is no table's name"
+            why = (
+                "no metadata file can be read" if name else "the folder's name is not a table name"
+            )
             rows.append(Recovered(None, folder, None, why))
         elif name in newest and _age(newest[name]) >= _age(version):
             rows.append(Recovered(None, folder, version.location, _older(name)))
@@ -132,7 +134,7 @@ def _as_recorded(lake: Lake) -> list[Recovered]:
     if newest:
         adopt(lake, recovering=True)
         _register(lake, newest)
-    said = "registered as the newest cut had it"
+    said = "registered as of the newest cut"
     return [*(Recovered(str(n), v.root, v.location, said) for n, v in newest.items()), *rows]
 
 
@@ -173,4 +175,4 @@ def _age(version: TableVersion) -> int:
 
 
 def _older(name: TableName) -> str:
-    return f"an older table of the name {name}: left as it is"
+    return f"an older table named {name}: left as it is"

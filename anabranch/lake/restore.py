@@ -14,12 +14,12 @@ from anabranch.catalog import cuts, deployments, snapshots
 from anabranch.catalog import rows as catalog_rows
 from anabranch.catalog.deployments import OPEN
 from anabranch.catalog.rewind import (
+    ComputedFrom,
     Key,
     Rewound,
     Row,
     Rows,
     Sources,
-    Told,
     cuts_with,
     rewind,
     without_bases,
@@ -83,7 +83,7 @@ def _fill(
     rewound = Rewound(moved)
     if cut is not None:
         records = _records(moved)
-        rewound = rewind(moved, cut, lambda shown: _told(lake, shown, records))
+        rewound = rewind(moved, cut, lambda shown: _computed_from(lake, shown, records))
         moved = rewound.rows
     left_out = cuts_with(moved, lost)
     _check_shown(archive, lake, moved, {*bad}, left_out)
@@ -110,7 +110,7 @@ def _fill(
     if left_out:
         few = ", ".join(str(each) for each in sorted(left_out)[:5])
         log.warning(
-            "not restored: %s older cuts (%s%s), because the backup has no sound copy of %s",
+            "not restored: %s older cuts (%s%s), because the backup has no intact copy of %s",
             len(left_out),
             few,
             ", …" if len(left_out) > 5 else "",
@@ -131,7 +131,7 @@ def _told_of(found: Rewound) -> dict[str, Any]:
     for name, why in sorted(found.stale.items()):
         log.warning("%s is recomputed by its next refresh: %s", name, why)
     for name in found.undefined:
-        log.warning("%s is a source table now: the backup has no query for it any more", name)
+        log.warning("%s is a source table now: the backup no longer has a query for it", name)
     for id_, why in sorted(found.ended.items()):
         log.warning("deployment %s is aborted: %s", id_, why)
     statuses = {row["id"]: row["status"] for row in found.rows.get("ab_deployments", ())}
@@ -226,7 +226,7 @@ def _check_empty(lake: Lake) -> None:
 
 def _not_empty(place: str) -> Refused:
     return Refused(
-        f"{place} is not empty: a backup is restored into an empty place only",
+        f"{place} is not empty: a backup can only be restored into an empty place",
         hint="choose another home, or remove what an interrupted restore left there",
     )
 
@@ -237,18 +237,18 @@ def _records(rows: Rows) -> dict[tuple[str | None, int | None], Mapping[str, Any
     return {(row["table_uuid"], row["snapshot_id"]): row["record"] for row in found}
 
 
-def _told(
+def _computed_from(
     lake: Lake,
     shown: Mapping[str, Row],
     records: Mapping[tuple[str | None, int | None], Mapping[str, Any]],
-) -> Told:
+) -> ComputedFrom:
     """What the snapshots of tables say about what they were computed from."""
 
     def summary(row: Row, name: str, snapshot_id: int) -> Mapping[str, str]:
         record = records.get((row.get("table_uuid"), snapshot_id))
         if record is not None:
-            told: Mapping[str, str] = record.get("summary") or {}
-            return told
+            noted: Mapping[str, str] = record.get("summary") or {}
+            return noted
         try:
             version = lake.version(TableName.parse(name), row["metadata_location"])
         except FileMissing:
@@ -256,7 +256,7 @@ def _told(
         found = version.metadata.snapshot_by_id(snapshot_id)
         return summary_of(found) if found is not None else {}
 
-    def told(name: str, snapshot_id: int | None) -> tuple[Sources, str] | None:
+    def computed_from(name: str, snapshot_id: int | None) -> tuple[Sources, str] | None:
         row = shown.get(name)
         if row is None or snapshot_id is None:
             return None
@@ -265,7 +265,7 @@ def _told(
             return None
         return json.loads(said["anabranch.tables"]), said.get("anabranch.fingerprint", "")
 
-    return told
+    return computed_from
 
 
 def _write_missing(lake: Lake, rows: Rows) -> None:

@@ -205,7 +205,7 @@ def _changed(
             raise Unsupported(
                 f"column {shown(field.name)} of {table} cannot change from "
                 f"{to_text(field.field_type)} to {change.type}",
-                hint="int may become bigint, float double, a decimal more digits, also inside of "
+                hint="int may become bigint, float double, a decimal more digits, also inside "
                 "arrays, maps and structs; otherwise add a column",
             )
         return [field.model_copy(update={"field_type": wide})]
@@ -333,6 +333,6 @@ def _check_names_are_unique_in_time(metadata: TableMetadata, table: TableName) -
             if owners.setdefault(each.name, each.field_id) != each.field_id:
                 raise Unsupported(
                     f"table {table} had another column {shown(each.name)} before; "
-                    "with nested columns, readers could take one for the other",
+                    "with nested columns, readers could confuse the two",
                     hint="use a name that was never used in this table",
                 )

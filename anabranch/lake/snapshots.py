@@ -19,7 +19,7 @@ from pyiceberg.table.snapshots import (
 )
 
 from anabranch.lake.manifests import ManifestFolder, is_live, live_entries, manifests
-from anabranch.lake.marks import Marks
+from anabranch.lake.row_deletes import RowDeletes
 
 MANY_MANIFESTS = 30  # more make every commit and every scan slower
 SMALL_MANIFEST = 1 << 20  # larger ones are not worth rewriting
@@ -36,7 +36,7 @@ class FileChange:
 
     operation: Operation
     add: Sequence[DataFile] = ()
-    marks: Sequence[DataFile] = ()
+    deletes: Sequence[DataFile] = ()
     drop: frozenset[str] | None = None
     everything: bool = False
     summary: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ def with_snapshot(
     kept, gone = _kept_and_gone(io, folder, manifests(io, parent), change)
     written = [
         *folder.added(DATA, change.add),
-        *folder.added(DELETES, change.marks),
+        *folder.added(DELETES, change.deletes),
         *folder.removed(DATA, [each for content, each in gone if content == DATA]),
         *folder.removed(DELETES, [each for content, each in gone if content == DELETES]),
         *_merged(io, folder, kept, DATA, change.most_manifests),
@@ -111,7 +111,7 @@ def _kept_and_gone(
             drop = change.drop or frozenset()
             leaving = [each for each in entries if each.data_file.file_path in drop]
         else:  # data manifests came first, so `staying` is complete
-            leaving = [each for each in entries if not Marks([each]).touched(staying)]
+            leaving = [each for each in entries if not RowDeletes([each]).touched(staying)]
         left = [each for each in entries if each not in leaving] if leaving else entries
         if content == DATA:
             staying += left
@@ -144,7 +144,7 @@ def _summary(
     parent: Snapshot | None,
 ) -> Summary:
     metrics = UpdateMetrics()
-    for file in (*change.add, *change.marks):
+    for file in (*change.add, *change.deletes):
         metrics.add_file(file)
     for entry in gone:
         metrics.remove_file(entry.data_file)

@@ -89,7 +89,7 @@ def or_conflict(lake: Lake, cut_id: int | None, stage_id: str | None = None) -> 
             forgotten = bool(cut_id) and not cuts.is_recorded(c, cut_id or 0)
         if collected or forgotten:
             raise PublishConflict(
-                "this work took so long without a sign of life that it was given up for dead",
+                "this work took so long without a heartbeat that it was taken for abandoned",
                 hint="run it again",
             ) from error
         raise

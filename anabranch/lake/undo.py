@@ -40,7 +40,7 @@ def undone_if_it_fails(lake: Lake, paths: Iterable[str]) -> Iterator[Undo]:
         try:
             _take_back(lake, undo, had_top)
         except Exception as error:
-            log.warning("what a failed restore has written in %s stays: %s", top, error)
+            log.warning("files that a failed restore wrote in %s remain: %s", top, error)
         raise
 
 

@@ -34,8 +34,8 @@ RETENTION = Retention()
 # Files of a like size are written together: each row is rewritten once on its way up from each step.
 SMALL_FILES = (1 << 16, 1 << 20, 16 << 20)
 MANY_SMALL_FILES = 20
-MANY_MARK_FILES = 20
-MUCH_MARKED = 0.2
+MANY_DELETE_FILES = 20
+MUCH_DELETED = 0.2
 # Takes tables for the time of a change: those that are free, and what to check in the publish.
 Held = AbstractContextManager[tuple[Collection[TableName], Rows | None]]
 Hold = Callable[[Collection[TableName]], Held]
@@ -268,7 +268,7 @@ def _refuse_needed(
 ) -> None:
     for name, gone in removed.items():
         if not set(gone).isdisjoint(needed.get(name, ())):
-            raise PublishConflict(f"{name} is needed as it was by now", hint="run it again")
+            raise PublishConflict(f"{name} is in use at its previous version", hint="run it again")
 
 
 def _untidy(
@@ -338,15 +338,15 @@ def compaction(version: TableVersion) -> Compaction | None:
     if small:
         reasons.append(f"{len(small)} small files")
         chosen.update((each.data_file.file_path, each) for each in small)
-    marks = len(state.marks.entries)
-    if marks >= MANY_MARK_FILES or version.marked > MUCH_MARKED * stored:
-        reasons.append(f"{version.marked} of {stored} rows marked as deleted in {marks} files")
-        touched = state.marks.touched(state.data)
+    deletes = len(state.deletes.entries)
+    if deletes >= MANY_DELETE_FILES or version.marked > MUCH_DELETED * stored:
+        reasons.append(f"{version.marked} of {stored} rows marked as deleted in {deletes} files")
+        touched = state.deletes.touched(state.data)
         chosen.update((each.data_file.file_path, each) for each in touched)
     if not chosen:
         return None
     files = [chosen[path] for path in sorted(chosen)]
-    reading = reading_of(files, skip=state.marks)
+    reading = reading_of(files, skip=state.deletes)
     return Compaction(reading, frozenset(chosen), " and ".join(reasons))
 
 

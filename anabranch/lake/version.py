@@ -28,8 +28,8 @@ from anabranch.lake.comments import comments_of
 from anabranch.lake.footers import tail_of
 from anabranch.lake.imported import constants_of, names_of
 from anabranch.lake.manifests import is_live, live_entries, manifests
-from anabranch.lake.marks import Marks, Terms, blob_of, referenced
 from anabranch.lake.ranges import file_statistics, kind_of, pruned
+from anabranch.lake.row_deletes import RowDeletes, Terms, blob_of, referenced
 from anabranch.lake.types import columns_of
 from anabranch.lake.vectors import positions
 from anabranch.lazy import lazy
@@ -65,7 +65,7 @@ class FileState:
     """The live files of a snapshot."""
 
     data: tuple[ManifestEntry, ...]
-    marks: Marks
+    deletes: RowDeletes
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +170,7 @@ class TableVersion:
         """Rows that deletes of places hide."""
         if self._counted(ManifestContent.DELETES) == 0:
             return 0
-        return self.state(self.snapshot_id).marks.counted
+        return self.state(self.snapshot_id).deletes.counted
 
     @cached_property
     def bytes(self) -> int:
@@ -210,7 +210,7 @@ class TableVersion:
     def state(self, snapshot_id: int | None) -> FileState:
         snapshot = self.snapshot(snapshot_id)
         if snapshot is None:
-            return FileState((), Marks(()))
+            return FileState((), RowDeletes(()))
         return _states.get(snapshot.manifest_list, lambda: self._read_state(snapshot))
 
     def reading(
@@ -228,13 +228,13 @@ class TableVersion:
         if within:
             known = self.file_statistics(within, data)
             data = [each for each, file in zip(data, known, strict=True) if file.share(within)]
-        return self.reading_of(data, skip=state.marks)
+        return self.reading_of(data, skip=state.deletes)
 
     def reading_of(
         self,
         files: Sequence[ManifestEntry],
-        skip: Marks | None = None,
-        only: Marks | None = None,
+        skip: RowDeletes | None = None,
+        only: RowDeletes | None = None,
     ) -> Reading:
         """Data files with the deletes that can apply to them, however they came into the table."""
         found = reading_of(files, skip, only)
@@ -298,17 +298,17 @@ class TableVersion:
 
     def _read_state(self, snapshot: Snapshot) -> FileState:
         data: list[ManifestEntry] = []
-        marks: list[ManifestEntry] = []
+        deletes: list[ManifestEntry] = []
         for manifest in manifests(self.io, snapshot):
             if is_live(manifest):
                 entries = live_entries(self.io, manifest)
                 check_readable(self, entries)
-                (data if manifest.content == ManifestContent.DATA else marks).extend(entries)
-        return FileState(tuple(data), self.marks_of(marks))
+                (data if manifest.content == ManifestContent.DATA else deletes).extend(entries)
+        return FileState(tuple(data), self.deletes_of(deletes))
 
-    def marks_of(self, entries: Sequence[ManifestEntry]) -> Marks:
+    def deletes_of(self, entries: Sequence[ManifestEntry]) -> RowDeletes:
         """Delete files in the terms of this table."""
-        return Marks(entries, Terms(self._vector, self._keys, _scope))
+        return RowDeletes(entries, Terms(self._vector, self._keys, _scope))
 
     def _vector(self, entry: ManifestEntry) -> Vector:
         file, blob = entry.data_file, blob_of(entry)
@@ -368,12 +368,12 @@ def check_readable(version: TableVersion, entries: Sequence[ManifestEntry]) -> N
 
 
 def reading_of(
-    files: Sequence[ManifestEntry], skip: Marks | None = None, only: Marks | None = None
+    files: Sequence[ManifestEntry], skip: RowDeletes | None = None, only: RowDeletes | None = None
 ) -> Reading:
     """Data files with the deletes that can apply to them."""
     rows = sum(each.data_file.record_count for each in files)
-    skip = skip.applying_to(files) if skip else Marks(())
-    only = only.applying_to(files) if only else Marks(())
+    skip = skip.applying_to(files) if skip else RowDeletes(())
+    only = only.applying_to(files) if only else RowDeletes(())
     marked = only.counted if only.entries and not only.keys else rows
     by_age = skip.keys or only.keys
     return Reading(

@@ -21,7 +21,7 @@ class Operator(Enum):
     EXCEPT = "on the right side of EXCEPT"
     OUTER = "on the nullable side of an outer join"
     ABSENT = "inside NOT EXISTS or NOT IN"
-    VALUE = "in EXISTS or IN inside of an expression"
+    VALUE = "in EXISTS or IN inside an expression"
     OTHER = "below an operator that may lose rows when its input gains some"
 
 

@@ -28,7 +28,7 @@ def cached_hash(kind: type[_Kind]) -> type[_Kind]:
             return True
         if not compare(self, other):
             return False
-        first, second = sorted((mine, theirs), key=id)  # two threads must not link in a circle
+        first, second = sorted((mine, theirs), key=id)  # two threads must not link in a cycle
         second.__dict__["_equal"] = first
         return True
 

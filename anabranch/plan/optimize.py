@@ -1,8 +1,9 @@
 """The optimizer: ordered rules over the plan of a query, and over the plan of a change.
 
 A rule is a pure function in plan/rules, of the plan and of statistics that the caller has gathered.
-Nothing else rewrites plans: `sql/lower` translates a query into its plan, the rules of `delta`
-differentiate it, and how an operator is written as SQL stands beside the operator.
+Nothing else rewrites plans, and rules are applied by `optimize` alone, as lists that have a name here:
+`sql/lower` translates a query into its plan, the rules of `delta` differentiate it, and how an operator
+is written as SQL stands beside the operator.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from anabranch.plan.nodes import Node
+from anabranch.plan.reducing import large_tables, repeated
 from anabranch.plan.rules.filter_below_aggregate import filter_below_aggregate
+from anabranch.plan.rules.filter_below_join import filter_below_join
 from anabranch.plan.rules.filter_below_project import filter_below_project
 from anabranch.plan.rules.filter_into_join import filter_into_join
 from anabranch.plan.rules.flatten_joins import flatten_joins
@@ -20,6 +23,8 @@ from anabranch.plan.rules.merge_projects import merge_projects
 from anabranch.plan.rules.prune_columns import prune_columns
 from anabranch.plan.rules.push_keys import push_keys
 from anabranch.plan.rules.push_ranges import push_ranges
+from anabranch.plan.rules.reduce_by_small_inputs import reduce_by_small_inputs
+from anabranch.plan.rules.reduce_scans import reduce_scans
 from anabranch.plan.rules.share_scans import share_scans
 from anabranch.plan.statistics import NOTHING, Statistics
 from anabranch.plan.walk import transform
@@ -37,7 +42,7 @@ class Everywhere:
 
 @dataclass(frozen=True)
 class OfPlan:
-    """A rule about the whole plan."""
+    """A rule about the whole plan, or about the operator at its top."""
 
     rule: Callable[[Node], Node]
 
@@ -65,7 +70,16 @@ class UntilStable:
     rules: tuple[Rule, ...]
 
 
-Rules = tuple[Rule | UntilStable, ...]
+@dataclass(frozen=True)
+class ForRepeated:
+    """Rules for the large tables of which some of them, `reducing`, leave several reduced scans: one
+    scan that only a single reader needs part of is better left as it is."""
+
+    reducing: tuple[Rule, ...]
+    rules: tuple[Rule, ...]
+
+
+Rules = tuple[Rule | UntilStable | ForRepeated, ...]
 
 QUERY_RULES: Rules = (
     UntilStable(
@@ -82,11 +96,26 @@ QUERY_RULES: Rules = (
     Everywhere(merge_projects),
 )
 
-KEY_RULES: Rules = (Everywhere(push_keys),)  # for a delta without statistics
+# An operator whose delta is about to be taken, at its top: its inputs have their turn when theirs is.
+OPERATOR_RULES: Rules = (OfPlan(filter_below_join),)
+
+TOP_KEY_RULES: Rules = (OfPlan(push_keys),)  # the filter on keys at the top, and no other
+
+KEY_RULES: Rules = (Everywhere(push_keys),)  # a delta without statistics
+
+RANGE_RULES: Rules = (*KEY_RULES, Measured(push_ranges))  # a delta, to see what it would read
+
+_REDUCING = (
+    Measured(reduce_scans),
+    Everywhere(filter_below_join),
+    Measured(reduce_by_small_inputs),
+)
+
+SHARE_RULES: Rules = (ForRepeated(_REDUCING, (*_REDUCING, Measured(share_scans))),)
 
 DELTA_RULES: Rules = (
     *KEY_RULES,
-    Measured(share_scans),
+    *SHARE_RULES,
     Measured(push_ranges),
 )
 
@@ -116,10 +145,13 @@ def changes(plan: Node, rules: Rules, statistics: Statistics = NOTHING) -> Itera
 
 def _apply_all(plan: Node, rules: Rules, statistics: Statistics) -> Iterator[Applied]:
     for rule in rules:
-        if isinstance(rule, UntilStable):
-            applications = _until_stable(plan, rule.rules, statistics)
-        else:
-            applications = iter([Applied(rule.rule.__name__, rule.apply(plan, statistics))])
+        match rule:
+            case UntilStable():
+                applications = _until_stable(plan, rule.rules, statistics)
+            case ForRepeated():
+                applications = _for_repeated(plan, rule, statistics)
+            case _:
+                applications = iter([Applied(rule.rule.__name__, rule.apply(plan, statistics))])
         for applied in applications:
             yield applied
             plan = applied.plan
@@ -133,3 +165,12 @@ def _until_stable(plan: Node, rules: tuple[Rule, ...], statistics: Statistics) -
             yield Applied(rule.rule.__name__, plan)
         if plan == before:
             return
+
+
+def _for_repeated(plan: Node, rule: ForRepeated, statistics: Statistics) -> Iterator[Applied]:
+    large = large_tables(plan, statistics)
+    if not large:
+        return
+    tables = repeated(optimize(plan, rule.reducing, statistics.of(large)))
+    if tables:
+        yield from _apply_all(plan, rule.rules, statistics.of(tables))

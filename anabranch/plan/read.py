@@ -32,6 +32,7 @@ from anabranch.plan.nodes import (
     Outer,
     Parameter,
     Project,
+    ReducedScan,
     Scan,
     SemiJoin,
     TopK,
@@ -150,5 +151,8 @@ _HEADS: dict[str, Make] = {
         inputs[0], inputs[1], _condition(head[2]), head[1]
     ),
     r"KeyFilter where (.*)": lambda head, inputs: KeyFilter(inputs[0], inputs[1], _on(head[1])),
+    r"ReducedScan where (.*)": lambda head, inputs: ReducedScan(
+        inputs[0], tuple(zip(inputs[1:], map(_on, head[1].split(" or ")), strict=True))
+    ),
     r"TopK (\d+) by (.*?)(?: per (.*))?": _top,
 }

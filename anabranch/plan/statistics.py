@@ -6,7 +6,7 @@ test as in a refresh.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
@@ -72,27 +72,24 @@ class TableStatistics:
     """A table in its current state.
 
     `kinds` are the kinds of ranges that columns can have, `same` the columns whose equal values are
-    identical byte for byte, `changed` the ranges of values in the changed rows, where known.  `files`
-    has statistics of the columns that ranges may be wanted of.
+    identical byte for byte, `changed` the ranges of values in the changed rows, where known.
+    `read_at_once` are the rows that the largest scan of the plan reads, within the ranges that it is
+    restricted to; None: all.
     """
 
     rows: int
     kinds: Mapping[str, str] = field(default_factory=dict)
     same: frozenset[str] = frozenset()
     changed: Mapping[str, RangeSet] = field(default_factory=dict)
-    files: tuple[FileStatistics, ...] | None = None
+    read_at_once: int | None = None
 
-    def rows_read(self, alternatives: Sequence[ColumnRanges]) -> int:
-        """The estimated number of rows read to find those in the ranges; without ranges all."""
-        if not alternatives or self.files is None:
-            return self.rows
-        fraction = share(self.files, alternatives)
-        if fraction > WORTH_SHARE:
-            return self.rows
-        names = [[name for name, _ in conjunction] for conjunction in alternatives]
-        if all(any(is_clustered(self.files, name) for name in columns) for columns in names):
-            return round(self.rows * fraction)
-        return sum(file.rows for file in self.files if file.share(alternatives))
+    def is_large(self, large: int) -> bool:
+        """Whether some scan reads that many rows."""
+        scanned = self.rows if self.read_at_once is None else self.read_at_once
+        return min(self.rows, scanned) >= large
+
+
+LargeTables = Mapping[TableName, TableStatistics]
 
 
 @dataclass(frozen=True)
@@ -119,9 +116,9 @@ class Statistics:
         statistics = self.tables.get(table)
         return None if statistics is None else statistics.changed.get(column)
 
-    def rows_read(self, table: TableName, alternatives: Sequence[ColumnRanges]) -> int:
-        statistics = self.tables.get(table)
-        return 0 if statistics is None else statistics.rows_read(alternatives)
+    def of(self, tables: Collection[TableName]) -> Statistics:
+        """The same, of these tables only."""
+        return replace(self, tables={name: self.tables[name] for name in tables})
 
     def given_that(self, limits: Limits) -> Statistics:
         """The same, with the ranges of the relation bound to the parameter."""
@@ -129,6 +126,22 @@ class Statistics:
 
 
 NOTHING = Statistics()
+
+
+def rows_read(
+    rows: int, files: Sequence[FileStatistics], alternatives: Sequence[ColumnRanges]
+) -> int:
+    """The estimated number of rows of a table that are read to find those in the ranges; without
+    ranges all."""
+    if not alternatives:
+        return rows
+    fraction = share(files, alternatives)
+    if fraction > WORTH_SHARE:
+        return rows
+    names = [[name for name, _ in conjunction] for conjunction in alternatives]
+    if all(any(is_clustered(files, name) for name in columns) for columns in names):
+        return round(rows * fraction)
+    return sum(file.rows for file in files if file.share(alternatives))
 
 
 def share(files: Sequence[FileStatistics], alternatives: Sequence[ColumnRanges]) -> float:

@@ -17,11 +17,13 @@ from anabranch.project.problems import Problem
 from anabranch.project.records import Files, Model
 from anabranch.project.references import Link, links, qualified
 from anabranch.project.rules import object_problems
-from anabranch.sql.analyze.analysis import Column, Columns, analyze
+from anabranch.sql.analyze.analysis import Analysis, Column, Columns, analyze
+from anabranch.sql.analyze.columns import Relation
 from anabranch.sql.analyze.external import external_code
-from anabranch.sql.analyze.offline import offline_obstacles
+from anabranch.sql.analyze.failures import GoingOn, failure
 from anabranch.sql.lower.recursion import is_beyond_spark
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.obstacles import Obstacle
+from anabranch.sql.offline import offline_obstacles
 from anabranch.sql.statements.records import CreateStreamTable, CreateTable, CreateView
 from anabranch.sql.text.column_names import with_column_names
 from anabranch.sql.text.tokens import Place
@@ -50,6 +52,8 @@ class Compiled:
     files: Files
     objects: Mapping[ObjectKey, CompiledObject] = field(default_factory=dict, hash=False)
     problems: tuple[Problem, ...] = ()
+    # Objects whose analysis failed by a fault of ours, and what is said of it: only Spark can judge.
+    failures: Mapping[ObjectKey, str] = field(default_factory=dict, hash=False)
 
     def reads_of(self, key: ObjectKey) -> frozenset[ObjectKey]:
         return self.objects[key].reads
@@ -71,29 +75,40 @@ def compile_files(
     problems += [link.problem for each in found.values() for link in each if link.problem]
     reads = {key: [link.key for link in each if link.key] for key, each in found.items()}
     objects: dict[ObjectKey, CompiledObject] = {}
+    failures: dict[ObjectKey, str] = {}
     for part in components(reads):
         if part.cyclic:
             problems += circular(part, reads, found, files, allow_circular)
         wrong: list[Problem] = []
-        for _ in range(2 if part.cyclic else 1):  # in a circle the first look only learns names
+        for _ in range(2 if part.cyclic else 1):  # in a cycle the first look only learns names
             wrong = []
             for key in part.members:
-                objects[key], said = resolved(files.models[key], found[key], objects)
+                objects[key], said = resolved(files.models[key], found[key], objects, failures)
                 wrong += said
         problems += wrong
         for key in part.members if not wrong else ():
             seen = Compiled(files, objects)
-            problems += refresh_problems(objects[key], found[key], seen, allow_external_code)
+            with noting(key, failures):
+                problems += refresh_problems(objects[key], found[key], seen, allow_external_code)
     compiled = Compiled(files, objects)
-    for each in objects.values():
-        problems += object_problems(each, compiled)
+    for key, each in objects.items():
+        with noting(key, failures):
+            problems += object_problems(each, compiled)
         if not allow_external_code:
             problems += external_problems(each.model)
-    return Compiled(files, objects, tuple(sorted(set(problems))))
+    return Compiled(files, objects, tuple(sorted(set(problems))), failures)
+
+
+def noting(key: ObjectKey, failures: dict[ObjectKey, str]) -> GoingOn:
+    """A fault of ours is no mistake of the project, which Spark may take as it is."""
+    return GoingOn(lambda error: failures.setdefault(key, failure(error)))
 
 
 def resolved(
-    model: Model, found: tuple[Link, ...], done: Mapping[ObjectKey, CompiledObject]
+    model: Model,
+    found: tuple[Link, ...],
+    done: Mapping[ObjectKey, CompiledObject],
+    failures: dict[ObjectKey, str],
 ) -> tuple[CompiledObject, list[Problem]]:
     """One object after all it reads, as far as that is known."""
     reads = frozenset(link.key for link in found if link.key)
@@ -109,8 +124,10 @@ def resolved(
         key = by_name.get(name)
         return done[key].columns if key is not None and key in done else None
 
+    found_ = Analysis(Relation(None))
     try:
-        found_ = analyze(model.query, table)
+        with noting(model.key, failures):
+            found_ = analyze(model.query, table)
     except AnabranchError as error:
         return CompiledObject(model, reads), [model.at.file.of_error(error, model.at.passage)]
     columns_ = found_.columns
@@ -237,12 +254,12 @@ def circular(
         return
     path = shortest(part.members[0], set(part.members), reads)
     link = next(link for link in found[path[0]] if link.key == path[1])
-    message = f"objects read each other in a circle: {' -> '.join(map(str, path))}"
-    hint = "break the circle"
+    message = f"objects read each other in a cycle: {' -> '.join(map(str, path))}"
+    hint = "break the cycle"
     if not outsiders:
-        hint = "break the circle, or set allow_circular = true for stream tables"
+        hint = "break the cycle, or set allow_circular = true for stream tables"
     elif allowed:
-        hint = f"break the circle: {outsiders[0]} is a {files.models[outsiders[0]].kind}"
+        hint = f"break the cycle: {outsiders[0]} is a {files.models[outsiders[0]].kind}"
     yield files.models[path[0]].query_problem(link.start, message, hint)
 
 

@@ -17,14 +17,14 @@ from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Item, Node, Parameter, Project, Scan
 from anabranch.project.compile import Compiled, CompiledObject, refusal, whole_query
 from anabranch.project.problems import Problem
+from anabranch.refresh.definition import planned
 from anabranch.spark.query import Inputs, run_sql, types_of, view_names
 from anabranch.spark.scan import empty
 from anabranch.spark.types import result_columns
 from anabranch.sql.analyze.tables import rebind, tables_of
 from anabranch.sql.lower.cycle_columns import settle_columns
-from anabranch.sql.lower.query import lower
 from anabranch.sql.lower.recursion import is_beyond_spark
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.obstacles import Obstacle
 from anabranch.sql.render import to_sql
 from anabranch.sql.statements.records import CreateStreamTable, CreateTable
 
@@ -136,7 +136,7 @@ class _Check:
         views = {key.table: self.compiled.objects[key].query for key in below if self.is_view(key)}
         tables = {key.table: self.columns[key] for key in below if not self.is_view(key)}
         output = self.columns[found.key]
-        lowered = lower(found.query, tables, views, self.types(tables), output=output)
+        lowered, _ = planned(found.query, tables, views, self.types(tables), output)
         self.obstacles[found.key] = lowered.obstacles
         if statement.refresh_mode is RefreshMode.DIFFERENTIAL:
             for each in lowered.obstacles:

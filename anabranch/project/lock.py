@@ -34,7 +34,7 @@ def read_lock(root: Path) -> tuple[Locked, tuple[Problem, ...]]:
             for name, columns in found["tables"].items()
         }, ()
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return {}, (Problem(LOCK, 1, 1, "this is no lock file", "`anabranch lock` writes it anew"),)
+        return {}, (Problem(LOCK, 1, 1, "this is not a lock file", "`anabranch lock` rewrites it"),)
 
 
 def write_lock(root: Path, columns: Mapping[TableName, Columns]) -> None:

@@ -75,7 +75,9 @@ def load(path: str | os.PathLike[str] = ".", profile: str | None = None) -> Proj
     settings = Settings.load(None, file, **given)
     chosen = read_profile(file, settings.profile, asked="profile" in settings.origins)
     if not (root / MODELS).is_dir():
-        raise UserError(f"{root} has no folder {MODELS}", hint=f"objects stand in {MODEL_PATH}")
+        raise UserError(
+            f"{root} has no folder {MODELS}", hint=f"objects are defined in {MODEL_PATH}"
+        )
     reader = Reader(root, chosen.variables)
     files = reader.read()
     left_over = tuple(unused(file, chosen, reader.used))

@@ -143,7 +143,7 @@ class Reader:
             if not isinstance(statement, CreateCluster) or found is not None:
                 self.problems.append(at.problem("a cluster's file holds one CREATE CLUSTER"))
             elif statement.name != path.stem:
-                message = f"cluster {shown(statement.name)} stands in {file.name}"
+                message = f"cluster {shown(statement.name)} is defined in {file.name}"
                 hint = (
                     f"name it {shown(path.stem)}, or move it to {CLUSTERS}/{statement.name}{SUFFIX}"
                 )
@@ -193,7 +193,7 @@ class Reader:
         self, key: ObjectKey, statement: Created | CreateTableAs, at: Placed
     ) -> Model | None:
         if statement.name != key.table:
-            message = f"{statement.name} stands in {at.file.name}"
+            message = f"{statement.name} is defined in {at.file.name}"
             hint = f"name it {shown(key.name)}, or move it to {path_of(statement.name)}"
             self.problems.append(at.problem(message, hint, statement.name.name))
             return None
@@ -219,10 +219,10 @@ class Reader:
         target = getattr(statement, "table", None) or model.key.table
         kinds = (CreateIndex, Comment, CreateTest)
         if not isinstance(statement, kinds):
-            message = "only CREATE INDEX, COMMENT and CREATE TEST may stand beside the object"
+            message = "only CREATE INDEX, COMMENT and CREATE TEST may be next to the object"
             self.problems.append(at.problem(message, "run other statements with `anabranch sql`"))
         elif not same(target, model.key):
-            hint = f"it belongs into {path_of(target)}"
+            hint = f"it belongs in {path_of(target)}"
             message = f"this file is about {model.key}, not {target}"
             self.problems.append(at.problem(message, hint, target.name))
         elif isinstance(statement, CreateIndex):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from anabranch.errors import AnabranchError, Unsupported, did_you_mean
+from anabranch.errors import AnabranchError, InternalError, Unsupported, did_you_mean
 from anabranch.names import shown
 from anabranch.project.problems import Problem
 from anabranch.project.records import Index, Placed, UnitTest, fold
@@ -119,6 +119,8 @@ def query_problems(test: UnitTest, rows: Rows) -> Iterator[Problem]:
         return
     try:
         found = analyze(rows.query, lambda name: None)
+    except InternalError:
+        raise
     except AnabranchError:
         return  # Spark may take what we cannot read
     for each in found.findings:
@@ -152,5 +154,5 @@ def repeated(named: list[tuple[str, Placed]], what: str) -> Iterator[Problem]:
     seen: set[str] = set()
     for name, at in named:
         if name.lower() in seen:
-            yield at.problem(f"{what} {shown(name)} is there twice", "choose another name", name)
+            yield at.problem(f"{what} {shown(name)} appears twice", "choose another name", name)
         seen.add(name.lower())

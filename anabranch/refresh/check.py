@@ -20,19 +20,21 @@ from anabranch.graph.order import closure
 from anabranch.lake.damage import DAMAGED, UNREADABLE, Damage, damages
 from anabranch.lake.ground import weaknesses
 from anabranch.lake.repair import older_metadata, older_snapshot, table_folders, with_main_at
+from anabranch.model import TableKind
 from anabranch.names import TableName, shown
 from anabranch.refresh.observe import CatalogState, observe_now
 from anabranch.refresh.run import refresh
 from anabranch.refresh.verify import verify
 from anabranch.runtime import Runtime, Transaction
 
-CATALOG, SOURCE, STREAM, INDEX = "catalog", "source table", "stream table", "index"
+CATALOG = "catalog"
+SOURCE, STREAM, INDEX = (kind.value for kind in TableKind)
 EMPTY = "EMPTY"  # the catalog knows no table of a warehouse that has some
 NOT_DURABLE = "NOT_DURABLE"  # what catalog or warehouse stand on may lose what was acknowledged
 NO_TABLE = "NO_TABLE"  # a stream table or index without its table
-LEFT_ALONE = "left alone without {}: the rows of a source table are nowhere else"
-ONLY_TABLES = "--repair mends tables, not the catalog"
-NOT_MENDED = "the repair ended, and the problem is still there"
+LEFT_ALONE = "left alone without {}: the rows of a source table exist nowhere else"
+ONLY_TABLES = "--repair repairs tables, not the catalog"
+NOT_MENDED = "the repair finished, but the problem remains"
 DIFFERS = "DIFFERS"  # a stream table, or its hidden state, that is not what its query gives
 CANNOT_COMPARE = "CANNOT_COMPARE"  # a stream table whose query cannot be run
 
@@ -135,7 +137,7 @@ class Check:
         if blamed or isinstance(error, FileMissing):
             return found
         if error.kind in (Kind.USER, Kind.SCHEMA):
-            return replace(found, cure=f"mend the rows that it reads, or {_another_query(name)}")
+            return replace(found, cure=f"fix the rows that it reads, or {_another_query(name)}")
         return replace(found, cure=error.hint or "check again")
 
     def waits_for(self, name: TableName, problem: str) -> list[TableName]:
@@ -165,7 +167,7 @@ class Check:
         return any(each.current for each in self.damaged.get(name, ()))
 
     def _state(self, name: TableName) -> str:
-        return f"{name} is " + ("not there any more" if self._is_gone(name) else "damaged")
+        return f"{name} is " + ("no longer there" if self._is_gone(name) else "damaged")
 
     def _finding(self, name: TableName, each: Damage) -> Finding:
         kind = self.kind(name)
@@ -185,15 +187,13 @@ class Check:
         if kind == STREAM:
             waits = self.waits_for(name, each.problem)
             if gone := ", ".join(str(each) for each in waits if self._is_gone(each)):
-                return f"create {gone} again, or {_another_query(name)}"
+                return f"recreate {gone}, or {_another_query(name)}"
             if waits:
-                return f"mend {', '.join(map(str, waits))} first, then --repair"
+                return f"repair {', '.join(map(str, waits))} first, then --repair"
             return f"--repair, or REFRESH STREAM TABLE {name} FULL"
         if kind == INDEX:
             index = self.indexes[name]
-            return (
-                f"--repair, or DROP INDEX {shown(index.name)} ON {index.table} and create it again"
-            )
+            return f"--repair, or DROP INDEX {shown(index.name)} ON {index.table} and recreate it"
         if not each.current:
             return "--repair, or REFRESH ALL STREAM TABLES FULL: its readers are recomputed"
         if each.path == self.state.pointers.get(name):

@@ -246,6 +246,13 @@ def _rounds(converged: Converged | None) -> dict[str, Any]:
     return {"fixpoint_iterations": converged.rounds, "rounds": rounds_text(converged)}
 
 
+def fell_back(name: TableName, decision: Decision) -> Event | None:
+    """Whether the way that was decided on failed, and another one was taken."""
+    if not decision.fallback:
+        return None
+    return Event(name, FALLBACK, f"recomputed after a failure: {decision.reason}")
+
+
 def event_after(
     outcome: Outcome,
     member: MemberTable,
@@ -255,20 +262,17 @@ def event_after(
 ) -> Event | None:
     """What users should hear of."""
     name, decision = outcome.table, outcome.decision
-    fallback = None
-    if decision.fallback:
-        said = f"recomputed, because another way failed: {decision.reason}"
-        fallback = Event(name, FALLBACK, said)
+    fallback = fell_back(name, decision)
     if now is None:
         lost = full.text if full is not None and full.code is Code.FILES_LOST else None
         why = member.replaced or lost
-        built = f"built again from nothing: {why}"
+        built = f"rebuilt from nothing: {why}"
         return Event(name, REINITIALIZED, built) if why is not None else fallback
     if fallback is not None or not now.cyclic:
         return fallback or event_of(name, history, now, decision)
     if decision.action is not Action.REINITIALIZE:
         return None
-    return Event(name, REINITIALIZED, f"built anew: {decision.reason}")
+    return Event(name, REINITIALIZED, f"rebuilt: {decision.reason}")
 
 
 def cuts_read(

@@ -52,7 +52,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Line:
+class CostModel:
     """time = fixed + rate · work"""
 
     fixed: float = 400.0
@@ -62,51 +62,51 @@ class Line:
         return round(self.fixed + self.rate * work.ms)
 
 
-PRIOR = Line()
+PRIOR = CostModel()
 
 
 @dataclass(frozen=True)
 class Costs:
     """How long each way takes for one stream table."""
 
-    differential: Line = PRIOR
-    full: Line = PRIOR
+    differential: CostModel = PRIOR
+    full: CostModel = PRIOR
 
 
 def learn(differential: Sequence[Run], full: Sequence[Run]) -> Costs:
     """Full refreshes are mostly large and tell a rate; those from changes tell what is fixed."""
     whole = fit(full, PRIOR)
-    quick = Line(min(whole.fixed, PRIOR.fixed), min(whole.rate, PRIOR.rate))
+    quick = CostModel(min(whole.fixed, PRIOR.fixed), min(whole.rate, PRIOR.rate))
     from_changes = fit(differential, quick, VOTES)
-    return Costs(from_changes, fit(full, Line(from_changes.fixed, whole.rate)))
+    return Costs(from_changes, fit(full, CostModel(from_changes.fixed, whole.rate)))
 
 
-def fit(runs: Sequence[Run], before: Line, votes: int = 1) -> Line:
+def fit(runs: Sequence[Run], before: CostModel, votes: int = 1) -> CostModel:
     """The line through the runs; `before` is what is believed without them."""
-    first = Line(_fixed(runs, before, before.rate, votes), before.rate)
+    first = CostModel(_fixed(runs, before, before.rate, votes), before.rate)
     rate = _rate(runs, first, votes)
-    return Line(_fixed(runs, before, rate, votes), rate)
+    return CostModel(_fixed(runs, before, rate, votes), rate)
 
 
-def _fixed(runs: Sequence[Run], before: Line, rate: float, votes: int) -> float:
+def _fixed(runs: Sequence[Run], before: CostModel, rate: float, votes: int) -> float:
     rests = [run.ms - rate * run.work.ms for run in runs if run.work.ms <= LITTLE]
     return max(median_low([*[before.fixed] * votes, *rests]), LEAST_MS)
 
 
-def _rate(runs: Sequence[Run], before: Line, votes: int) -> float:
+def _rate(runs: Sequence[Run], before: CostModel, votes: int) -> float:
     """The median slope, from nothing to each large run and between runs; longer slopes weigh more."""
     points = [(run.work.ms, run.ms) for run in runs]
-    spans = [(work, ms - before.fixed) for work, ms in points if work > LITTLE]
-    spans += [
+    steps = [(work, ms - before.fixed) for work, ms in points if work > LITTLE]
+    steps += [
         (work - other, ms - other_ms)
         for work, ms in points
         for other, other_ms in points
         if work - other >= CLEAR_STEP
     ]
-    if not spans:
+    if not steps:
         return before.rate
-    heaviest = max(weight for weight, _ in spans)
-    slopes = sorted([(before.rate, votes * heaviest), *((rise / run, run) for run, rise in spans)])
+    heaviest = max(weight for weight, _ in steps)
+    slopes = sorted([(before.rate, votes * heaviest), *((rise / run, run) for run, rise in steps)])
     return max(_weighted_median(slopes), LEAST_RATE)
 
 

@@ -100,7 +100,7 @@ def event_of(
         return None
     if decision.action is Action.REINITIALIZE:
         also = f"; not incremental: {', '.join(now.obstacles)}" if now.obstacles else ""
-        return Event(table, REINITIALIZED, f"built anew: {decision.reason}{also}")
+        return Event(table, REINITIALIZED, f"rebuilt: {decision.reason}{also}")
     last = before.later[0] if before.later else None
     usual = last.action if last else said(now)
     if decision.action is not usual:

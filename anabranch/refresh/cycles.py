@@ -1,4 +1,4 @@
-"""Stream tables that read each other in a circle: whether they may, and which columns they have."""
+"""Stream tables that read each other in a cycle: whether they may, and which columns they have."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from anabranch.catalog.events import UNBOUNDED, Event
 from anabranch.catalog.groups import Reads
 from anabranch.catalog.streams import StreamTable
+from anabranch.cut_view import CutView
 from anabranch.errors import NotIncremental, Refused, caret
 from anabranch.graph.components import components
 from anabranch.graph.order import Cycle, topological
@@ -34,73 +35,72 @@ from anabranch.sql.lower.locate import locate_operator
 from anabranch.sql.lower.recursion import has_distinct_recursion
 from anabranch.sql.text.source_text import SourceText
 from anabranch.types import Type
-from anabranch.world import World
 
-Circle = frozenset[TableName]
+Members = frozenset[TableName]
 
 
-def circles(reads: Reads) -> list[Circle]:
+def cyclic_components(reads: Reads) -> list[Members]:
     return [frozenset(part.members) for part in components(reads) if part.cyclic]
 
 
-def component_of(reads: Reads, name: TableName) -> Circle | None:
-    return next((circle for circle in circles(reads) if name in circle), None)
+def component_of(reads: Reads, name: TableName) -> Members | None:
+    return next((component for component in cyclic_components(reads) if name in component), None)
 
 
-def check_allowed(settings: Settings, reads: Reads, found: Iterable[Circle]) -> None:
-    """Circles have to be asked for."""
+def check_allowed(settings: Settings, reads: Reads, found: Iterable[Members]) -> None:
+    """Cycles have to be asked for."""
     if settings.allow_circular:
         return
-    for circle in found:
+    for component in found:
         raise Refused(
-            f"stream tables read each other in a circle: {path(reads, circle)}",
-            hint="SET anabranch.allow_circular = true, or break the circle",
+            f"stream tables read each other in a cycle: {path(reads, component)}",
+            hint="SET anabranch.allow_circular = true, or break the cycle",
         )
 
 
-def path(reads: Reads, circle: Circle) -> str:
+def path(reads: Reads, component: Members) -> str:
     """One way round: a -> b -> a."""
-    inside = {name: [up for up in reads[name] if up in circle] for name in sorted(circle)}
+    inside = {name: [up for up in reads[name] if up in component] for name in sorted(component)}
     try:
         topological(inside)
     except Cycle as cycle:
         return str(cycle)
-    raise AssertionError("a circle has a way round")
+    raise AssertionError("a cycle has a way round")
 
 
 def check_member(
-    world: World, name: TableName, mode: RefreshMode, definition: Definition, circle: Circle
+    world: CutView, name: TableName, mode: RefreshMode, definition: Definition, component: Members
 ) -> None:
     """A member has a plan, only gains rows when other members do, and is not recomputed in full."""
     if mode is RefreshMode.FULL:
         raise Refused(
-            f"{name} has refresh mode FULL, but is in a circle with {_others(name, circle)}",
+            f"{name} has refresh mode FULL, but is in a cycle with {_others(name, component)}",
             hint="a fixed point is found from changes: use REFRESH MODE AUTO or DIFFERENTIAL",
         )
     if definition.plan is None:
         reasons = "\n".join(f"  {obstacle}" for obstacle in definition.obstacles)
         raise NotIncremental(
-            f"{name} cannot be in a circle with {_others(name, circle)}, "
+            f"{name} cannot be in a cycle with {_others(name, component)}, "
             f"because its query is not incremental:\n{reasons}",
             hint="change the query, or read the part that is not incremental from another table",
         )
     for column in definition.columns:
         if any(part.name == "map" for part in Type.parse(column.type).walk()):
             raise Refused(
-                f"{name} cannot be in a circle: its column {shown(column.name)} is a map, "
+                f"{name} cannot be in a cycle: its column {shown(column.name)} is a map, "
                 "and maps cannot be compared",
                 hint="use map_entries(…)",
             )
-    _refuse_recursion(name, definition.query, circle)
-    for broken in not_monotone(definition.plan, circle):
+    _refuse_recursion(name, definition.query, component)
+    for broken in not_monotone(definition.plan, component):
         views = {view: world.views[view] for view in definition.views}
         raise not_monotone_in(name, definition.query, views, definition.sources, broken)
 
 
-def _refuse_recursion(name: TableName, query: str, circle: Circle) -> None:
+def _refuse_recursion(name: TableName, query: str, component: Members) -> None:
     if has_distinct_recursion(query):
         raise Refused(
-            f"{name} cannot be in a circle with {_others(name, circle)}: "
+            f"{name} cannot be in a cycle with {_others(name, component)}: "
             "its query has a WITH RECURSIVE … UNION of its own",
             hint="make the recursion a stream table of its own, and read that",
         )
@@ -120,54 +120,54 @@ def not_monotone_in(
     line, column = source.position(below.start)
     where = f"in view {source.view}, " if source.view else ""
     error = Refused(
-        f"{name} reads {broken.table}, which is in a circle with it, "
+        f"{name} reads {broken.table}, which is in a cycle with it, "
         f"{below.operator.value} ({where}line {line}, column {column})\n"
         f"{caret(source.text, line, column)}",
-        hint="in a circle more rows must never take rows away: "
-        "put this into a stream table that reads the circle from outside",
+        hint="in a cycle more rows must never remove rows: "
+        "put this into a stream table that reads the cycle from outside",
     )
     error.not_monotone = True
     return error
 
 
-def _others(name: TableName, circle: Circle) -> str:
-    return ", ".join(str(other) for other in sorted(circle - {name})) or "itself"
+def _others(name: TableName, component: Members) -> str:
+    return ", ".join(str(other) for other in sorted(component - {name})) or "itself"
 
 
-def _growth_notices(plans: Mapping[TableName, Node], circle: Circle) -> list[Event]:
-    """Rows that go round the circle and come back twice as many have no fixed point."""
-    open_ = {name: tuple(sorted(unbounded(plan, circle))) for name, plan in plans.items()}
+def _growth_notices(plans: Mapping[TableName, Node], component: Members) -> list[Event]:
+    """Rows that go round the cycle and come back twice as many have no fixed point."""
+    open_ = {name: tuple(sorted(unbounded(plan, component))) for name, plan in plans.items()}
     return [
         Event(
             min(loop),
             UNBOUNDED,
-            f"nothing in the circle {path(open_, loop)} keeps a row only once: if data goes round "
+            f"nothing in the cycle {path(open_, loop)} keeps a row only once: if data goes round "
             "it, counts grow until max_fixpoint_iterations; UNION or DISTINCT would end that",
         )
-        for loop in circles(open_)
+        for loop in cyclic_components(open_)
     ]
 
 
 def define_with_component(
     runtime: Runtime, tx: Transaction, state: CatalogState, stream: StreamTable
 ) -> dict[TableName, Definition]:
-    """The definition of a stream table with another query or mode, and of all that are in a circle
+    """The definition of a stream table with another query or mode, and of all that are in a cycle
     with it then."""
     sources, views = reach(tx.world, stream.query)
     reads = {**state.reads, stream.name: tuple(sorted(sources | views))}
-    circle = component_of(reads, stream.name)
-    if circle is None:
+    component = component_of(reads, stream.name)
+    if component is None:
         return {stream.name: define(tx.world, stream.query)}
-    if circle not in circles(state.reads):
-        check_allowed(runtime.settings, reads, [circle])
-    queries = {name: state.streams[name].query for name in sorted(circle - {stream.name})}
+    if component not in cyclic_components(state.reads):
+        check_allowed(runtime.settings, reads, [component])
+    queries = {name: state.streams[name].query for name in sorted(component - {stream.name})}
     return define_again(tx, {**queries, stream.name: stream.query}, redefined=stream.name)
 
 
 def check_component(
-    world: World, state: CatalogState, stream: StreamTable, found: Mapping[TableName, Definition]
+    world: CutView, state: CatalogState, stream: StreamTable, found: Mapping[TableName, Definition]
 ) -> list[Event]:
-    """Whether a table may close a circle, or stay in it; what to say about it."""
+    """Whether a table may close a cycle, or stay in it; what to say about it."""
     if stream.name not in found[stream.name].reads and len(found) == 1:
         return []
     for name, definition in found.items():
@@ -187,9 +187,9 @@ def growth(found: Mapping[TableName, Definition]) -> list[Event]:
 def define_again(
     tx: Transaction, queries: Mapping[TableName, str], redefined: TableName | None = None
 ) -> dict[TableName, Definition]:
-    """The members of a circle that exists by their queries alone, as if they were made now.
+    """The members of a cycle that exists by their queries alone, as if they were made now.
 
-    The columns that are stored have no say: a struct that got a field below the circle, or a query that
+    The columns that are stored have no say: a struct that got a field below the cycle, or a query that
     names its columns otherwise, could not be resolved against them.  Nothing stays staged.
     """
     stored = readable_columns(tx, queries)
@@ -209,10 +209,10 @@ def define_component(
     stored: Mapping[TableName, Columns] | None = None,
     redefined: TableName | None = None,
 ) -> dict[TableName, Definition]:
-    """Make the tables of a circle: their columns are those of the branches that it starts from,
+    """Make the tables of a cycle: their columns are those of the branches that it starts from,
     widened until all queries agree with them.
 
-    `stored` are the columns of tables that exist, for a circle that starts from nothing else; of those
+    `stored` are the columns of tables that exist, for a cycle that starts from nothing else; of those
     all but the `redefined` one have the queries that they had.
     """
     for name, query in queries.items():

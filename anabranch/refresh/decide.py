@@ -12,7 +12,7 @@ from enum import Enum
 
 from anabranch.delta.fixpoint import Converged, Strategy
 from anabranch.errors import AnabranchError, BaseExpired, PlanFailed, Refused
-from anabranch.model import Action, RefreshMode
+from anabranch.model import Action, RefreshMode, TableKind
 from anabranch.names import TableName
 from anabranch.refresh.cost import Costs, Work
 
@@ -22,6 +22,8 @@ SMALL_ROWS = 10_000  # below this the fixed cost of a Spark job decides, and bot
 WORTH_SHARE = 0.1
 WORTH_MS = 200
 SMALL_LOSS = 2.0  # times the time in full that a refresh may take only to be measured again
+SORTED_ROWS = 100_000  # up to here an index is sorted again when its table changes
+SORTED_SHARE = 0.2  # and where more than this part of the table has changed
 TOO_MANY = 0.5  # of all rows lost: then a cycle from empty is cheaper than bringing most back
 
 
@@ -48,6 +50,7 @@ class Code(str, Enum):
     ABOVE_THRESHOLD = "ABOVE_THRESHOLD"
     CHEAPER = "CHEAPER"
     MEASURED_AGAIN = "MEASURED_AGAIN"
+    SORTED_AGAIN = "SORTED_AGAIN"  # an index: the order of its files is what it is for
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ NO_CHANGE = Reason(Code.NO_CHANGE, "no change in the sources")
 def lost(error: AnabranchError) -> Reason:
     """Why a refresh starts from nothing that nobody asked to."""
     first = error.message.splitlines()[0]
-    return Reason(Code.FILES_LOST, f"a file that it needs is gone or damaged: {first}")
+    return Reason(Code.FILES_LOST, f"a file that it needs is missing or damaged: {first}")
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ class DecisionInputs:
     """
 
     members: tuple[TableName, ...]
+    kind: TableKind = field(default=TableKind.STREAM, kw_only=True)
     modes: Mapping[TableName, RefreshMode] = field(default_factory=dict)
     cyclic: bool = False
     unfilled: tuple[TableName, ...] = ()
@@ -127,6 +131,11 @@ class DecisionInputs:
     @property
     def delta_rows(self) -> int:
         return self.from_changes.delta_rows
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether earlier refreshes tell what the next one will take."""
+        return self.kind is TableKind.STREAM and not self.cyclic
 
     @property
     def small(self) -> bool:
@@ -192,7 +201,7 @@ def _first(now: DecisionInputs) -> Decision | None:
 def _new_member(now: DecisionInputs) -> Decision | None:
     if not now.unfilled:
         return None
-    reason = Reason(Code.NEW_MEMBER, f"{now.unfilled[0]} is new in the circle")
+    reason = Reason(Code.NEW_MEMBER, f"{now.unfilled[0]} is new in the cycle")
     return _full(now, reason, afresh=True)
 
 
@@ -281,6 +290,20 @@ def _most_deleted(now: DecisionInputs) -> Decision | None:
     return _full(now, Reason(Code.MOST_DELETED, text))
 
 
+def _in_order(now: DecisionInputs) -> Decision | None:
+    """An index is of use as far as its files are in order: changed rows come in files of their own."""
+    if now.kind is not TableKind.INDEX:
+        return None
+    if now.source_rows <= SORTED_ROWS:
+        text = f"{now.source_rows:,} rows are few enough to sort again"
+        return _full(now, Reason(Code.SORTED_AGAIN, text))
+    if now.delta_rows > SORTED_SHARE * now.source_rows:
+        share = now.delta_rows / now.source_rows
+        text = f"{now.delta_rows:,} changed rows are {share:.0%} of the table"
+        return _full(now, Reason(Code.SORTED_AGAIN, text))
+    return _differential(now, Reason(Code.CHANGED_ROWS, f"{now.delta_rows:,} changed rows"))
+
+
 def _from_changes(now: DecisionInputs) -> Decision | None:
     """Where nothing else is possible, or worth a thought."""
     if not now.cyclic and now.strict is None and not now.small:
@@ -334,6 +357,7 @@ RULES: tuple[Rule, ...] = (
     _expired,
     _unplanned,
     _most_deleted,
+    _in_order,
     _from_changes,
     _bounded,
     _cheaper,
@@ -343,12 +367,13 @@ RULES: tuple[Rule, ...] = (
 def _full(
     now: DecisionInputs, why: Reason, action: Action = Action.FULL, *, afresh: bool = False
 ) -> Decision:
-    return Decision(action, why, Strategy.EMPTY, afresh, None if now.cyclic else now.full_ms)
+    predicted = now.full_ms if now.is_measured else None
+    return Decision(action, why, Strategy.EMPTY, afresh, predicted)
 
 
 def _differential(now: DecisionInputs, why: Reason) -> Decision:
     strategy = Strategy.DELETES if now.deleted_rows else Strategy.INSERTS
-    predicted = None if now.cyclic else now.differential_ms
+    predicted = now.differential_ms if now.is_measured else None
     return Decision(Action.DIFFERENTIAL, why, strategy, predicted_ms=predicted)
 
 
@@ -366,7 +391,7 @@ def without_effect(decision: Decision, delta_rows: int) -> Decision:
     """The sources changed, the table did not."""
     if decision.action is not Action.DIFFERENTIAL:
         return decision
-    text = f"{delta_rows} changed rows in the sources leave the table as it is"
+    text = f"{delta_rows} changed rows in the sources leave the table unchanged"
     return Decision(Action.NO_DATA, Reason(Code.NO_EFFECT, text))
 
 
@@ -378,7 +403,7 @@ def settled(decision: Decision, done: Converged) -> Decision:
     if done.gave_up:
         reason = (
             f"from empty: {text} took away {done.lost():,} rows, more than "
-            f"{TOO_MANY:.0%} of the circle"
+            f"{TOO_MANY:.0%} of the cycle"
         )
         return replace(decision, action=Action.FULL, reason=Reason(Code.MOST_DELETED, reason))
     if done.strategy is Strategy.EMPTY:

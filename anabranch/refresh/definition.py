@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.cache import Cache
 from anabranch.catalog.events import COLLATION, RECURSION, Event
 from anabranch.catalog.streams import UNPLANNED, is_unplanned
+from anabranch.cut_view import CutView
 from anabranch.delta.closure import recomputes_recursion, with_seeds
 from anabranch.delta.maintenance import ByRows, Maintenance, maintenance
 from anabranch.errors import NotIncremental, SchemaError, UserError
@@ -20,7 +21,7 @@ from anabranch.plan.exprs import Expr, column
 from anabranch.plan.nodes import Item, Node, Parameter, Project, Scan
 from anabranch.refresh.fingerprint import fingerprint, texts
 from anabranch.spark.errors import Blame, blame, said
-from anabranch.spark.identity import HASHES, hashable
+from anabranch.spark.identity import hidden_hashes
 from anabranch.spark.query import types_of, view_names
 from anabranch.spark.types import collated, result_columns
 from anabranch.sql.analyze.lineage import UNKNOWN, Lineage
@@ -30,9 +31,8 @@ from anabranch.sql.lower.moments import Moment, is_timely, pinned
 from anabranch.sql.lower.query import Lowered, lower
 from anabranch.sql.lower.recursion import is_beyond_spark
 from anabranch.sql.lower.relation import TypesOf
-from anabranch.sql.lower.support import Obstacle, obstacle
+from anabranch.sql.obstacles import Obstacle, obstacle
 from anabranch.sql.render import to_sql
-from anabranch.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -78,7 +78,7 @@ _cache: Cache[Definition] = Cache(1_000, "definitions")
 _failed: Cache[Definition] = Cache(100, "definitions that could not be planned")
 
 
-def define(world: World, query: str, moment: Moment | None = None) -> Definition:
+def define(world: CutView, query: str, moment: Moment | None = None) -> Definition:
     """Resolve a query; the answer is remembered as long as nothing it names changes.
 
     `moment` is the current time for functions that ask for it; the world's if it is not given.
@@ -97,7 +97,7 @@ def define(world: World, query: str, moment: Moment | None = None) -> Definition
     return replace(found, moment=moment) if moment else found
 
 
-def _remembered(world: World, key: Hashable, make: Callable[[], Definition]) -> Definition:
+def _remembered(world: CutView, key: Hashable, make: Callable[[], Definition]) -> Definition:
     """A query that could not be planned is so for one refresh: then what was in the way may be gone."""
     now = (key, world.at)
     if now in _failed:
@@ -110,7 +110,7 @@ def _remembered(world: World, key: Hashable, make: Callable[[], Definition]) -> 
 
 
 def understood(
-    world: World, name: TableName, query: str, moment: Moment | None = None
+    world: CutView, name: TableName, query: str, moment: Moment | None = None
 ) -> Definition:
     """The definition of a stream table that exists; its sources may no longer fit."""
     with fitting(world, name, query):
@@ -118,15 +118,15 @@ def understood(
 
 
 @contextmanager
-def fitting(world: World, name: TableName, query: str) -> Iterator[None]:
+def fitting(world: CutView, name: TableName, query: str) -> Iterator[None]:
     """What is wrong with the query of a stream table that exists is wrong with its sources."""
     try:
         yield
     except UserError as error:
         if missing := _missing(world, query):
             raise SchemaError(
-                f"{name} reads {', '.join(map(str, missing))}, which is not there any more",
-                hint="make it again with the columns it had, or restore it from a backup; ALTER STREAM "
+                f"{name} reads {', '.join(map(str, missing))}, which no longer exists",
+                hint="recreate it with the columns it had, or restore it from a backup; ALTER STREAM "
                 f"TABLE {name} AS … gives another query, and DROP STREAM TABLE {name} removes it",
             ) from error
         raise SchemaError(
@@ -135,7 +135,7 @@ def fitting(world: World, name: TableName, query: str) -> Iterator[None]:
         ) from error
 
 
-def _missing(world: World, query: str) -> list[TableName]:
+def _missing(world: CutView, query: str) -> list[TableName]:
     """Tables and views that a query names, directly or through views, and that are not there."""
     gone, seen, waiting = set(), set(), list(tables_of(query))
     while waiting:
@@ -149,7 +149,7 @@ def _missing(world: World, query: str) -> list[TableName]:
     return sorted(gone)
 
 
-def reach(world: World, query: str) -> tuple[frozenset[TableName], frozenset[TableName]]:
+def reach(world: CutView, query: str) -> tuple[frozenset[TableName], frozenset[TableName]]:
     """The tables and the views that a query reads, directly or through views."""
     sources: set[TableName] = set()
     views: set[TableName] = set()
@@ -164,20 +164,20 @@ def reach(world: World, query: str) -> tuple[frozenset[TableName], frozenset[Tab
     return frozenset(sources), frozenset(views)
 
 
-def spark_schema(world: World, query: str) -> StructType | None:
+def spark_schema(world: CutView, query: str) -> StructType | None:
     """What Spark says of a query; None for x > ALL (SELECT …) and WITH RECURSIVE … UNION, which it
     cannot read: there the plan says what the columns are."""
     return None if is_beyond_spark(query) else world.schema(query)
 
 
-def given_columns(world: World, query: str) -> Columns:
+def given_columns(world: CutView, query: str) -> Columns:
     """The columns of any query that we can run; those of views may be ones that no table could have."""
     schema = spark_schema(world, query)
     return define(world, query).columns if schema is None else result_columns(schema)
 
 
 def _define(
-    world: World,
+    world: CutView,
     query: str,
     columns: dict[TableName, Columns],
     views: dict[TableName, str],
@@ -224,7 +224,7 @@ def _define(
     )
 
 
-def lineage(world: World, query: str, output: Columns) -> Lineage:
+def lineage(world: CutView, query: str, output: Columns) -> Lineage:
     """Where the columns of a query come from."""
     found = relation_of(query, world.relation)
     return Lineage.of(found, [each.name for each in output])
@@ -253,15 +253,18 @@ def planned(
 def _hidden(kept: Maintenance | None, output: Columns) -> Columns:
     if kept is None:
         return ()
-    own = HASHES if isinstance(kept, ByRows) and hashable(output) else kept.hidden
-    return tuple(replace(column, field_id=FIRST_HIDDEN_ID + at) for at, column in enumerate(own))
+    if isinstance(kept, ByRows) and (hashes := hidden_hashes(output)):
+        return hashes
+    return tuple(
+        replace(column, field_id=FIRST_HIDDEN_ID + at) for at, column in enumerate(kept.hidden)
+    )
 
 
 def _columns(lowered: Lowered, types: TypesOf) -> Columns:
     if lowered.plan is None:
         raise NotIncremental(
             "Spark cannot run WITH RECURSIVE … UNION, nor compare with ANY or ALL rows of a query, and "
-            "incrementally this one cannot be kept either:\n"
+            "and this query cannot be maintained incrementally:\n"
             + "\n".join(f"  {obstacle}" for obstacle in lowered.obstacles)
         )
     found = types(lowered.plan, [column(name) for name in lowered.plan.columns])
@@ -306,15 +309,15 @@ def definition_notices(name: TableName, mode: RefreshMode, definition: Definitio
 
 
 WITHOUT_COLLATION = (
-    "is stored as STRING, without its collation, since Iceberg has none: whoever reads the table "
-    "compares its values byte by byte"
+    "is stored as STRING, without its collation, since Iceberg has none: readers of the table "
+    "compare its values byte by byte"
 )
 
 
 AFRESH = (
-    "WITH RECURSIVE … UNION is not the whole query, so that its rows are not stored: each change "
-    "computes it as it was before; a stream table of its own, read by this one, would follow the "
-    "change alone"
+    "WITH RECURSIVE … UNION is only part of the query, so its rows are not stored: each refresh first "
+    "computes what they were; a stream table of its own, read by this one, would follow the change "
+    "alone"
 )
 
 

@@ -39,8 +39,8 @@ def refuse_newer(stream: StreamTable) -> None:
     if edition.current() < newest:
         _left.get((stream.name, stream.computed_from), lambda: True)
         raise NewerEdition(
-            f"{stream.name} was computed by a newer edition ({newest.shown}), which reads its query in "
-            f"another way than this one ({edition.current().shown})",
+            f"{stream.name} was computed by a newer edition ({newest.shown}), which reads its query "
+            f"differently from this one ({edition.current().shown})",
             hint="let the newer one refresh it, or upgrade this one; REFRESH STREAM TABLE "
             f"{stream.name} FULL takes the table back to this one",
         )

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from anabranch.catalog.indexes import Index, all_indexes
 from anabranch.catalog.streams import StreamTable
+from anabranch.cut_view import CutView
 from anabranch.delta.closure import recomputes_recursion
 from anabranch.delta.explain import explain as explain_kept
 from anabranch.delta.explain import explain_rules
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance
 from anabranch.errors import BaseExpired, NewerEdition
-from anabranch.names import TableName
+from anabranch.names import TableName, shown
 from anabranch.plan.nodes import Node, Parameter, Scan, Version
 from anabranch.plan.optimize import KEY_RULES, optimize
 from anabranch.plan.show import show
 from anabranch.plan.statistics import NOTHING
 from anabranch.plan.walk import tables
-from anabranch.refresh.cycles import Circle, component_of, path
+from anabranch.refresh.cycles import Members, component_of, path
 from anabranch.refresh.decide import DecisionInputs, decide, seconds
 from anabranch.refresh.definition import AFRESH, Definition, define
+from anabranch.refresh.indexes import observe_index
 from anabranch.refresh.inputs import decision_inputs, gather, remember
 from anabranch.refresh.lineage import explained
+from anabranch.refresh.maintained import hidden_of
 from anabranch.refresh.members import (
     MemberTable,
-    hidden_of,
     member_definition,
     redefined,
     rule_of,
@@ -34,9 +37,8 @@ from anabranch.refresh.publish_sets import world_of
 from anabranch.refresh.run import resolve
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.obstacles import Obstacle
 from anabranch.sql.render import to_sql
-from anabranch.world import World
 
 
 def explain(runtime: Runtime, name: TableName, *, rules: bool = False) -> str:
@@ -56,12 +58,13 @@ def explain(runtime: Runtime, name: TableName, *, rules: bool = False) -> str:
         f"reads: {', '.join(str(source) for source in sorted(definition.sources))}",
         *_together(state, name),
         *_cut(state, name),
+        *_indexes(runtime, world, name),
         f"query:\n{_indented(stream.query)}",
         *explained(definition.lineage),
     ]
-    circle = component_of(state.reads, name)
-    if circle is not None:
-        told = explain_member(world, state, stream, circle)
+    component = component_of(state.reads, name)
+    if component is not None:
+        told = explain_member(world, state, stream, component)
         return "\n".join([*sections, *told, *(_rules(definition, None) if rules else [])])
     if name in world.pointers:  # another program may have dropped it
         sections.append(_next(lambda: foresee(runtime, world, state, stream, definition)))
@@ -129,6 +132,25 @@ def _cut(state: CatalogState, name: TableName) -> list[str]:
     return lines
 
 
+def _indexes(runtime: Runtime, world: CutView, name: TableName) -> list[str]:
+    """The sorted copies that are published with the table, and what a refresh would find of them."""
+    with runtime.store.reading() as c:
+        found = all_indexes(c).get(name, ())
+    return [
+        f"index {shown(each.name)} ({', '.join(map(shown, each.columns))}): {_copy(world, each)}"
+        for each in found
+    ]
+
+
+def _copy(world: CutView, index: Index) -> str:
+    if index.table not in world.pointers:  # another program may have dropped it
+        return "without its table"
+    decision = observe_index(world, index, there=index.copy in world.pointers).decide()
+    if decision.strategy is None:
+        return "up to date"
+    return f"out of date, not read; next refresh: {decision.action.value}, {decision.reason}"
+
+
 def spark_sql(kept: Maintenance) -> str:
     """The SQL that computes the change, if every source changed."""
     changed = tables(kept.full)
@@ -150,11 +172,15 @@ def _shown(leaf: Scan | Parameter) -> str:
 
 
 def foresee(
-    runtime: Runtime, world: World, state: CatalogState, stream: StreamTable, definition: Definition
+    runtime: Runtime,
+    world: CutView,
+    state: CatalogState,
+    stream: StreamTable,
+    definition: Definition,
 ) -> DecisionInputs:
     """What a refresh would find if it began now."""
     name, known = stream.name, state.inputs.get(stream.name, {})
-    hidden, stored = hidden_of(stream, definition), world.version(stream.name)
+    hidden, stored = hidden_of(stream.refresh_mode, definition), world.version(stream.name)
     member = MemberTable(
         stream,
         definition,
@@ -179,12 +205,12 @@ def _next(found: Callable[[], DecisionInputs]) -> str:
 
 
 def explain_member(
-    world: World, state: CatalogState, stream: StreamTable, circle: Circle
+    world: CutView, state: CatalogState, stream: StreamTable, component: Members
 ) -> list[str]:
-    """The circle, the rules of a round, and the Spark SQL of one."""
-    definition = member_definition(world, stream, circle)
-    member = rule_of(stream.name, definition, circle)
-    around = f"circle: {path(state.reads, circle)}, refreshed to its least fixed point"
+    """The cycle, the rules of a round, and the Spark SQL of one."""
+    definition = member_definition(world, stream, component)
+    member = rule_of(stream.name, definition, component)
+    around = f"cycle: {path(state.reads, component)}, refreshed to its least fixed point"
     if member is None:
         return [around, *(f"recomputed: {obstacle}" for obstacle in definition.obstacles)]
     ups = frozenset(member.upstreams)
@@ -212,12 +238,12 @@ def _section(title: str, node: Node | None) -> str:
     return f"{title}:\n{_indented(show(node))}" if node is not None else ""
 
 
-def _obstacles(definition: Definition, world: World) -> str:
+def _obstacles(definition: Definition, world: CutView) -> str:
     found = "\n".join(_obstacle(each, definition, world) for each in definition.obstacles)
     return f"incremental: no, it is recomputed in full:\n{_indented(found)}"
 
 
-def _obstacle(found: Obstacle, definition: Definition, world: World) -> str:
+def _obstacle(found: Obstacle, definition: Definition, world: CutView) -> str:
     """Reason code, place and meaning; the line itself; the operator; what to change."""
     text = world.views[found.view] if found.view is not None else definition.query
     line = text.split("\n")[found.line - 1]

@@ -19,7 +19,7 @@ from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import MONOTONE, StreamTable
 from anabranch.edition import version
 from anabranch.errors import AnabranchError, Refused
-from anabranch.model import Status
+from anabranch.model import Status, WaitCode
 from anabranch.names import TableName
 from anabranch.retry import LONGEST_DELAY, delay
 
@@ -56,24 +56,26 @@ def mark(state: CatalogState, name: TableName) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def hindrance(state: CatalogState, name: TableName, now: datetime) -> str | None:
-    """Why a table must not be refreshed now, in words for people."""
+def hindrance(state: CatalogState, name: TableName, now: datetime) -> tuple[WaitCode, str] | None:
+    """Why a table must not be refreshed now, also in words for people."""
     stream = state.streams[name]
     if stream.status is Status.SUSPENDED:
-        return f"{name} is suspended"
+        return WaitCode.SUSPENDED, f"{name} is suspended"
     if stream.next_retry_at is not None and now < stream.next_retry_at:
         seconds = (stream.next_retry_at - now).total_seconds()
         if seconds > LONGEST_DELAY:
             return None  # written by a clock that was ahead
-        return f"{name} failed and is tried again in {max(seconds, 0.1):.1f} s"
+        said = f"{name} failed and is retried in {max(seconds, 0.1):.1f} s"
+        return WaitCode.BACKING_OFF, said
     if stream.failed_mark is not None and stream.failed_mark == mark(state, name):
-        return f"{name} failed and is not tried again until its query or a source changes"
+        said = f"{name} failed and is not retried until its query or a source changes"
+        return WaitCode.AWAITING_CHANGE, said
     return None
 
 
-def busy(name: TableName) -> str:
+def busy(name: TableName) -> tuple[WaitCode, str]:
     """The same for one that somebody else holds the lease of."""
-    return f"{name} is being refreshed by another process"
+    return WaitCode.BUSY, f"{name} is being refreshed by another process"
 
 
 def note(
@@ -123,7 +125,7 @@ def _event(stream: StreamTable, changes: dict[str, Any]) -> Sequence[Event]:
         return ()
     said = (
         f"suspended after {changes['consecutive_errors']} failures in a row; "
-        f"ALTER STREAM TABLE {stream.name} RESUME takes it in again"
+        f"ALTER STREAM TABLE {stream.name} RESUME re-enables it"
     )
     return (Event(stream.name, events.SUSPENDED, said),)
 

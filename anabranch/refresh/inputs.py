@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch.catalog.streams import StreamTable
+from anabranch.cut_view import CutView
 from anabranch.delta.maintenance import ByGroups, ByRows, Combine, Replace
 from anabranch.errors import BaseExpired, FileMissing
 from anabranch.lake.version import TableVersion
@@ -24,10 +25,10 @@ from anabranch.refresh.decide import DecisionInputs, Reason
 from anabranch.refresh.observe import CatalogState
 from anabranch.refresh.sources import Sources, plain
 from anabranch.runtime import Runtime, Transaction
-from anabranch.world import World
 
 if TYPE_CHECKING:
     from anabranch.refresh.definition import Definition
+    from anabranch.refresh.maintained import MaintainedTable
     from anabranch.refresh.members import Members, MemberTable
 
 
@@ -43,7 +44,7 @@ class Outside:
 
 
 def gather(
-    world: World, state: CatalogState, definitions: Mapping[TableName, Definition]
+    world: CutView, state: CatalogState, definitions: Mapping[TableName, Definition]
 ) -> Outside:
     """The sources of all members, and what changed in them since the last refresh."""
     names = {each for found in definitions.values() for each in found.sources} - set(definitions)
@@ -58,7 +59,7 @@ def gather(
     return Outside(changes(versions, before), apart)
 
 
-def only_now(world: World, names: Collection[TableName]) -> Outside:
+def only_now(world: CutView, names: Collection[TableName]) -> Outside:
     """Sources as they are: what changed in them does not matter."""
     return Outside(Sources({name: world.version(name) for name in sorted(names)}, {}, {}))
 
@@ -94,22 +95,33 @@ def remember(runtime: Runtime, tx: Transaction | None, stream: StreamTable) -> C
 
 def decision_inputs(
     runtime: Runtime,
-    world: World,
+    world: CutView,
     state: CatalogState,
     members: Members,
     outside: Outside,
     history: CostHistory | None = None,
 ) -> DecisionInputs:
     """All that the decision looks at; `history` is that of a table alone, None for a cycle."""
-    sources, cyclic = outside.sources, history is None
-    shared = DecisionInputs(
+    found = replace(observed(members, outside.sources, cyclic=history is None), apart=outside.apart)
+    if history is None:
+        unplanned = (name for name, each in members.items() if each.rule is None)
+        return replace(found, unplanned=next(unplanned, None))
+    (member,) = members.values()
+    return _of_table(runtime, world, state, member, outside.sources, history, found)
+
+
+def observed(
+    members: Mapping[TableName, MaintainedTable], sources: Sources, *, cyclic: bool = False
+) -> DecisionInputs:
+    """What there is to see of maintained tables of any kind, and of what they are computed from."""
+    return DecisionInputs(
         members=tuple(members),
-        modes={name: each.stream.refresh_mode for name, each in members.items()},
+        kind=next(iter(members.values())).kind,
+        modes={name: each.mode for name, each in members.items()},
         cyclic=cyclic,
-        unfilled=tuple(name for name, each in members.items() if not each.stream.populated),
+        unfilled=tuple(name for name, each in members.items() if not each.populated),
         redefined=_first(members, lambda each: each.redefined, cyclic=cyclic),
         tampered=_first(members, lambda each: each.tampered, cyclic=cyclic),
-        apart=outside.apart,
         expired=sources.expired,
         changed=bool(sources.deltas),
         source_rows=sources.rows,
@@ -117,16 +129,11 @@ def decision_inputs(
         deleted_rows=deleted_rows(sources),
         from_changes=Work(sources.delta_rows),
     )
-    if history is None:
-        unplanned = (name for name, each in members.items() if each.rule is None)
-        return replace(shared, unplanned=next(unplanned, None))
-    (member,) = members.values()
-    return _of_table(runtime, world, state, member, sources, history, shared)
 
 
 def _of_table(
     runtime: Runtime,
-    world: World,
+    world: CutView,
     state: CatalogState,
     member: MemberTable,
     sources: Sources,
@@ -151,7 +158,10 @@ def _of_table(
 
 
 def _first(
-    members: Members, why: Callable[[MemberTable], Reason | None], *, cyclic: bool
+    members: Mapping[TableName, MaintainedTable],
+    why: Callable[[MaintainedTable], Reason | None],
+    *,
+    cyclic: bool,
 ) -> Reason | None:
     """The first member's reason; in a cycle it names the member."""
     for name, member in members.items():

@@ -6,19 +6,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
+from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import Input, StreamTable, is_unplanned
+from anabranch.cut_view import CutView
 from anabranch.delta.maintenance import ByRows
 from anabranch.delta.member import Member
 from anabranch.errors import AnabranchError, BaseExpired, SchemaError
 from anabranch.lake.version import TableVersion
-from anabranch.model import FIRST_HIDDEN_ID, Columns, RefreshMode
+from anabranch.model import Columns, FixpointBounds, RefreshMode, TableKind
 from anabranch.names import TableName
 from anabranch.refresh.columns import differences, exactly, fitted, relaxed, same_columns
 from anabranch.refresh.cycles import check_member, define_again, define_component
 from anabranch.refresh.decide import Code, Reason
 from anabranch.refresh.definition import Definition, check_mode, understood
 from anabranch.refresh.editions import refuse_newer
+from anabranch.refresh.maintained import hidden_of
 from anabranch.refresh.observe import CatalogState, view_mark
 from anabranch.refresh.rebuild import (
     make_room,
@@ -27,9 +31,8 @@ from anabranch.refresh.rebuild import (
     unreadable,
 )
 from anabranch.runtime import Transaction
-from anabranch.spark.identity import HASHES, hashable
+from anabranch.spark.identity import hidden_hashes
 from anabranch.sql.lower.moments import Moment
-from anabranch.world import World
 
 MARK = "-circle"  # of fingerprints: rows of a member are kept in another way than those of others
 RESHAPED = Reason(Code.REDEFINED, "another program changed the columns of the table")
@@ -51,9 +54,23 @@ class MemberTable:
     tampered: Reason | None = None
     replaced: str | None = None
 
+    kind: ClassVar[TableKind] = TableKind.STREAM
+    order: ClassVar[tuple[str, ...]] = ()
+
     @property
     def name(self) -> TableName:
         return self.stream.name
+
+    @property
+    def mode(self) -> RefreshMode:
+        return self.stream.refresh_mode
+
+    @property
+    def populated(self) -> bool:
+        return self.stream.populated
+
+    def bounds(self, settings: Mapping[str, Any]) -> FixpointBounds:
+        return bounds_of([self.stream], settings)
 
 
 Members = Mapping[TableName, MemberTable]
@@ -100,13 +117,10 @@ def _table(tx: Transaction, state: CatalogState, stream: StreamTable, *, full: b
         stream,
         definition,
         redefined=why,
-        tampered=tampered(tx.world.version(name), hidden_of(stream, definition), known.get(name)),
+        tampered=tampered(
+            tx.world.version(name), hidden_of(stream.refresh_mode, definition), known.get(name)
+        ),
     )
-
-
-def hidden_of(stream: StreamTable, definition: Definition) -> Columns:
-    """A table that is always recomputed needs no state."""
-    return () if stream.refresh_mode is RefreshMode.FULL else definition.hidden
 
 
 def fit(tx: Transaction, name: TableName, columns: Columns, *, full: bool) -> bool:
@@ -176,38 +190,42 @@ def replace_broken(tx: Transaction, streams: Sequence[StreamTable]) -> dict[Tabl
 
 def as_member(definition: Definition) -> Definition:
     """The definition of a member: kept by rows, whatever stands at its root."""
-    fits = hashable(definition.columns)
-    hidden: Columns = tuple(
-        replace(column, field_id=FIRST_HIDDEN_ID + at)
-        for at, column in enumerate(HASHES if fits else ())
-    )
-    plan, why = definition.plan, "a member of a circle gains and loses rows"
+    hidden = hidden_hashes(definition.columns)
+    plan, why = definition.plan, "a member of a cycle gains and loses rows"
     kept = None if plan is None else ByRows(plan, why, hidden)
     return replace(definition, kept=kept, hidden=hidden, fingerprint=definition.fingerprint + MARK)
 
 
 def member_definition(
-    world: World, stream: StreamTable, circle: frozenset[TableName], moment: Moment | None = None
+    world: CutView,
+    stream: StreamTable,
+    component: frozenset[TableName],
+    moment: Moment | None = None,
 ) -> Definition:
     definition = understood(world, stream.name, stream.query, moment)
-    # That a query may be in a circle which cannot be planned now was found out before.
+    # That a query may be in a cycle which cannot be planned now was found out before.
     if stream.refresh_mode is not RefreshMode.AUTO or not is_unplanned(definition.fingerprint):
-        check_member(world, stream.name, stream.refresh_mode, definition, circle)
+        check_member(world, stream.name, stream.refresh_mode, definition, component)
     return as_member(definition)
 
 
 def member_definition_leniently(
-    world: World, stream: StreamTable, circle: frozenset[TableName], moment: Moment | None = None
+    world: CutView,
+    stream: StreamTable,
+    component: frozenset[TableName],
+    moment: Moment | None = None,
 ) -> Definition:
     """The same for who only looks: there a query that cannot be planned does in any refresh mode."""
     definition = understood(world, stream.name, stream.query, moment)
     if is_unplanned(definition.fingerprint):
         return as_member(definition)
-    return member_definition(world, stream, circle, moment)
+    return member_definition(world, stream, component, moment)
 
 
-def rule_of(name: TableName, definition: Definition, circle: frozenset[TableName]) -> Member | None:
-    return None if definition.plan is None else Member(name, definition.plan, circle)
+def rule_of(
+    name: TableName, definition: Definition, component: frozenset[TableName]
+) -> Member | None:
+    return None if definition.plan is None else Member(name, definition.plan, component)
 
 
 def _refuse_other_views(
@@ -216,7 +234,7 @@ def _refuse_other_views(
     streams: Sequence[StreamTable],
     definitions: Mapping[TableName, Definition],
 ) -> None:
-    """With another view a query is another one: whether it may be in a circle only its plan tells."""
+    """With another view a query is another one: whether it may be in a cycle only its plan tells."""
     for stream in streams:
         definition = definitions[stream.name]
         known = state.inputs.get(stream.name, {})
@@ -244,7 +262,7 @@ def _as_stored(
 
 
 def redefined(
-    world: World, stream: StreamTable, definition: Definition, known: Known
+    world: CutView, stream: StreamTable, definition: Definition, known: Known
 ) -> Reason | None:
     if stream.fingerprint == definition.fingerprint and definition.sources <= known.keys():
         return None
@@ -253,16 +271,16 @@ def redefined(
     causes = changed_below(world, definition, known)
     if not causes and definition.moment is not None:
         return Reason(Code.TIME_PASSED, f"the current time is now {definition.moment}")
-    unknown = "the query, or the way it is read or kept, changed"
+    unknown = "the query, or how it is read or stored, changed"
     return Reason(Code.REDEFINED, "; ".join(causes) or unknown)
 
 
-def changed_below(world: World, definition: Definition, known: Known) -> list[str]:
+def changed_below(world: CutView, definition: Definition, known: Known) -> list[str]:
     """What is not as it was of what the query reads."""
     return [*views_replaced(world, definition, known), *_columns(world, definition, known)]
 
 
-def views_replaced(world: World, definition: Definition, known: Known) -> list[str]:
+def views_replaced(world: CutView, definition: Definition, known: Known) -> list[str]:
     return [
         f"view {view} was replaced"
         for view in sorted(definition.views & known.keys())
@@ -270,7 +288,7 @@ def views_replaced(world: World, definition: Definition, known: Known) -> list[s
     ]
 
 
-def _columns(world: World, definition: Definition, known: Known) -> list[str]:
+def _columns(world: CutView, definition: Definition, known: Known) -> list[str]:
     causes = []
     for name in sorted(definition.sources & known.keys()):
         location = known[name].metadata_location

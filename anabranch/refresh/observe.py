@@ -54,6 +54,7 @@ class CatalogState:
         frozenset()
     )  # published upon this state: its cut shows them older
     committed: Mapping[TableName, datetime | None] = field(default_factory=dict)  # as of the cut
+    foreign: frozenset[TableName] = frozenset()  # those of `pointers` that attached catalogs have
     moment: datetime = field(default_factory=tables.now, compare=False)  # of the catalog's clock
     ahead: timedelta = field(default=timedelta(), compare=False)  # of it, the clock on the wall
 
@@ -327,6 +328,7 @@ def observe(
         declared=refresh_groups.all_groups(c),
         cut_id=cuts.current(c) if shown is None else shown.cut_id,
         committed={} if shown is None else shown.committed,
+        foreign=frozenset() if shown is None else shown.foreign,
         moment=tables.now(c),
         ahead=tables.ahead(c),
     )

@@ -35,7 +35,7 @@ def side_by_side(
                 del waiting[node]
                 running[executor.submit(work, node)] = node
             if not running:  # only a cycle leaves nothing to begin
-                raise ValueError(f"the work goes round in a circle: {list(waiting)}")
+                raise ValueError(f"the work waits for itself: {list(waiting)}")
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 node = running.pop(future)

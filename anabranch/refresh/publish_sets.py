@@ -16,9 +16,10 @@ from anabranch.catalog.history import Refresh
 from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.store import Connection
+from anabranch.cut_view import CutView
 from anabranch.errors import InternalError, NewerEdition, PublishConflict
 from anabranch.lake.stage import or_conflict
-from anabranch.model import Status
+from anabranch.model import Status, WaitCode
 from anabranch.names import TableName
 from anabranch.refresh import failures
 from anabranch.refresh.component import Outcome
@@ -28,9 +29,9 @@ from anabranch.refresh.isolation import Isolated
 from anabranch.refresh.observe import CatalogState, observe_now
 from anabranch.refresh.record import Trigger, note_cuts, record_outcomes
 from anabranch.refresh.staging import Staging, with_name
+from anabranch.refresh.waiting import Wait, Waiting
 from anabranch.retry import attempts
 from anabranch.runtime import Leased, Runtime, Transaction
-from anabranch.world import World
 
 
 class Verdict(str, Enum):
@@ -58,6 +59,9 @@ class PublishSet:
     def members(self) -> tuple[TableName, ...]:
         return tuple(name for group in self.groups for name in group.members)
 
+    def without(self, left_out: Collection[Group]) -> PublishSet:
+        return replace(self, groups=tuple(each for each in self.groups if each not in left_out))
+
 
 @dataclass(frozen=True)
 class Result:
@@ -69,7 +73,29 @@ class Result:
     failure: Failure | None = None
     duration_ms: int = 0
     waits_for: TableName | None = None  # a table outside the set
-    quiet: bool = False  # it is not due, or refreshed by hand: no news
+    code: WaitCode | None = None  # why it was skipped
+
+    def __post_init__(self) -> None:
+        if (self.verdict is Verdict.SKIPPED) is not (self.code is not None):
+            raise InternalError(f"{self.verdict.value} with the code {self.code}")
+
+    @classmethod
+    def skipped(
+        cls,
+        publish_set: PublishSet,
+        code: WaitCode,
+        reason: str,
+        waits_for: TableName | None = None,
+        failure: Failure | None = None,
+    ) -> Result:
+        return cls(
+            publish_set,
+            Verdict.SKIPPED,
+            reason,
+            failure=failure,
+            waits_for=waits_for,
+            code=code,
+        )
 
 
 @dataclass(frozen=True)
@@ -183,23 +209,27 @@ class RefreshRun:
             except PublishConflict as conflict:
                 # The delta was computed against a state that is gone: compute it anew, never move it.
                 if not self.patient:
-                    return Result(publish_set, Verdict.SKIPPED, conflict.message)
+                    return Result.skipped(publish_set, WaitCode.LOST_RACE, conflict.message)
                 if attempt.last:
                     return self.failed(
                         publish_set, Failure(publish_set.members[-1], conflict, 0), self.look()
                     )
                 attempt.pause()
                 self.look_again()
-                # A view may have changed what is read, and so who belongs together.
-                publish_set = replace(
-                    asked_for(self.state, publish_set.members), trial=publish_set.trial
-                )
+                publish_set = self._asked_again(publish_set)
             except Exception as error:  # of the publish: others must not suffer from it
                 named = with_name(error, publish_set.members[-1])
                 return self.failed(
                     publish_set, Failure(publish_set.members[-1], named, 0), self.look()
                 )
         raise InternalError("unreachable")
+
+    def _asked_again(self, publish_set: PublishSet) -> PublishSet:
+        """A view may have changed what is read, and so who belongs together."""
+        asked = replace(asked_for(self.state, publish_set.members), trial=publish_set.trial)
+        known = set(publish_set.members)
+        added = [group for group in asked.groups if known.isdisjoint(group.members)]
+        return asked.without(Waiting(self.state).all_held_up(added))
 
     def _at_cut(self, publish_set: PublishSet) -> Result:
         """Nothing to do, or somebody to wait for, or work."""
@@ -215,26 +245,23 @@ class RefreshRun:
         members = [name for name in publish_set.members if name in state.streams]
         if unfit := state.unfit_above(members, members):
             reason = f"waits for {unfit[0]}: {unfit[1]}"
-            return Result(publish_set, Verdict.SKIPPED, reason, waits_for=unfit[0])
-        if stopped := self._suspended(state, publish_set, members):
-            reason = f"waits for {stopped}: {stopped} is suspended"
-            return Result(publish_set, Verdict.SKIPPED, reason, waits_for=stopped)
+            return Result.skipped(publish_set, WaitCode.BEHIND, reason, unfit[0])
+        if stopped := self._suspended(state, publish_set):
+            return Result.skipped(publish_set, stopped.code, stopped.reason, stopped.by)
         late = state.behind(members, self.ahead)
         if not late:
             return None
         why = self.stuck.get(late[0]) or f"it does not stand at cut {state.cut_id}"
         reason = f"waits for {late[0]}: {why}"
-        return Result(publish_set, Verdict.SKIPPED, reason, waits_for=late[0])
+        return Result.skipped(publish_set, WaitCode.BEHIND, reason, late[0])
 
-    def _suspended(
-        self, state: CatalogState, publish_set: PublishSet, members: list[TableName]
-    ) -> TableName | None:
-        """A member that would have to move: others stand where they are, and may be read."""
-        known = state.streams
-        if not any(known[name].status is Status.SUSPENDED for name in members):
-            return None
-        moving = [name for name in state.stale(members) if name not in self.in_full(publish_set)]
-        return next((name for name in moving if known[name].status is Status.SUSPENDED), None)
+    def _suspended(self, state: CatalogState, publish_set: PublishSet) -> Wait | None:
+        """Somebody suspended a member meanwhile."""
+        waiting = Waiting(state, recomputed=self.in_full(publish_set))
+        for name in publish_set.members:
+            if name in state.streams and (found := waiting.hindrance(name)):
+                return Wait(*found, name).passed_on()
+        return None
 
     def _leased(self, publish_set: PublishSet) -> Result:
         seconds = self.runtime.settings.lease_time
@@ -252,7 +279,7 @@ class RefreshRun:
                 publish_set.members, seconds, wait=self.patient, begin=begin
             ) as lease:
                 if not isinstance(lease, Lease):
-                    return Result(publish_set, Verdict.SKIPPED, failures.busy(lease))
+                    return Result.skipped(publish_set, *failures.busy(lease))
                 if lease.waited:  # what there was to do may be done
                     self.look_again()
                     plan = self._noted(publish_set)
@@ -280,7 +307,7 @@ class RefreshRun:
         self, c: Connection, publish_set: PublishSet, found: CatalogState, state: CatalogState
     ) -> Begun:
         """In one transaction: the stage, and what nobody changes while we have the lease."""
-        tx = Transaction(replace(world_of(self.runtime, state), at=self.at), c)
+        tx = self.runtime.begin(replace(world_of(self.runtime, state), at=self.at), c)
         members = [state.streams[name] for name in publish_set.members if name in state.streams]
         filled = [each.name for each in members if each.populated]
         tx.leased = Leased(all_indexes(c), last_runs(c, filled))
@@ -297,7 +324,7 @@ class RefreshRun:
             staging.run([name for name in members if name in stale], self.executor)
             if self.abandoned():
                 tx.abandon()
-                return Result(publish_set, Verdict.SKIPPED, "abandoned")
+                return Result.skipped(publish_set, WaitCode.STOPPED, "abandoned")
             if staging.failure is not None:
                 tx.abandon()
                 return self.failed(publish_set, staging.failure, state)
@@ -334,7 +361,15 @@ class RefreshRun:
                 known = [name for name in others if name in noted.streams]
                 idle = [self.trigger.no_data(name, noted) for name in known]
             records[:] = record_outcomes(
-                c, cut_id, outcomes, self.trigger, publish_set.groups, noted, tx.found, idle
+                c,
+                cut_id,
+                outcomes,
+                self.trigger,
+                publish_set.groups,
+                noted,
+                tx.found,
+                idle,
+                tx.kept.values(),
             )
             note_cuts(c, found, noted, tx.found, done)
             if not publish_set.pulled:
@@ -346,7 +381,7 @@ class RefreshRun:
         self.published(tx, states, done, late)
         self.runtime.progress("published", {"cut_id": cut_id})
         if cut_id is None:
-            reason = "the changes leave the tables as they are"
+            reason = "the changes leave the tables unchanged"
             return Result(publish_set, Verdict.NO_DATA, reason, records=tuple(records))
         return Result(publish_set, Verdict.PUBLISHED, None, cut_id, tuple(records))
 
@@ -357,7 +392,8 @@ class RefreshRun:
         """
         if isinstance(failure.error, NewerEdition) and not publish_set.trial:
             told = failure if self.patient else None
-            return Result(publish_set, Verdict.SKIPPED, failure.error.message, failure=told)
+            said = failure.error.message
+            return Result.skipped(publish_set, WaitCode.NEWER_EDITION, said, failure=told)
         if publish_set.trial:
             return Result(publish_set, Verdict.FAILED, failure.error.message, failure=failure)
         records = tuple(self.trigger.failed(name, failure) for name in publish_set.members)
@@ -385,8 +421,8 @@ def asked_for(
     return PublishSet(tuple(group for group in groups if group in wanted))
 
 
-def world_of(runtime: Runtime, state: CatalogState) -> World:
-    return World(
+def world_of(runtime: Runtime, state: CatalogState) -> CutView:
+    return CutView(
         runtime.lake,
         runtime.spark,
         state.pointers,

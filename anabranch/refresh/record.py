@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from anabranch.catalog import cuts, events, history, streams, tables
+from anabranch.catalog import cuts, events, history, streams, tables, views
 from anabranch.catalog.groups import Group
 from anabranch.catalog.history import COMPLETED, FAILED, SKIPPED, Refresh
 from anabranch.catalog.lineage import set_lineage
 from anabranch.catalog.read_set import Present
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
+from anabranch.graph.order import closure
 from anabranch.model import Action, Status
 from anabranch.names import TableName
 from anabranch.refresh.component import Outcome
@@ -74,17 +75,28 @@ def record_outcomes(
     state: CatalogState | None = None,
     found: Present | None = None,
     idle: Sequence[Refresh] = (),
+    kept: Iterable[Refresh] = (),
 ) -> list[Refresh]:
     """Every outcome into the catalog; groups of which a table changed reach their next epoch.
 
     `seen` is what they were computed from, and `found` what the publish has compared, where that is
-    known; `idle` are lines of tables of the same groups that had nothing to do.
+    known; `idle` are lines of tables of the same groups that had nothing to do, `kept` those of
+    indexes: they are written down, and nobody asked for them.
     """
     now = found or Present(c, [each.table for each in done])
     epochs = next_epochs(now, groups, done) if cut_id is not None else {}
     write_outcomes(c, done, epochs, now, state)
     rows = [history_row(each, cut_id, trigger, epochs.get(each.table)) for each in done]
-    history.add(c, [*rows, *idle])
+    beside = [
+        replace(
+            each,
+            cut_id=cut_id,
+            initiated_by=trigger.initiated_by,
+            tick_watermark=trigger.watermark,
+        )
+        for each in kept
+    ]
+    history.add(c, [*beside, *rows, *idle])
     events.add(c, [outcome.event for outcome in done if outcome.event is not None])
     return [*rows, *idle]
 
@@ -146,25 +158,40 @@ def note_cuts(
     found: Present | None = None,
     done: Collection[TableName] = (),
 ) -> None:
-    """Tables that did not change stand at a newer cut now, unless they were refreshed meanwhile, or
-    are among those `done` in the transaction, which `found` the others as they are."""
+    """Tables that did not change stand at a newer cut now, unless they were refreshed or a view above
+    them got another meaning meanwhile, or they are among those `done` in the transaction, which
+    `found` the others as they are."""
     moved = [name for name, each in noted.streams.items() if each is not state.streams.get(name)]
     if not moved:
         return
     cuts.hold(c)  # nobody publishes between the question and the answer
     there = streams.all_streams(c) if found is None else found.streams
+    replaced = views_replaced(c, state, moved)
     same = [
         name
         for name in moved
         if name in there
         and name not in done
+        and closure([name], state.reads).isdisjoint(replaced)
         and streams.standing_of(there[name]) == streams.standing_of(state.streams[name])
         and noted.cut_id > _known(state.streams[name].cut_id)
     ]
-    streams.note_cut(c, noted.cut_id, {name: noted.frontiers[name] for name in same})
+    frontiers = {name: noted.frontiers[name] for name in same}
+    streams.note_cut(c, noted.cut_id, frontiers, state.frontiers)
     for name in same:
         if noted.streams[name].options != state.streams[name].options:
             streams.change(c, name, options=noted.streams[name].options)
+
+
+def views_replaced(
+    c: Connection, state: CatalogState, names: Collection[TableName]
+) -> frozenset[TableName]:
+    """Views above some tables that are not what they were: no cut shows the old text any more."""
+    above = closure(names, state.reads) & state.views.keys()
+    if not above:
+        return frozenset()
+    now = views.all_views(c)
+    return frozenset(name for name in above if now.get(name) != state.views[name])
 
 
 def _known(cut_id: int | None) -> int:

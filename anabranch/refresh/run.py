@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch.catalog import foreign, history, streams
+from anabranch.catalog.groups import Group
 from anabranch.catalog.history import Refresh
 from anabranch.errors import Refused, UnknownName
-from anabranch.graph.order import closure, connected, dependants, reads_among
+from anabranch.graph.order import closure, connected, reads_among
 from anabranch.lake.attached import silent_error, unreadable_error
 from anabranch.model import Status
 from anabranch.names import TableName
@@ -16,6 +17,7 @@ from anabranch.refresh.failures import Failure
 from anabranch.refresh.observe import CatalogState, observe_everything
 from anabranch.refresh.publish_sets import PublishSet, RefreshRun, Result, asked_for
 from anabranch.refresh.record import MANUAL, Trigger
+from anabranch.refresh.waiting import Wait, Waiting
 from anabranch.runtime import Runtime
 
 
@@ -36,28 +38,35 @@ def refresh(
     if runtime.transaction is not None:
         raise Refused("a refresh cannot run inside a transaction", hint="refresh after it")
     runtime.lake.fence.refuse_copies()
-    trigger = Trigger(initiated_by)
     state = observe_everything(runtime, asked_for=True)
+    lines, _ = refresh_upon(runtime, state, names, initiated_by, full=full)
+    return [shown(line) for line in lines]
+
+
+def refresh_upon(
+    runtime: Runtime,
+    state: CatalogState,
+    names: Iterable[TableName] | None = None,
+    initiated_by: str = MANUAL,
+    *,
+    full: bool = False,
+) -> tuple[list[Refresh], CatalogState | None]:
+    """The same, for who has just observed the catalog; and the state as it is now, unless there was
+    something to refresh: others may have published meanwhile."""
+    trigger = Trigger(initiated_by)
     chosen = None if names is None else [found_in(state.streams, name) for name in names]
     if chosen is not None:
-        refuse_unobserved(runtime, closure(chosen, state.reads))
+        refuse_unobserved(runtime, state, closure(chosen, state.reads))
     work = RefreshRun(runtime, trigger, patient=True, state=state, executor=runtime.workers.members)
     if full:
         work.full = frozenset(state.streams if chosen is None else chosen)
-    waiting: Mapping[TableName, TableName] = {}
-    if chosen is None:
-        waiting = blocked(state)
-        still = {*waiting, *(name for name in state.streams if suspended(state, name))}
-        publish_sets = together(state, still)
-    else:
-        publish_sets = [asked_for(state, chosen)]
-        rebuilt = work.in_full(publish_sets[0])
-        moving = {*chosen, *state.stale(publish_sets[0].members)}.difference(rebuilt)
-        refuse_suspended(state, [name for name in publish_sets[0].members if name in moving])
-    results = record(
-        runtime,
-        [trigger.skipped(name, f"{by} is suspended") for name, by in sorted(waiting.items())],
-    )
+    asked = None if chosen is None else asked_for(state, chosen)
+    waiting = Waiting(state, recomputed=frozenset() if asked is None else work.in_full(asked))
+    held_up = waiting.all_held_up(waiting.groups if asked is None else asked.groups)
+    refuse_held_up(waiting, held_up, chosen or ())
+    left_out = [name for group in held_up for name in group.members]
+    publish_sets = together(state, left_out) if asked is None else [asked.without(held_up)]
+    results = record(runtime, skipped(trigger, state, held_up))
     stale = set(state.stale([name for publish_set in publish_sets for name in publish_set.members]))
     stale |= {name for publish_set in publish_sets for name in work.in_full(publish_set)}
     idle = [
@@ -76,7 +85,7 @@ def refresh(
         raise error
     place = {name: at for at, name in enumerate(state.order())}
     results.sort(key=lambda line: place.get(line.table, 0))
-    return [shown(line) for line in results]
+    return results, None if stale else work.look()
 
 
 def together(state: CatalogState, without: Collection[TableName] = ()) -> list[PublishSet]:
@@ -118,10 +127,11 @@ def found_in(known: Collection[TableName], name: TableName) -> TableName:
     return found
 
 
-def refuse_unobserved(runtime: Runtime, read: Collection[TableName]) -> None:
+def refuse_unobserved(runtime: Runtime, state: CatalogState, read: Collection[TableName]) -> None:
     """Whoever asks for tables by name is told that what they read could not be observed: they would
     come out as old as that."""
-    if not any(foreign.catalog_of(name) for name in read):
+    ours = (state.pointers.keys() - state.foreign) | state.views.keys() | state.streams.keys()
+    if not any(foreign.catalog_of(name) for name in read if name not in ours):
         return
     with runtime.store.reading() as c:
         catalogs, known = foreign.all_catalogs(c), foreign.all_tables(c)
@@ -142,30 +152,31 @@ def suspended(state: CatalogState, name: TableName) -> bool:
 def refuse_suspended(state: CatalogState, order: Sequence[TableName]) -> None:
     for name in order:
         if suspended(state, name):
-            raise Refused(f"{name} is suspended", hint=f"ALTER STREAM TABLE {name} RESUME")
+            raise suspension(name)
 
 
-def blocked(state: CatalogState) -> dict[TableName, TableName]:
-    """Tables that wait for a suspended one, and which: its group, and whatever reads it.
+def suspension(name: TableName) -> Refused:
+    return Refused(f"{name} is suspended", hint=f"ALTER STREAM TABLE {name} RESUME")
 
-    Those that read a boundary take it as it is, if it is fit to be read, and do not wait.
-    """
-    stopped = [name for name in state.order() if suspended(state, name)]
-    if not stopped:
-        return {}
-    readers = dependants(
-        {
-            name: [each for each in reads if each not in state.boundaries or state.unfit(each)]
-            for name, reads in state.reads.items()
-        }
-    )
-    home = {name: group for group in state.groups for name in group.members}
-    return {
-        other: name
-        for name in stopped
-        for other in closure(home[name].members, readers)
-        if other in state.streams and not suspended(state, other)
-    }
+
+def refuse_held_up(
+    waiting: Waiting, held_up: Mapping[Group, Wait], asked: Iterable[TableName]
+) -> None:
+    """Whoever asks for tables by name is told for whom they wait."""
+    for name in asked:
+        wait = held_up.get(waiting.home[name])
+        if wait is not None and wait.by is not None:
+            raise suspension(wait.by)
+
+
+def skipped(trigger: Trigger, state: CatalogState, held_up: Mapping[Group, Wait]) -> list[Refresh]:
+    """A line of history for every table that waits for another one, which is suspended."""
+    return [
+        trigger.skipped(name, f"{wait.by} is suspended")
+        for group, wait in held_up.items()
+        for name in group.members
+        if not suspended(state, name)
+    ]
 
 
 def record(runtime: Runtime, records: list[Refresh]) -> list[Refresh]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,10 +11,17 @@ from anabranch.lake.version import TableVersion
 from anabranch.model import ColumnRanges, Columns, Delta, RangeSet
 from anabranch.names import TableName
 from anabranch.plan.nodes import Node, Scan, Version
-from anabranch.plan.optimize import DELTA_RULES, KEY_RULES, optimize
-from anabranch.plan.rules.push_ranges import ranges_of, ranges_wanted
+from anabranch.plan.optimize import DELTA_RULES, KEY_RULES, RANGE_RULES, optimize
+from anabranch.plan.rules.push_ranges import ranges_of
 from anabranch.plan.sameness import Sameness, sameness
-from anabranch.plan.statistics import NONE, WORTH_SHARE, Limits, Statistics, TableStatistics
+from anabranch.plan.statistics import (
+    NONE,
+    WORTH_SHARE,
+    Limits,
+    Statistics,
+    TableStatistics,
+    rows_read,
+)
 from anabranch.plan.walk import walk
 
 BROADCAST_ROWS = 500_000  # up to here a delta is sent whole to every task
@@ -61,17 +68,24 @@ class Sources:
         found = self._statistics(node, limits, footers=again)
         if all(table.rows < LARGE_ROWS for table in found.tables.values()):
             return found
-        node = optimize(node, KEY_RULES)
-        boxes = {
-            table: wanted
-            for table, wanted in ranges_wanted(node, found).items()
-            if found.tables[table].rows >= LARGE_ROWS
+        scans: dict[TableName, list[Scan]] = {}
+        for scan in _scans(optimize(node, RANGE_RULES, found)):
+            table = found.tables.get(scan.table)
+            if scan.version is not Version.DELTA and table and table.rows >= LARGE_ROWS:
+                scans.setdefault(scan.table, []).append(scan)
+        read = {
+            name: replace(found.tables[name], read_at_once=self._read_at_once(name, own))
+            for name, own in scans.items()
         }
-        files = {
-            table: replace(found.tables[table], files=self.versions[table].file_statistics(wanted))
-            for table, wanted in boxes.items()
-        }
-        return replace(found, tables={**found.tables, **files})
+        return replace(found, tables={**found.tables, **read})
+
+    def _read_at_once(self, table: TableName, scans: Sequence[Scan]) -> int:
+        """About how many rows the largest of some scans of a table reads."""
+        version = self.versions[table]
+        if not all(scan.ranges for scan in scans):
+            return version.rows
+        files = version.file_statistics([box for scan in scans for box in scan.ranges])
+        return max(rows_read(version.rows, files, scan.ranges) for scan in scans)
 
     def _statistics(self, node: Node, limits: Limits, *, footers: bool) -> Statistics:
         columns: dict[TableName, dict[str, None]] = {}
@@ -98,8 +112,7 @@ class Sources:
         version = self.versions[scan.table]
         if not scan.ranges:
             return version.rows
-        known = version.file_statistics(scan.ranges)
-        return TableStatistics(version.rows, files=known).rows_read(scan.ranges)
+        return rows_read(version.rows, version.file_statistics(scan.ranges), scan.ranges)
 
     def ranges(self, node: Node) -> Limits:
         """Where the values of the columns of a plan lie, as far as is known."""

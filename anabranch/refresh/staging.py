@@ -1,4 +1,5 @@
-"""Stage the members of a set that is published together: upstreams first, siblings side by side."""
+"""Stage the members of a set that is published together, and their indexes: upstreams first, siblings
+side by side."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from anabranch.catalog.indexes import Index
 from anabranch.catalog.read_set import ReadSet
-from anabranch.clusters import on_cluster
+from anabranch.clusters import cluster_of, on_cluster
 from anabranch.errors import (
     AnabranchError,
     FileMissing,
@@ -20,7 +22,7 @@ from anabranch.errors import (
     UserError,
 )
 from anabranch.graph.components import Component
-from anabranch.graph.order import reads_among
+from anabranch.graph.order import closure, reads_among
 from anabranch.lake.stage import or_conflict
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
@@ -28,6 +30,7 @@ from anabranch.refresh.component import Outcome, refresh_component
 from anabranch.refresh.decide import ASKED, Reason, lost
 from anabranch.refresh.execute.run import not_from_changes
 from anabranch.refresh.failures import Failure
+from anabranch.refresh.indexes import keep_index
 from anabranch.refresh.observe import CatalogState
 from anabranch.refresh.parallel import side_by_side
 from anabranch.runtime import Runtime, Transaction
@@ -55,7 +58,41 @@ class Staging:
             part for part in self.state.components(wanted) if set(part.members).intersection(wanted)
         ]
         self.tx.used.add(self.state.used(wanted))
-        side_by_side(parts, reads_among(parts, self.state.reads), self._refresh, executor)
+        self.tx.used.add(views_read(self.tx, closure(wanted, self.state.reads)))
+        indexes = {index.copy: index for name in wanted for index in self._indexes(name)}
+        parts += [Component((copy,), cyclic=False) for copy in indexes]
+        reads = {**self.state.reads, **{copy: (at.table,) for copy, at in indexes.items()}}
+
+        def stage(part: Component[TableName]) -> bool:
+            index = indexes.get(part.members[0])
+            return self._refresh(part) if index is None else self._keep(index)
+
+        side_by_side(parts, reads_among(parts, reads), stage, executor)
+
+    def _indexes(self, name: TableName) -> tuple[Index, ...]:
+        """Those that nobody makes or drops meanwhile; the publish brings along what else there is."""
+        return () if self.tx.leased is None else self.tx.leased.indexes.get(name, ())
+
+    def _keep(self, index: Index) -> bool:
+        """An index of a table that has changed; its failure is one of the table."""
+        if self.failure is not None:
+            return False
+        if index.table not in self.tx.stage.changes:
+            return True
+        start = time.perf_counter()
+        try:
+            with (
+                self.runtime.workers.slots,
+                or_conflict(self.runtime.lake, self.tx.world.cut_id, self.tx.stage.id),
+            ):
+                keep_index(self.runtime, self.tx, index)
+        except PublishConflict:
+            raise
+        except Exception as error:
+            named = with_name(our_fault(error, index.copy), index.copy)
+            self.failure = self.failure or Failure(index.table, named, _ms(start))
+            return False
+        return True
 
     def _refresh(self, part: Component[TableName]) -> bool:
         """One component; False when it failed."""
@@ -86,7 +123,10 @@ class Staging:
         tx = self.reading(part.members[0]) if self.reading else self.tx
         with (
             self.runtime.workers.slots,
-            on_cluster(self.runtime, tx, first) as (runtime, here),
+            on_cluster(self.runtime, tx, first.name, cluster_of(self.runtime, first)) as (
+                runtime,
+                here,
+            ),
             or_conflict(self.runtime.lake, tx.world.cut_id, tx.stage.id),
         ):
             refresh = partial(refresh_component, runtime, here, self.state, part, self.done)
@@ -119,7 +159,8 @@ class Staging:
 
 
 def views_read(tx: Transaction, reads: Iterable[TableName]) -> ReadSet:
-    """Views have no pointer to compare: one that is replaced meanwhile is noticed by its text."""
+    """Views have no pointer to compare: one that is replaced meanwhile is noticed by its text, also one
+    that a table above reads: its rows are those of the view as it was, and the cut shows the other."""
     known = tx.world.views
     return ReadSet(views={name: known[name] for name in reads if name in known})
 

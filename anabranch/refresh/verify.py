@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 from anabranch.catalog import cuts
 from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import MIXED_CUTS, Input, StreamTable, is_unplanned
+from anabranch.cut_view import CutView
 from anabranch.delta.maintenance import ByRows, Combine
 from anabranch.errors import Refused, UnknownName, UserError
 from anabranch.graph.order import closure
 from anabranch.model import Reading
 from anabranch.names import TableName
-from anabranch.plan.nodes import Aggregate, Node, Parameter, Scan, TopK, Window
+from anabranch.plan.nodes import Node, Parameter, Scan
 from anabranch.plan.walk import settles_ties, walk
-from anabranch.refresh.cycles import Circle, component_of
+from anabranch.refresh.cycles import Members, component_of
 from anabranch.refresh.definition import Definition, understood
 from anabranch.refresh.execute.recompute import Recompute
 from anabranch.refresh.execute.recursion import Recursions
@@ -32,7 +33,6 @@ from anabranch.sql.analyze.tables import rebind, tables_of
 from anabranch.sql.lower.moments import Moment, pinned
 from anabranch.sql.lower.recursion import is_beyond_spark
 from anabranch.sql.render import to_sql
-from anabranch.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,7 +61,7 @@ def verify(runtime: Runtime, name: TableName, *, state: bool = False) -> dict[st
     state that is wrong makes wrong rows of the next change.
     """
     catalog = observe_now(runtime)
-    world = World(runtime.lake, runtime.spark, catalog.pointers, catalog.views)
+    world = CutView(runtime.lake, runtime.spark, catalog.pointers, catalog.views)
     found = name.find_in(catalog.streams)
     if found is None:
         if world.find(name) is not None:
@@ -112,13 +112,13 @@ def verify(runtime: Runtime, name: TableName, *, state: bool = False) -> dict[st
 
 def is_computed(plan: Node | None) -> bool:
     """Whether values may come from several rows, not from one."""
-    return plan is None or any(isinstance(each, (Aggregate, Window, TopK)) for each in walk(plan))
+    return plan is None or any(each.combines for each in walk(plan))
 
 
 def _differs(definition: Definition) -> str:
     """Where a query leaves open what it shows, two right answers may differ."""
     open_ = [each for each in definition.obstacles if each.code in LEAVE_OPEN]
-    return f"{DIFFERS}; but its query leaves open what they are: {open_[0]}" if open_ else DIFFERS
+    return f"{DIFFERS}; but its query does not determine them: {open_[0]}" if open_ else DIFFERS
 
 
 def state_difference(
@@ -183,17 +183,17 @@ def misplaced(
     for source, snapshot in sorted(frontier.items()):
         there = shown.get(source)
         if there is None:
-            return f"it stands on {source}, which cut {stream.cut_id} does not show"
+            return f"it was computed from {source}, which cut {stream.cut_id} does not show"
         found = there.snapshot_id
         if found is None and there.metadata_location is not None:
             found = runtime.lake.version(source, there.metadata_location).snapshot_id
         if found != snapshot:
             said = f"snapshot {snapshot} of {source}; cut {stream.cut_id} shows {found}"
-            return f"it stands on {said}"
+            return f"it was computed from {said}"
     return None
 
 
-def check_current(world: World, catalog: CatalogState, stream: StreamTable) -> None:
+def check_current(world: CutView, catalog: CatalogState, stream: StreamTable) -> None:
     """The query at the frontier can be asked only as it was when the table was refreshed."""
     if not stream.populated:
         return
@@ -210,7 +210,7 @@ def check_current(world: World, catalog: CatalogState, stream: StreamTable) -> N
 
 
 def is_same_text(
-    world: World, definition: Definition, stream: StreamTable, known: Mapping[TableName, Input]
+    world: CutView, definition: Definition, stream: StreamTable, known: Mapping[TableName, Input]
 ) -> bool:
     """Whether one of two fingerprints differs only because the query could not be planned."""
     if not is_unplanned(definition.fingerprint) and not is_unplanned(stream.fingerprint):
@@ -219,12 +219,12 @@ def is_same_text(
     return same and not changed_below(world, definition, known)
 
 
-def defined(world: World, stream: StreamTable, circle: Circle | None = None) -> Definition:
-    """The definition for the moment of the last refresh; `circle`: the component it is in."""
+def defined(world: CutView, stream: StreamTable, component: Members | None = None) -> Definition:
+    """The definition for the moment of the last refresh; `component`: the component it is in."""
     moment = stream.options.get("moment")
     at = Moment.parse(moment) if moment else None
-    if circle is not None:
-        return member_definition_leniently(world, stream, circle, at)
+    if component is not None:
+        return member_definition_leniently(world, stream, component, at)
     return understood(world, stream.name, stream.query, at)
 
 
@@ -232,7 +232,7 @@ def defined(world: World, stream: StreamTable, circle: Circle | None = None) -> 
 class Recomputation:
     """Queries from scratch: stream tables and views written out down to the base sources."""
 
-    world: World
+    world: CutView
     catalog: CatalogState
     inputs: Inputs
     anew: Recompute
@@ -242,9 +242,9 @@ class Recomputation:
     def stream(self, stream: StreamTable) -> DataFrame:
         """Where the query leaves open which of tied rows to take, its plan decides, unless the
         stored rows had none."""
-        circle = component_of(self.catalog.reads, stream.name)
-        if circle is not None:
-            return self.anew.member(stream.name, circle, self.inputs, self.bound)
+        component = component_of(self.catalog.reads, stream.name)
+        if component is not None:
+            return self.anew.member(stream.name, component, self.inputs, self.bound)
         definition = defined(self.world, stream)
         plan = definition.plan
         if (
@@ -291,7 +291,7 @@ class Recomputation:
         return _source(self.world, name, self.frontier)
 
 
-def _source(world: World, name: TableName, frontier: Mapping[TableName, int | None]) -> DataFrame:
+def _source(world: CutView, name: TableName, frontier: Mapping[TableName, int | None]) -> DataFrame:
     version = world.version(name)
     snapshot = frontier.get(name)
     reading = version.reading(snapshot) if snapshot is not None else Reading(())

@@ -5,42 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import Enum
 from functools import cached_property
 
 from anabranch.catalog.groups import Group
 from anabranch.graph.effective import Schedules, effective_schedules
 from anabranch.graph.policies import SchedulePolicy, group_policy, is_group_due, said_policy
+from anabranch.model import WaitCode
 from anabranch.names import TableName
 from anabranch.refresh.failures import busy, hindrance
-from anabranch.refresh.observe import CatalogState
+from anabranch.refresh.waiting import Wait, Waiting
 from anabranch.schedules import EVERY_TICK, Schedule, ScheduleKind
 
-NOT_DUE = "not due"
 BY_HAND = "refreshed by hand only"
 SKEW = timedelta(seconds=5)  # by which clocks may differ
-
-
-class WaitCode(str, Enum):
-    """Why a group is left alone; only the last is news."""
-
-    BY_HAND = "BY_HAND"
-    NOT_DUE = "NOT_DUE"
-    HELD_UP = "HELD_UP"
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Why a group is left alone, and for which table, if it is one's fault."""
-
-    reason: str
-    by: TableName | None = None
-    code: WaitCode = WaitCode.HELD_UP
-
-    @classmethod
-    def until_due(cls, late: TableName | None = None) -> Wait:
-        reason = NOT_DUE if late is None else f"{NOT_DUE}: waits for {late}"
-        return cls(reason, late, WaitCode.NOT_DUE)
 
 
 @dataclass(frozen=True)
@@ -56,21 +33,16 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Agenda:
-    """What there is to do at a moment."""
+class Agenda(Waiting):
+    """What there is to do at a moment, for the scheduler.
 
-    state: CatalogState
+    It also waits for tables that failed, whose time has not come, and that somebody else refreshes; and
+    it takes boundaries as they are, or waits for somebody to make them fit.
+    """
+
     now: datetime
     policy: SchedulePolicy = SchedulePolicy.FASTEST  # of tables that say nothing
     leased: frozenset[TableName] = frozenset()  # for listings; a tick finds out when it tries
-
-    @cached_property
-    def groups(self) -> list[Group]:
-        return self.state.groups
-
-    @cached_property
-    def home(self) -> Mapping[TableName, Group]:
-        return {name: group for group in self.groups for name in group.members}
 
     @cached_property
     def schedules(self) -> Mapping[TableName, Schedules]:
@@ -78,13 +50,6 @@ class Agenda:
         own = {name: Schedule.parse(each.schedule) for name, each in self.state.streams.items()}
         reads = {name: self.state.reads.get(name, ()) for name in self.state.streams}
         return effective_schedules(reads, own, self.groups, EVERY_TICK)
-
-    @cached_property
-    def lagging(self) -> frozenset[TableName]:
-        """Tables that do not stand at the cut of the state."""
-        state = self.state
-        order = [name for name in state.order() if name not in state.boundaries]
-        return frozenset(state.lagging(order))
 
     @property
     def something_to_do(self) -> bool:
@@ -110,7 +75,7 @@ class Agenda:
     def wait(self, group: Group) -> Wait | None:
         due = {name: self.is_due(name) for name in group.members if self.schedules[name]}
         if not due:
-            return Wait(BY_HAND, code=WaitCode.BY_HAND)
+            return Wait(WaitCode.BY_HAND, BY_HAND)
         policy = self.policy_of(group)
         if not is_group_due(group, policy, due):
             late = [name for name, each in due.items() if not each]
@@ -120,50 +85,41 @@ class Agenda:
         return self.held_up(group, policy)
 
     def held_up(self, group: Group, policy: SchedulePolicy | None = None) -> Wait | None:
-        """Whom a group that is due has to wait for: a member, or a table that it reads."""
-        if found := self._hindrance(group):
-            return Wait(found[1], found[0])
-        if boundary := self._unfit(group):
+        if found := super().held_up(group):
+            return found
+        above = self.needs(group) if policy is SchedulePolicy.SLOWEST else []
+        late = next((each for each in above if not self.is_group_due(each)), None)
+        if late is None:
+            return None
+        return Wait.until_due(next(name for name in late.members if name in self.lagging))
+
+    def of_members(self, group: Group) -> Wait | None:
+        found = super().of_members(group) or self._unfit(group)
+        if found is None and not self.leased.issuperset(group.members):
+            return self._leased(group)  # all of it leased: it is being refreshed right now
+        return found
+
+    def of_needed(self, above: Group) -> Wait | None:
+        if boundary := self._unfit(above):
             return boundary
-        if not self.leased.issuperset(group.members) and (found := self._leased(group)):
-            return Wait(found[1], found[0])  # all of it leased: it is being refreshed right now
-        for above in self.needs(group):
-            if boundary := self._unfit(above):
-                return boundary
-            if hindered := self._hindrance(above) or self._leased(above):
-                return Wait(f"waits for {hindered[0]}: {hindered[1]}", hindered[0])
-            if policy is SchedulePolicy.SLOWEST and not self.is_group_due(above):
-                late = next(name for name in above.members if name in self.lagging)
-                return Wait.until_due(late)
-        return None
+        found = super().of_members(above) or self._leased(above)
+        return found and found.passed_on()
 
-    def needs(self, group: Group) -> list[Group]:
-        """Groups that must be brought to the cut before this one, upstreams first; whole groups."""
-        found: dict[Group, None] = {}
-        waiting = [group] if self.lagging else []
-        while waiting:
-            for name in self.state.needed(waiting.pop().members):
-                above = self.home[name]
-                if above is not group and above not in found and name in self.lagging:
-                    found[above] = None
-                    waiting.append(above)
-        return [each for each in self.groups if each in found] if found else []
+    def hindrance(self, name: TableName) -> tuple[WaitCode, str] | None:
+        return hindrance(self.state, name, self.now)
 
-    def _hindrance(self, group: Group) -> tuple[TableName, str] | None:
-        for name in group.members:
-            if said := hindrance(self.state, name, self.now):
-                return name, said
-        return None
+    def needed(self, names: tuple[TableName, ...]) -> list[TableName]:
+        return self.behind(names)
 
-    def _leased(self, group: Group) -> tuple[TableName, str] | None:
-        for name in group.members:
-            if name in self.leased:
-                return name, busy(name)
-        return None
+    def _leased(self, group: Group) -> Wait | None:
+        held = (name for name in group.members if name in self.leased)
+        return next((Wait(*busy(name), name) for name in held), None)
 
     def _unfit(self, group: Group) -> Wait | None:
         found = self.state.unfit_above(group.members, group.members)
-        return Wait(f"waits for {found[0]}: {found[1]}", found[0]) if found else None
+        if found is None:
+            return None
+        return Wait(WaitCode.BEHIND, f"waits for {found[0]}: {found[1]}", found[0])
 
     def is_group_due(self, group: Group) -> bool:
         due = {name: self.is_due(name) for name in group.members if self.schedules[name]}

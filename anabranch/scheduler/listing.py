@@ -16,7 +16,8 @@ from anabranch.graph.policies import Isolation, SchedulePolicy
 from anabranch.model import Status
 from anabranch.names import TableName
 from anabranch.refresh.observe import CatalogState, observe
-from anabranch.scheduler.due import Agenda, Wait
+from anabranch.refresh.waiting import Wait
+from anabranch.scheduler.due import Agenda
 from anabranch.settings import Settings
 
 Rows = list[dict[str, Any]]

@@ -12,12 +12,14 @@ from anabranch.catalog.groups import Group
 from anabranch.errors import Refused, SparkLost
 from anabranch.graph.order import reads_among
 from anabranch.graph.policies import SchedulePolicy
+from anabranch.model import WaitCode
 from anabranch.refresh.observe import CatalogState, observe_everything
 from anabranch.refresh.parallel import side_by_side
 from anabranch.refresh.publish_sets import PublishSet, RefreshRun, Result, Verdict
 from anabranch.refresh.record import SCHEDULER, Trigger
+from anabranch.refresh.waiting import Wait
 from anabranch.runtime import Runtime
-from anabranch.scheduler.due import Agenda, Wait, WaitCode
+from anabranch.scheduler.due import Agenda
 
 
 def never() -> bool:
@@ -84,7 +86,7 @@ class Scheduler:
         def refresh(group: Group) -> bool:
             publish_set = PublishSet((group,), pulled=group in plan.pulled)
             if stopped():
-                found[group] = Result(publish_set, Verdict.SKIPPED, "stopped")
+                found[group] = Result.skipped(publish_set, WaitCode.STOPPED, "stopped")
             elif run.trigger.watermark is None:
                 found[group] = self._at_own_cut(run, publish_set)
             else:
@@ -101,7 +103,7 @@ class Scheduler:
         agenda = self._agenda(state)
         group = agenda.home.get(publish_set.members[0])
         if group is None:  # dropped meanwhile
-            return Result(publish_set, Verdict.SKIPPED, "dropped")
+            return Result.skipped(publish_set, WaitCode.DROPPED, "dropped")
         if wait := agenda.held_up(group):
             return waiting(publish_set, wait)
         return own.refresh(replace(publish_set, groups=(*agenda.needs(group), group)))
@@ -126,7 +128,7 @@ class Scheduler:
                 self._said[group.id] = Verdict.NO_DATA.value
                 continue
             reason = result.reason or ""
-            waits = result.verdict is Verdict.SKIPPED and not result.quiet
+            waits = result.code is not None and result.code.is_news
             said = news(result)
             if waits and self._said.get(group.id) != said:
                 records += [run.trigger.skipped(name, reason) for name in group.members]
@@ -159,15 +161,14 @@ class Scheduler:
 
 
 def waiting(publish_set: PublishSet, wait: Wait) -> Result:
-    quiet = wait.code is not WaitCode.HELD_UP
-    return Result(publish_set, Verdict.SKIPPED, wait.reason, waits_for=wait.by, quiet=quiet)
+    return Result.skipped(publish_set, wait.code, wait.reason, wait.by)
 
 
 def news(result: Result) -> str:
     """What there is to say, without what changes all the time: a countdown is not news."""
     if result.waits_for is not None:
         return f"waits for {result.waits_for}"
-    return "".join(each for each in result.reason or "" if not each.isdigit())
+    return result.code.value if result.code is not None else result.verdict.value
 
 
 def shown(group: Group, result: Result) -> dict[str, Any]:
@@ -175,6 +176,7 @@ def shown(group: Group, result: Result) -> dict[str, Any]:
         "group_id": str(group.id),
         "members": [str(name) for name in group.members],
         "outcome": result.verdict.value,
+        "code": result.code.value if result.code is not None else None,
         "reason": result.reason,
         "cut_id": result.cut_id,
         "duration_ms": result.duration_ms,

@@ -149,7 +149,7 @@ class App:
         with anyio.move_on_after(self.limits.seconds) as waited:
             await self._turns.acquire_on_behalf_of(act)
         if waited.cancelled_caught:
-            raise busy(f"{self.limits.at_once} requests are at work (serve.concurrency)")
+            raise busy(f"{self.limits.at_once} requests are being served (serve.concurrency)")
         try:
             # an act that has begun is never given up: its commit would be unknown
             one = anyio.CapacityLimiter(1)  # turns were counted above

@@ -63,7 +63,7 @@ def check(route: Route, grants: Grants | None, namespace: tuple[str, ...] | None
         raise Problem(
             401,
             "NotAuthorizedException",
-            "send a token that holds: Authorization: Bearer <token> "
+            "send a valid token: Authorization: Bearer <token> "
             "(`anabranch token create --role reader` makes one)",
             WWW_Authenticate="Bearer",
         )

@@ -18,6 +18,7 @@ from anabranch.catalog import cuts, snapshots, streams
 from anabranch.catalog.lineage import Record, lineage_of
 from anabranch.catalog.read_set import readers_of
 from anabranch.catalog.store import Connection
+from anabranch.cut_view import CutView
 from anabranch.errors import FileMissing, Refused
 from anabranch.lake.manifests import entries, manifests
 from anabranch.lake.places import local_path, location_of, table_root
@@ -28,7 +29,6 @@ from anabranch.serve.problems import bad_request, no_table, plain, taken
 from anabranch.serve.updates import Commit, NewTable, applied, created
 from anabranch.tables import drop as dropping
 from anabranch.tables.indexes import check_source
-from anabranch.world import World
 
 KIND = "rest commit"
 _STRIPES = 64
@@ -85,7 +85,9 @@ def register(
         except FileMissing as error:
             raise bad_request(error.message) from None
         if (other := _shares(version.root, others)) is not None:
-            raise bad_request(f"{location} is of table {other}: two tables must not share files")
+            raise bad_request(
+                f"{location} belongs to table {other}: two tables must not share files"
+            )
 
     return published(runtime, [name], act)[name]
 
@@ -128,7 +130,7 @@ def published(
     made: dict[TableName, str] = {}
 
     def whole(tx: Transaction) -> Transaction:
-        tx.leaves_indexes = True
+        tx.keep_index = None  # sorting takes Spark: upkeep brings them along
         act(tx)
         return tx
 
@@ -198,7 +200,7 @@ def _refuse_lost_columns(
             columns = ", ".join(shown(each) for each in sorted(read))
             raise Refused(
                 f"{columns} of {name}: read by stream table {reader}",
-                hint="give it another query first, or add a column of the new name instead",
+                hint="change its query first, or add a column of the new name instead",
             )
 
 
@@ -221,7 +223,7 @@ def new_root(
             f"location {wanted} is not in the warehouse {warehouse.location}: leave it out"
         )
     if (other := _shares(root, others)) is not None:
-        raise bad_request(f"location {wanted} is that of table {other}: leave it out")
+        raise bad_request(f"location {wanted} belongs to table {other}: leave it out")
     return root
 
 
@@ -234,7 +236,7 @@ def _shares(root: str, others: Mapping[TableName, str]) -> TableName | None:
     return None
 
 
-def refuse_taken(world: World, name: TableName) -> None:
+def refuse_taken(world: CutView, name: TableName) -> None:
     """A table may not have a name that something has."""
     found = world.find(name)
     if found is None:
@@ -244,7 +246,7 @@ def refuse_taken(world: World, name: TableName) -> None:
     raise taken(f"Table already exists: {plain(found)}")
 
 
-def refuse_rename(world: World, name: TableName, new: TableName) -> None:
+def refuse_rename(world: CutView, name: TableName, new: TableName) -> None:
     found = world.find(new)
     if found is not None:
         kind = "View" if found in world.views else "Table"

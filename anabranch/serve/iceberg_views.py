@@ -103,7 +103,8 @@ def _derived(runtime: Runtime, name: TableName, view: View, cut_id: int | None) 
         raise Problem(
             406,
             "UnsupportedOperationException",
-            f"the columns of view {plain(name)} are not known here: CREATE OR REPLACE VIEW notes them",
+            f"the columns of view {plain(name)} are not known here: CREATE OR REPLACE VIEW "
+            "records them",
         )
     location = f"{runtime.lake.warehouse.location}/{'/'.join(name.parts)}"
     found = view_metadata.described(None, view.query, known, location)
@@ -257,12 +258,12 @@ def _readable(name: TableName, metadata: Metadata) -> str:
             return qualified(sql, version["default-namespace"], version.get("default-catalog"))
         except AnabranchError:
             pass
-    said = f"view {plain(name)} has no text that Anabranch reads: give it one in the dialect spark"
+    said = f"view {plain(name)} has no SQL that Anabranch reads: give it one in the dialect spark"
     return f"SELECT raise_error('{said.replace(chr(39), chr(39) * 2)}') AS unreadable"
 
 
 def _updated(metadata: Metadata, updates: list[dict[str, Any]]) -> Metadata:
-    with of_the_request("the view cannot be updated so"):
+    with of_the_request("the view cannot be updated like this"):
         try:
             made = view_metadata.updated(metadata, updates)
         except ValidationError:

@@ -56,7 +56,7 @@ def check_writable(call: Call) -> None:
     """A cut does not change: only `latest` is written."""
     if call.prefix != LATEST:
         raise forbidden(
-            f"cut {cut_of(call.prefix)} is only read: connect to warehouse latest to write"
+            f"cut {cut_of(call.prefix)} is read-only: connect to warehouse latest to write"
         )
 
 

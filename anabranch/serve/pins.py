@@ -25,8 +25,9 @@ from anabranch.catalog.read_leases import ReadLease
 from anabranch.catalog.store import Connection
 from anabranch.errors import CutExpired, InvalidValue, UnknownName
 from anabranch.lake.observe import observed
+from anabranch.retry import attempts
 from anabranch.runtime import Runtime
-from anabranch.serve.problems import Problem, bad_request
+from anabranch.serve.problems import Problem, bad_request, busy
 
 LATEST, PINNED = "latest", "pinned"
 _CUT = re.compile(r"cut:(\d{1,18})\Z")
@@ -74,15 +75,11 @@ class Pins:
                 "NotFoundException",
                 f"there is no warehouse {warehouse!r} (possible: latest, pinned, cut:<number>)",
             )
-        while True:
-            cut_id = int(numbered[1]) if numbered else self._newest()
-            try:
-                self._hold(cut_id)
-            except CutExpired:
-                if numbered:
-                    raise
-                continue  # upkeep was faster than the lease: there is a newer one
+        if numbered is not None:
+            cut_id = int(numbered[1])
+            self._hold(cut_id)
             return f"cut-{cut_id}"
+        return f"cut-{self._hold_newest()}"
 
     @contextmanager
     def shown(self, prefix: str) -> Iterator[Shown]:
@@ -121,6 +118,18 @@ class Pins:
         with observed(self._runtime.lake) as c:
             return cuts.current(c)
 
+    def _hold_newest(self) -> int:
+        for attempt in attempts():
+            cut_id = self._newest()
+            try:
+                self._hold(cut_id)
+                return cut_id
+            except CutExpired as error:  # upkeep was faster: there is a newer one
+                if attempt.last:
+                    raise busy(error.message) from error
+                attempt.pause()
+        raise AssertionError("unreachable")
+
     def _hold(self, cut_id: int) -> ReadLease:
         with self._lock:
             held = self._held.get(cut_id)
@@ -140,7 +149,7 @@ class Pins:
                     cuts.check_recorded(c, cut_id)
                 except (InvalidValue, UnknownName) as error:
                     raise CutExpired(error.message, hint=error.hint) from None
-            raise CutExpired(f"cut {cut_id} was forgotten just now", hint="ask for another cut")
+            raise CutExpired(f"cut {cut_id} has just expired", hint="ask for another cut")
         return _Held(lease, end, self._clock())
 
     def _drop(self, cut_id: int) -> None:

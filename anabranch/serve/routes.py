@@ -110,9 +110,9 @@ class Call:
         try:
             found = json.loads(self.body or b"{}")
         except ValueError as error:
-            raise bad_request(f"the request is no JSON: {error}") from None
+            raise bad_request(f"the request is not JSON: {error}") from None
         if not isinstance(found, dict):
-            raise bad_request("the request is no JSON object")
+            raise bad_request("the request is not a JSON object")
         return found
 
 

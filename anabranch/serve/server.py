@@ -95,7 +95,7 @@ class Listening:
         """What the one who starts it should know."""
         said = []
         if not self.is_loopback and not self.certificate:
-            said.append("without TLS, tokens can be read on the way: give --tls-cert and --tls-key")
+            said.append("without TLS, tokens can be read in transit: give --tls-cert and --tls-key")
         with runtime.store.reading() as c:
             active = [each for each in tokens.listing(c) if each["status"] == "active"]
         if not active and not self.open_to_all:

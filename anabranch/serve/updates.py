@@ -129,7 +129,7 @@ def applied(
         for each in requirements:
             _check(each, base)
     nothing = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
-    with of_the_request(f"{name} cannot be updated so"):
+    with of_the_request(f"{name} cannot be updated like this"):
         start, updates = _upgraded(base if base is not None else nothing, updates)
         made = update_table_metadata(
             start, tuple(_settled(start, updates)), enforce_validation=base is None

@@ -130,7 +130,7 @@ def translate(error: BaseException, labels: Mapping[str, str]) -> AnabranchError
         return kind(_first_line(raised.group(2)))
     if "doesn't contain any field Ids" in text:
         return Unsupported(
-            "a data file carries no field ids, so its columns cannot be told apart",
+            "a data file carries no field ids, so its columns cannot be identified",
             hint="rewrite the table with a writer that follows the Iceberg specification",
         )
     condition = condition_of(error, text)
@@ -224,7 +224,7 @@ def _unreadable(text: str, message: str, damaged: bool) -> FileMissing:
     if damaged:
         return FileDamaged(
             f"a data file is damaged: {path or message}: a page is not the one that was written",
-            hint="anabranch check --deep tells what else is, and --repair what can be rebuilt",
+            hint="anabranch check --deep finds what else is damaged, and --repair rebuilds what it can",
             path=path,
         )
     return FileMissing(
@@ -325,7 +325,7 @@ def as_written_failed(table: object, error: Exception) -> Exception:
         return DataError(f"{table}: {said(error)}", hint=hint)
     return Unsupported(
         f"{table}: Spark cannot plan the query as it is written: {said(error)}",
-        hint="write the query in another way: Spark fails on it without Anabranch as well",
+        hint="write the query differently: Spark fails on it without Anabranch as well",
     )
 
 

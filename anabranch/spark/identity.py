@@ -11,11 +11,12 @@ put together from objects is a call into the JVM.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from anabranch.model import Column, Columns
+from anabranch.model import FIRST_HIDDEN_ID, Column, Columns
 from anabranch.names import quote
 from anabranch.spark.types import is_collated, is_complex, parse_type, parts, sql_type, struct
 
@@ -27,6 +28,12 @@ _SALTS = (7163, 9241)
 def hashable(columns: Columns) -> bool:
     """Whether rows are told apart by a stored hash; rows with nested columns are compared."""
     return not any(is_complex(parse_type(column.type)) for column in columns)
+
+
+def hidden_hashes(columns: Columns) -> Columns:
+    """The hash by which a stored row is found again, as hidden columns of its table."""
+    own = HASHES if hashable(columns) else ()
+    return tuple(replace(column, field_id=FIRST_HIDDEN_ID + at) for at, column in enumerate(own))
 
 
 def row_hash(columns: Columns) -> tuple[str, ...]:

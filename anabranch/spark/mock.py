@@ -37,7 +37,7 @@ def named(rows: DataFrame, names: Sequence[str] | None, columns: Columns) -> Dat
         return rows
     if len(names) != len(found):
         raise UserError(
-            f"rows of {len(found)} values stand for {len(names)} columns: {', '.join(names)}",
+            f"rows of {len(found)} values are given for {len(names)} columns: {', '.join(names)}",
             hint="name the columns that are given: (a, b) AS (VALUES …)",
         )
     return rows.toDF(*names)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -18,26 +17,18 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from anabranch import missing
 
-NOT_THERE = (Py4JError, AttributeError, TypeError, ImportError)
+NOT_THERE = (Py4JError, *missing.NOT_THERE)
 PRODUCED = "numOutputRows"  # the metric of a write
 # Classes of Java that PySpark looks up by name whenever it builds a frame.
 LOOKED_UP = ("PythonUtils", "functions", "org.apache.spark.sql.functions")
 
 
-@dataclass(frozen=True)
-class _Noting:
-    """Note that a part is not there; what Java itself says, or a broken connection, is passed on."""
+class _Noting(missing.Noting):
+    """What Java itself says, or a broken connection, is passed on."""
 
-    part: str
-    instead: str
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, NOT_THERE) or isinstance(error, (Py4JJavaError, Py4JNetworkError)):
-            return False
-        missing.note(self.part, self.instead, error)
-        return True
+    def is_missing(self, error: BaseException) -> bool:
+        passed_on = isinstance(error, (Py4JJavaError, Py4JNetworkError))
+        return isinstance(error, NOT_THERE) and not passed_on
 
 
 # -- the JVM of this process -------------------------------------------------------------------------
@@ -65,7 +56,7 @@ def end_java(patience: float) -> None:
 
 def find_once(context: Any) -> None:
     """A class that is named without its package is searched for in several, each in all archives."""
-    with _Noting("SparkContext._jvm", "classes of Java are searched for each time"):
+    with _Noting("SparkContext._jvm", "Java classes are looked up each time"):
         for name in LOOKED_UP:
             vars(context._jvm)[name] = getattr(context._jvm, name)
 
@@ -121,9 +112,7 @@ def is_classic(frame: DataFrame) -> bool:
 def is_deterministic(frame: DataFrame) -> bool:
     """Whether a second look at a frame surely finds the same rows."""
     if is_classic(frame):
-        with _Noting(
-            "DataFrame._jdf", "rows that may be looked at twice are computed once, and kept"
-        ):
+        with _Noting("DataFrame._jdf", "rows that may be read twice are computed once, and cached"):
             plan: Any = frame._jdf
             return bool(plan.queryExecution().analyzed().deterministic())
     return False
@@ -220,6 +209,6 @@ def stack_trace(error: BaseException) -> str:
 def _of_java(error: BaseException, name: str) -> Any:
     if not isinstance(error, CapturedException):
         return getattr(error, name, None)
-    with _Noting(f"CapturedException.{name}", "errors are told by their messages alone"):
+    with _Noting(f"CapturedException.{name}", "errors are classified by their messages alone"):
         return getattr(error, name)
     return None

@@ -43,7 +43,7 @@ KeyReadings = Sequence[tuple[Sequence[KeyDeletes], str]]
 class Deletes:
     """What a reading leaves out (left_anti), and what it is restricted to (left_semi)."""
 
-    marks: Sequence[tuple[Sequence[str], Sequence[Vector], str]]
+    by_place: Sequence[tuple[Sequence[str], Sequence[Vector], str]]
     keys: KeyReadings
     ages: Mapping[str, tuple[int, str]]
 
@@ -59,7 +59,7 @@ class Deletes:
         )
 
     def __bool__(self) -> bool:
-        return bool(self.marks or self.keys)
+        return bool(self.by_place or self.keys)
 
 
 @dataclass(frozen=True)
@@ -153,13 +153,13 @@ def part(
         return data if among is None else among(data)
     if counting and not whole.is_whole(data, len(paths.files)):
         return part(session, paths, columns, source, positions, among, counting=False)
-    marks = deletes.marks
+    by_place = deletes.by_place
     names = [quote(column.name) for column in asked]
     place_of = data.metadataColumn("_metadata")  # also when a column has that name
     wanted = {"file_path": "_ab_uri"}  # more than one, and Spark makes an object for every row
     if not counting:
         wanted["row_index"] = POSITION.name
-    if marks and paths.easily_named and not counting:
+    if by_place and paths.easily_named and not counting:
         wanted["file_name"] = "_ab_name"
     fields = [place_of.getField(field).alias(name) for field, name in wanted.items()]
     chosen = [*map(F.col, names), *fields]
@@ -168,18 +168,18 @@ def part(
         rows = with_constants(session, rows, source.constants, asked, paths.listed("_ab_uri"))
     if among is not None:
         rows = among(rows)
-    if marks and "file_name" not in wanted:
+    if by_place and "file_name" not in wanted:
         rows = rows.selectExpr("*", f"{last_part(paths.listed('_ab_uri'))} AS _ab_name")
     listed = paths.listed("_ab_uri")
-    for files, vectors, how in marks:
-        rows = at_marks(session, rows, files, vectors, how, listed)
+    for files, vectors, how in by_place:
+        rows = at_places(session, rows, files, vectors, how, listed)
     if deletes.keys:
         rows = with_keys(session, rows, deletes, keys, listed)
     places = [f"{listed} AS {FILE.name}", POSITION.name] if positions else []
     return rows.selectExpr(*(quote(column.name) for column in columns), *places)
 
 
-def at_marks(
+def at_places(
     session: SparkSession,
     rows: DataFrame,
     files: Sequence[str],
@@ -196,7 +196,7 @@ def at_marks(
     named = [read(session.read, files, _MARKS)] if files else []
     if vectors:
         named.append(named_by(session, vectors))
-    marks = union(named).selectExpr(
+    deleted = union(named).selectExpr(
         "file_path AS _ab_mark",
         f"{last_part('file_path')} AS _ab_mark_name",
         "pos AS _ab_mark_pos",
@@ -205,7 +205,7 @@ def at_marks(
     same = f"""xxhash64(_ab_name, {at}) = xxhash64(_ab_mark_name, _ab_mark_pos)
         AND {listed} BETWEEN _ab_mark AND _ab_mark
         AND {at} BETWEEN _ab_mark_pos AND _ab_mark_pos"""
-    return rows.join(marks, F.expr(same), how)
+    return rows.join(deleted, F.expr(same), how)
 
 
 def named_by(session: SparkSession, vectors: Sequence[Vector]) -> DataFrame:

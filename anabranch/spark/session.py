@@ -245,8 +245,8 @@ class Spark:
         allowed = (host, port) == own or host in LOOPBACK or {shown, f"{shown}:{port}"} & {*named}
         if not host or not allowed:
             raise Refused(
-                f"{shown}:{port} is no Spark Connect server that work may be sent to",
-                hint="whoever starts this process can allow it: "
+                f"{shown}:{port} is not a Spark Connect server that work may be sent to",
+                hint="the operator of this process can allow it: "
                 f"ANABRANCH_CLUSTER_HOSTS={shown}:{port}, or cluster_hosts of connect()",
             )
 

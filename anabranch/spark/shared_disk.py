@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.cache import Cache
 from anabranch.errors import Refused
+from anabranch.retry import attempts
 from anabranch.spark import private
 from anabranch.spark.errors import is_lost, said
 
@@ -79,7 +80,7 @@ def warehouse_of(path: Path) -> Path:
 def probe(session: SparkSession, root: Path) -> None:
     """Read files of the driver on all executors and find what they write, or refuse."""
     answered: set[str] = set()
-    for _ in range(ATTEMPTS):
+    for _ in attempts(ATTEMPTS):
         answered |= ask(session, root)
         wanted = max(1, len(executors(session)) - 1)  # without the driver
         if len(answered) >= wanted:

@@ -48,7 +48,7 @@ def check_tail(path: str, wanted: int) -> None:
 def damaged(path: str, why: str) -> FileDamaged:
     return FileDamaged(
         f"a data file is damaged: {path}: {why}",
-        hint="anabranch check --deep tells what else is, and --repair what can be rebuilt",
+        hint="anabranch check --deep finds what else is damaged, and --repair rebuilds what it can",
         path=path,
     )
 

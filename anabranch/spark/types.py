@@ -59,7 +59,7 @@ def to_spark(type_: Type) -> T.DataType:
             )
             return T.StructType(list(fields))
     if type_.name not in _SIMPLE:
-        raise InvalidValue(f"{type_} is not a type of a column", hint="CAST it to STRING")
+        raise InvalidValue(f"{type_} is not a column type", hint="CAST it to STRING")
     return _SIMPLE[type_.name]
 
 

@@ -58,7 +58,7 @@ def _check_new(runtime: Runtime, catalog: Catalog, *, or_replace: bool) -> None:
     with runtime.store.reading() as c:
         if _is_there(c, catalog, or_replace=or_replace):
             raise AlreadyExists(
-                f"catalog {shown(catalog.name)} is attached already",
+                f"catalog {shown(catalog.name)} is already attached",
                 hint="ATTACH OR REPLACE CATALOG changes it",
             )
         others = foreign.all_tables(c)
@@ -145,7 +145,7 @@ def detach(runtime: Runtime, name: str, *, if_exists: bool = False) -> None:
         if readers := _readers(c, name):
             raise Refused(
                 f"catalog {shown(name)} is read by {', '.join(map(str, readers))}",
-                hint="drop those, or let them read other tables",
+                hint="drop those, or change their queries first",
             )
         tables = [each for each in foreign.all_tables(c).values() if catalog_of(each.name) == name]
         there = [each for each in tables if each.metadata_location is not None]

@@ -20,6 +20,7 @@ from anabranch.catalog.groups import Reads
 from anabranch.catalog.indexes import Index
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import StreamTable
+from anabranch.cut_view import CutView
 from anabranch.errors import AnabranchError, PublishConflict, Refused, UnknownName
 from anabranch.graph.order import closure, dependants
 from anabranch.lake.schemas import DropColumn, RenameColumn, SchemaChange
@@ -28,7 +29,6 @@ from anabranch.refresh.columns import carried
 from anabranch.refresh.definition import check_mode, define, given_columns, reach
 from anabranch.sql.analyze.tables import tables_of
 from anabranch.sql.text.column_names import only_columns
-from anabranch.world import World
 
 BEFORE = "_ab_before"  # what stands for a table or view as it was, in its own schema
 
@@ -73,14 +73,14 @@ def taken(changes: Sequence[SchemaChange]) -> dict[str, SchemaChange]:
 
 
 def readers(
-    world: World, streams: Mapping[TableName, str], table: TableName
+    world: CutView, streams: Mapping[TableName, str], table: TableName
 ) -> dict[TableName, str]:
     """The queries of stream tables and views that read a table, directly or through views."""
     return {name: query for name, (query, read) in _reads(world, streams).items() if table in read}
 
 
 def _reads(
-    world: World, streams: Mapping[TableName, str]
+    world: CutView, streams: Mapping[TableName, str]
 ) -> dict[TableName, tuple[str, frozenset[TableName]]]:
     """The queries of stream tables and views, with all tables and views that they lead to."""
     found = {}
@@ -93,12 +93,12 @@ def _reads(
     return found
 
 
-def meanings(world: World, queries: Mapping[TableName, str]) -> dict[TableName, str | None]:
+def meanings(world: CutView, queries: Mapping[TableName, str]) -> dict[TableName, str | None]:
     """What each query means here; None: nothing."""
     return {name: _meaning(world, query) for name, query in queries.items()}
 
 
-def _meaning(world: World, query: str) -> str | None:
+def _meaning(world: CutView, query: str) -> str | None:
     try:
         return define(world, query).fingerprint
     except AnabranchError:
@@ -110,7 +110,7 @@ def _meaning(world: World, query: str) -> str | None:
 
 
 def below(
-    world: World, streams: Collection[TableName], reads: Reads, changed: Collection[TableName]
+    world: CutView, streams: Collection[TableName], reads: Reads, changed: Collection[TableName]
 ) -> Dependants:
     """The stream tables and views among some, and all that read them, directly or not."""
     of_views = {view: _sources(world, text) for view, text in world.views.items()}
@@ -118,7 +118,7 @@ def below(
     return Dependants(tuple(sorted(found & set(streams))), tuple(sorted(found & set(world.views))))
 
 
-def _sources(world: World, text: str) -> tuple[TableName, ...]:
+def _sources(world: CutView, text: str) -> tuple[TableName, ...]:
     try:
         tables, views = reach(world, text)
     except AnabranchError:
@@ -132,14 +132,14 @@ def check_views(c: Connection, dropped: Collection[TableName]) -> None:
     for view, text in sorted(view_rows.all_views(c).items()):
         for name in sorted(tables_of(text)):
             if name.folded in gone:
-                raise PublishConflict(f"view {view} reads {name} by now", hint="run it again")
+                raise PublishConflict(f"view {view} reads {name} now", hint="run it again")
 
 
 def check_unread(c: Connection, dropped: Collection[TableName]) -> None:
     """Refuse when somebody else made a reader of what is dropped meanwhile."""
     for reader, reads in sorted(stream_rows.dependencies(c).items()):
         for name in sorted(set(reads).intersection(dropped)):
-            raise PublishConflict(f"{reader} reads {name} by now", hint="run it again")
+            raise PublishConflict(f"{reader} reads {name} now", hint="run it again")
     check_views(c, dropped)
 
 
@@ -149,7 +149,7 @@ def refused(table: TableName, columns: Sequence[str], by: Dependants, *, renames
     if renames:
         cure = "add a column of the new name instead, and let their queries use it"
     else:
-        cure = "CASCADE drops them too, with all that reads them; or first give them other queries"
+        cure = "CASCADE drops them too, with all that reads them; or change their queries first"
     return Refused(f"{word} {which} of {table}: read by {by}", hint=cure)
 
 
@@ -172,14 +172,14 @@ class Readers:
     columns: tuple[str, ...]
     streams: Mapping[TableName, StreamTable]
     queries: Mapping[TableName, str]
-    world: World  # before the change
+    world: CutView  # before the change
     before: Mapping[TableName, Standing]
     cyclic: frozenset[TableName]  # their columns are settled together, when they are refreshed
 
     @classmethod
     def of(
         cls,
-        world: World,
+        world: CutView,
         streams: Mapping[TableName, StreamTable],
         reads: Reads,
         tables: Collection[TableName],
@@ -193,7 +193,7 @@ class Readers:
     @classmethod
     def _of_one(
         cls,
-        world: World,
+        world: CutView,
         streams: Mapping[TableName, StreamTable],
         found: Mapping[TableName, tuple[str, frozenset[TableName]]],
         back: Mapping[TableName, Collection[TableName]],
@@ -210,7 +210,7 @@ class Readers:
         before = {name: standing(world, streams, name, query) for name, query in queries.items()}
         return cls(table, columns, streams, queries, world, before, frozenset(cyclic))
 
-    def hurt(self, world: World) -> Dependants:
+    def hurt(self, world: CutView) -> Dependants:
         """Those who cannot follow to what the table or view is in this world."""
         if not self.queries:
             return Dependants()
@@ -225,7 +225,7 @@ class Readers:
             tuple(name for name in named if name not in self.streams),
         )
 
-    def refuse(self, world: World, *, cure: str) -> None:
+    def refuse(self, world: CutView, *, cure: str) -> None:
         if found := self.hurt(world):
             there = {fold(name) for name in _columns(world, self.table)}
             gone = [shown(name) for name in self.columns if fold(name) not in there]
@@ -234,7 +234,7 @@ class Readers:
                 f"{self.table}{what} is read by {found}, which could not follow", hint=cure
             )
 
-    def _breaks(self, world: World, name: TableName) -> bool:
+    def _breaks(self, world: CutView, name: TableName) -> bool:
         if self.before[name].meaning is None:
             return False
         if name not in self.cyclic:
@@ -261,7 +261,7 @@ class Readers:
                 found.add(name)
         return found
 
-    def _with(self, columns: Sequence[str]) -> World:
+    def _with(self, columns: Sequence[str]) -> CutView:
         """The world before the change, in which the table or view has some of its columns."""
         stand_in = TableName(self.table.namespace, BEFORE)
         shown_by = {**self.world.views, self.table: only_columns(columns, stand_in)}
@@ -274,7 +274,7 @@ class Readers:
 
 
 def standing(
-    world: World, streams: Mapping[TableName, StreamTable], name: TableName, query: str
+    world: CutView, streams: Mapping[TableName, StreamTable], name: TableName, query: str
 ) -> Standing:
     """What a stream table or view would be here, for the next who refreshes or reads it."""
     stream = streams.get(name)
@@ -295,7 +295,7 @@ def standing(
     return Standing(str(schema), tuple(schema.names))
 
 
-def _columns(world: World, name: TableName) -> tuple[str, ...]:
+def _columns(world: CutView, name: TableName) -> tuple[str, ...]:
     name = world.resolve(name)  # made again, it may be written with other letters
     if name in world.views:
         return tuple(each.name for each in given_columns(world, world.views[name]))

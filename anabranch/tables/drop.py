@@ -154,10 +154,12 @@ def _forget_view(view: TableName, c: Connection, cut_id: int | None) -> None:
     view_rows.remove(c, view)
 
 
-def _still_read(name: TableName, by: Dependants, circle: Collection[TableName] | None) -> Refused:
+def _still_read(
+    name: TableName, by: Dependants, component: Collection[TableName] | None
+) -> Refused:
     hint = "CASCADE drops those too"
-    if circle is not None and len(circle) > 1:
+    if component is not None and len(component) > 1:
         listed = ", ".join(str(each) for each in by.streams)
-        hint += f"; to keep {listed}, first open the circle: ALTER STREAM TABLE … AS a query "
+        hint += f"; to keep {listed}, first break the cycle: ALTER STREAM TABLE … AS a query "
         hint += f"that does not read {name}"
     return Refused(f"{name} is read by {by.names()}", hint=hint)

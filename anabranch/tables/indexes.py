@@ -17,7 +17,7 @@ from anabranch.errors import (
     UnknownName,
     Unsupported,
 )
-from anabranch.indexes.keep import current, shape_of
+from anabranch.lake.indexes import is_current
 from anabranch.model import Columns
 from anabranch.names import TableName, shown
 from anabranch.runtime import Runtime, Transaction, check_new_name
@@ -38,7 +38,7 @@ def create_index(runtime: Runtime, statement: CreateIndex) -> TableName:
         if same:
             name = shown(same[0].name)
             raise AlreadyExists(
-                f"index {name} of {table} exists already",
+                f"index {name} of {table} already exists",
                 hint=f"DROP INDEX {shown(name)} ON {table}",
             )
         if table in tx.world.views:
@@ -115,18 +115,13 @@ def catch_up(runtime: Runtime) -> None:
 
         def act(tx: Transaction, table: TableName = table) -> None:
             indexes = indexes_of(runtime, tx, table)
-            if table in tx.world.pointers and not all(is_current(tx, each) for each in indexes):
+            if table in tx.world.pointers and not all(
+                is_current(tx.stage, each) for each in indexes
+            ):
                 set_indexes(tx, table, indexes)
 
         with suppress(FileMissing):  # of the table: there is nothing to sort until it is mended
             runtime.write("index", act)
-
-
-def is_current(tx: Transaction, index: Index) -> bool:
-    """Whether a copy holds the rows of its table; one that cannot be read is made again."""
-    if index.copy not in tx.world.pointers or shape_of(tx.stage, index.copy) is None:
-        return False
-    return current(tx.world.version(index.copy), tx.world.version(index.table), index)
 
 
 def indexes_of(runtime: Runtime, tx: Transaction, table: TableName) -> tuple[Index, ...]:

@@ -67,7 +67,7 @@ def alter_refresh_group(
     """Change members, isolation and time-out at once: read, checked and written in one transaction."""
     if not add and not drop and isolation is None and snapshot_timeout_ms is None:
         raise InvalidValue(
-            f"nothing is said that shall change in refresh group {name}",
+            f"nothing to change is given for refresh group {name}",
             hint="ADD, DROP, SET ISOLATION or SET SNAPSHOT TIMEOUT",
         )
     if snapshot_timeout_ms is not None:
@@ -84,7 +84,7 @@ def alter_refresh_group(
             group = replace(group, snapshot_timeout_ms=snapshot_timeout_ms)
         others = {each: one for each, one in seen.declared.items() if each != group.name}
         refuse_conflicts(group, others)
-        refuse_circles(seen, group)
+        refuse_cycles(seen, group)
         refresh_groups.change(c, group)
         events.add(c, joiners(seen, group))
 
@@ -134,7 +134,7 @@ def read_isolation(text: str) -> Isolation:
         return Isolation(text.strip().lower().replace(" ", "_"))
     except ValueError:
         raise InvalidValue(
-            f"{text!r} is not an isolation", hint="use repeatable_read or read_committed"
+            f"{text!r} is not an isolation level", hint="use repeatable_read or read_committed"
         ) from None
 
 
@@ -167,12 +167,12 @@ def stream(seen: CatalogState, name: TableName) -> TableName:
 def check(seen: CatalogState, group: RefreshGroup) -> None:
     refuse_name(group, seen.declared)
     refuse_conflicts(group, seen.declared)
-    refuse_circles(seen, group)
+    refuse_cycles(seen, group)
 
 
 def refuse_name(group: RefreshGroup, others: Iterable[str]) -> None:
     if (there := refresh_groups.find(group.name, others)) is not None:
-        raise AlreadyExists(f"refresh group {there} exists already", hint="choose another name")
+        raise AlreadyExists(f"refresh group {there} already exists", hint="choose another name")
 
 
 def refuse_conflicts(group: RefreshGroup, others: Mapping[str, RefreshGroup]) -> None:
@@ -184,7 +184,7 @@ def refuse_conflicts(group: RefreshGroup, others: Mapping[str, RefreshGroup]) ->
         )
 
 
-def refuse_circles(seen: CatalogState, group: RefreshGroup) -> None:
+def refuse_cycles(seen: CatalogState, group: RefreshGroup) -> None:
     """Groups must have an order: none may wait for one that waits for it."""
     groups = {**seen.declared, group.name: group}
     home = {name: each.name for each in groups.values() for name in each.members}

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from anabranch.cut_view import CutView
 from anabranch.errors import AnabranchError
 from anabranch.model import Columns, RefreshMode
 from anabranch.names import TableName
 from anabranch.refresh.definition import not_incremental
 from anabranch.sql.analyze.analysis import analyze
 from anabranch.sql.analyze.columns import Relation, table
+from anabranch.sql.analyze.failures import spark_judges
 from anabranch.sql.analyze.mistakes import mistake
-from anabranch.sql.analyze.offline import offline_obstacles
 from anabranch.sql.analyze.tables import tables_of
 from anabranch.sql.lower.moments import Moment, pinned
-from anabranch.sql.lower.support import Obstacle
-from anabranch.world import World
+from anabranch.sql.obstacles import Obstacle
+from anabranch.sql.offline import offline_obstacles
 
 
 @dataclass(frozen=True)
@@ -28,14 +30,14 @@ class Declared:
     refresh_mode: RefreshMode
 
 
-def refuse_early(world: World, declared: Iterable[Declared]) -> None:
+def refuse_early(world: CutView, declared: Iterable[Declared]) -> None:
     """Refuse mistakes, and queries that DIFFERENTIAL cannot keep; those declared together may read
     each other.  Where Spark has started it tells mistakes itself."""
     together = {each.name.folded: each for each in declared}
     for each in together.values():
         others = {name: other for name, other in together.items() if other is not each}
         relations = _Relations(world, others)
-        wrong = mistake(each.query, relations.of)
+        wrong = mistake(each.query, relations.of, each.name)
         if wrong is not None:
             if world.spark.started:
                 continue
@@ -49,7 +51,7 @@ def refuse_early(world: World, declared: Iterable[Declared]) -> None:
 class _Relations:
     """What can be known of tables, and of those that are to be made."""
 
-    world: World
+    world: CutView
     others: Mapping[tuple[str, ...], Declared]
 
     def of(self, name: TableName) -> Relation:
@@ -57,14 +59,13 @@ class _Relations:
         if other is None:
             return self.world.relation(name)
         rest = {key: each for key, each in self.others.items() if each is not other}
-        try:
+        with suppress(AnabranchError), spark_judges("its query", other.name):
             columns = analyze(other.query, replace(self, others=rest).of).columns
-        except AnabranchError:
-            return Relation(None)
-        return table(other.name, columns)
+            return table(other.name, columns)
+        return Relation(None)
 
 
-def _obstacles(world: World, declared: Declared, relations: _Relations) -> tuple[Obstacle, ...]:
+def _obstacles(world: CutView, declared: Declared, relations: _Relations) -> tuple[Obstacle, ...]:
     tables: dict[TableName, Columns | None] = {}
     views: dict[TableName, str] = {}
     moment = Moment(world.at)
@@ -82,6 +83,8 @@ def _obstacles(world: World, declared: Declared, relations: _Relations) -> tuple
             waiting.extend(tables_of(views[found]))
         elif found not in world.views:
             tables[found] = world.version(found).columns
-    columns = analyze(declared.query, relations.of).columns
-    query = pinned(declared.query, moment)
-    return offline_obstacles(query, None if columns is None else len(columns), tables, views)
+    with spark_judges("its query", declared.name):
+        columns = analyze(declared.query, relations.of).columns
+        query = pinned(declared.query, moment)
+        return offline_obstacles(query, None if columns is None else len(columns), tables, views)
+    return ()

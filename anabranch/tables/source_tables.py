@@ -21,7 +21,7 @@ from anabranch.lake.places import table_root
 from anabranch.lake.schemas import RenameColumn, SchemaChange
 from anabranch.model import Column, Columns
 from anabranch.names import TableName
-from anabranch.refresh.cycles import circles, path
+from anabranch.refresh.cycles import cyclic_components, path
 from anabranch.refresh.definition import lineage, reach
 from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime, Transaction, check_new_name
@@ -45,7 +45,7 @@ from anabranch.tables.writing import Names, write_tables
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-KEEP_COLUMNS = "keep the columns and types that they use, or give them other queries first"
+KEEP_COLUMNS = "keep the columns and types that they use, or change their queries first"
 NO_COMMENTS: Mapping[str, str] = {}
 
 
@@ -244,10 +244,10 @@ def readers_after(
             own = tx.world.version(name).columns
             lineages[name] = lineage(tx.world, queries[name].query, own).record()
     after = {**known, **changed}
-    before = circles(known)
-    for circle in circles(after):
-        if circle not in before:
-            way = path(after, circle)
+    before = cyclic_components(known)
+    for component in cyclic_components(after):
+        if component not in before:
+            way = path(after, component)
             raise Refused(f"view {view} would make a stream table read itself: {way}")
     return changed, lineages
 

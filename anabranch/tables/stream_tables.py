@@ -123,7 +123,7 @@ def create(
         )
     elif not if_not_exists:
         raise AlreadyExists(
-            f"stream table {there} exists already",
+            f"stream table {there} already exists",
             hint="CREATE OR REPLACE STREAM TABLE changes its query",
         )
 
@@ -179,7 +179,7 @@ def create_all(runtime: Runtime, declared: Sequence[Declaration]) -> None:
 
 
 def in_order(declared: Sequence[Declaration]) -> list[Part]:
-    """Those that are read by others of the batch first; circles together."""
+    """Those that are read by others of the batch first; cycles together."""
     by_name = {each.name: each for each in declared}
     folded = {str(name).lower(): name for name in by_name}
     if len(folded) != len(declared):
@@ -212,8 +212,8 @@ def define_part(tx: Transaction, part: Part) -> dict[TableName, Definition]:
     for each in part.members:
         check_mode(each.name, each.refresh_mode, found[each.name])
         if part.cyclic:
-            circle = frozenset(queries)
-            check_member(tx.world, each.name, each.refresh_mode, found[each.name], circle)
+            component = frozenset(queries)
+            check_member(tx.world, each.name, each.refresh_mode, found[each.name], component)
         else:
             tx.stage.create(each.name, found[each.name].columns)
     return found
@@ -285,7 +285,7 @@ def fill(
             tx.stage.expect(name, tx.world.pointers.get(name))
 
     def rows(c: Connection, cut_id: int | None) -> None:
-        record_outcomes(c, cut_id, done, occasion, seen.groups)
+        record_outcomes(c, cut_id, done, occasion, seen.groups, kept=tx.kept.values())
         note_cuts(c, known, seen)
 
     tx.later(rows)
@@ -343,7 +343,7 @@ def alter(
         written = [name]
         if bounds := {key: value for key, value in changes.items() if key in BOUNDS}:
             written = sorted(component_of(seen.reads, name) or written)
-            tx.later(partial(_bound_circle, written, bounds))
+            tx.later(partial(_bound_component, written, bounds))
         if not changes.keys() & {"query", "refresh_mode"}:
             return written
         refuse_early(tx.world, [Declared(name, stream.query, stream.refresh_mode)])
@@ -358,11 +358,11 @@ def alter(
     write_tables(runtime, "alter stream table", act)
 
 
-def _bound_circle(
-    circle: Collection[TableName], bounds: Mapping[str, Any], c: Connection, cut_id: int | None
+def _bound_component(
+    component: Collection[TableName], bounds: Mapping[str, Any], c: Connection, cut_id: int | None
 ) -> None:
     """A bound is the cycle's: whichever member it is set for, all of them say the same."""
-    for member in sorted(circle):
+    for member in sorted(component):
         streams.change(c, member, **bounds, failed_mark=None)
 
 
@@ -383,7 +383,7 @@ def requery(
 ) -> Names:
     """Another query: other columns perhaps, other sources, and all rows from scratch.
 
-    `found` also holds those that are in a circle with it.  Rows that were computed in an earlier
+    `found` also holds those that are in a cycle with it.  Rows that were computed in an earlier
     attempt are used again, and brought up to date.
     """
     name, definition = stream.name, found[stream.name]
@@ -401,8 +401,8 @@ def requery(
 
     tx.later(rows)
     after = {**seen.reads, name: reads}
-    circle = component_of(after, name)
-    readers = moving_readers(seen, name, after, circle or ())
+    component = component_of(after, name)
+    readers = moving_readers(seen, name, after, component or ())
     tx.used.add(_unfilled_as_seen(seen, {name, *readers}))
     if not stream.populated and not initialize:
         refuse_to_leave_behind(tx, readers_before)
@@ -414,13 +414,13 @@ def requery(
     fit_readers(tx, {each: seen.streams[each].query for each in following}, after)
     refuse_to_leave_behind(tx, readers_before)
     declared = seen.declaring({name: changed}, {name: reads})
-    usable = backfills and circle is None and backfills[-1].usable(tx, definition.fingerprint)
+    usable = backfills and component is None and backfills[-1].usable(tx, definition.fingerprint)
     backfill = backfills[-1] if usable else None
     if backfill is not None:
         declared = backfill.put(tx, declared, changed)
 
     def keep(outcome: Outcome) -> None:
-        if outcome.table == name and circle is None and (found := Backfill.of(tx, outcome)):
+        if outcome.table == name and component is None and (found := Backfill.of(tx, outcome)):
             backfills.append(found)
 
     return {name, *fill(runtime, tx, declared, wanted, ALTER, backfill, keep)}
@@ -435,20 +435,18 @@ def readers_of(tx: Transaction, seen: CatalogState, names: Collection[TableName]
 def refuse_to_leave_behind(tx: Transaction, before: Collection[Readers]) -> None:
     """Stream tables that follow have their new columns by now; views must mean something still."""
     for each in before:
-        each.refuse(
-            tx.world, cure="keep the columns that they use, or give them other queries first"
-        )
+        each.refuse(tx.world, cure="keep the columns that they use, or change their queries first")
 
 
 def moving_readers(
     seen: CatalogState,
     name: TableName,
     reads: Mapping[TableName, Collection[TableName]],
-    circle: Collection[TableName],
+    component: Collection[TableName],
 ) -> set[TableName]:
     """All who read a table, directly or through others, but not past one that is suspended: it stays
-    as it is until it is resumed, unless it is of one circle with the table."""
-    resting = {each for each in seen.streams if suspended(seen, each)}.difference(circle, [name])
+    as it is until it is resumed, unless it is of one cycle with the table."""
+    resting = {each for each in seen.streams if suspended(seen, each)}.difference(component, [name])
     back = {up: readers - resting for up, readers in dependants(reads).items()}
     return closure([name], back) - {name}
 
@@ -479,7 +477,7 @@ def set_status(runtime: Runtime, name: TableName, wanted: str) -> None:
             resume(c, observe(c, runtime.lake), name)
         else:
             streams.change(c, name, status=Status.SUSPENDED, **FORGIVEN)
-            said = f"suspended by hand; ALTER STREAM TABLE {name} RESUME takes it in again"
+            said = f"suspended by hand; ALTER STREAM TABLE {name} RESUME re-enables it"
             events.record(c, name, events.SUSPENDED, said)
 
 

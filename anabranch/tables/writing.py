@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from anabranch.catalog.leases import Lease
 from anabranch.catalog.streams import Input, StreamTable
+from anabranch.cut_view import NotObserved
 from anabranch.errors import PublishConflict
 from anabranch.lake import foreign
 from anabranch.lake.changes import DELTA
@@ -24,7 +25,6 @@ from anabranch.refresh.observe import CatalogState, observe_now
 from anabranch.refresh.publish_sets import world_of
 from anabranch.retry import ATTEMPTS, attempts
 from anabranch.runtime import Runtime, Transaction
-from anabranch.world import NotObserved
 
 Names = Collection[TableName]
 Act = Callable[
@@ -72,7 +72,7 @@ class Work:
     def begin(cls, runtime: Runtime, act: Act, fresh: frozenset[TableName] = frozenset()) -> Work:
         seen = observe_now(runtime)
         world = replace(world_of(runtime, seen), fresh=fresh)
-        work = cls(runtime, act, Transaction(world), fresh=fresh)
+        work = cls(runtime, act, runtime.begin(world), fresh=fresh)
         try:
             work.names = frozenset(act(work.tx, seen))
         except NotObserved as error:
@@ -111,7 +111,7 @@ class Backfill:
         version = tx.stage.version(outcome.table)
         state = version.state(version.snapshot_id)
         files = tuple(each.data_file.file_path for each in state.data)
-        if state.marks.entries or not all(f"/{tx.stage.id}/" in path for path in files):
+        if state.deletes.entries or not all(f"/{tx.stage.id}/" in path for path in files):
             return None
         rows = sum(each.data_file.record_count for each in state.data)
         columns, summary = version.columns, _summary(version)

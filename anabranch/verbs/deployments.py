@@ -9,25 +9,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch.catalog.deployment_state import Undo
-from anabranch.catalog.deployments import DeploymentStatus
 from anabranch.deploy import abort as aborting
 from anabranch.deploy import owners
 from anabranch.deploy import promote as promoting
 from anabranch.deploy import rollback as rolling_back
 from anabranch.deploy.along import look_after
-from anabranch.deploy.circles import check_rollback
 from anabranch.deploy.conflicts import refuse_staged_readers
+from anabranch.deploy.cycles import check_rollback
 from anabranch.deploy.listing import summary
 from anabranch.deploy.outside import readers_after_rollback
 from anabranch.deploy.plan import Plan
 from anabranch.deploy.progress import wait as wait_for
-from anabranch.deploy.record import snapshot_of
 from anabranch.deploy.select import matches
 from anabranch.deploy.snapshot import ObjectKey
 from anabranch.deploy.stage import check
 from anabranch.deploy.stage import stage as build
 from anabranch.deploy.state import (
-    Wanted,
+    DesiredState,
     find,
     newest_open,
     only_staged,
@@ -39,7 +37,6 @@ from anabranch.deploy.steps import STAGED
 from anabranch.errors import InvalidValue
 from anabranch.project.external import check_lock
 from anabranch.project.project import Project
-from anabranch.refresh.observe import observe_now
 from anabranch.runtime import Runtime
 from anabranch.session import Session
 from anabranch.verbs.projects import Place, loaded
@@ -47,8 +44,8 @@ from anabranch.verbs.projects import Place, loaded
 Done = dict[str, Any]
 
 
-def _wanted(project: Project) -> Wanted:
-    return Wanted(project.required_name(), project.snapshot())
+def _desired(project: Project) -> DesiredState:
+    return DesiredState(project.required_name(), project.snapshot())
 
 
 def plan(
@@ -66,7 +63,7 @@ def plan(
     check_lock(session.runtime, found.files)
     if what_if:
         return what_if_now(session.runtime, found.snapshot(), what_if)
-    return plan_now(session.runtime, _wanted(found), select).plan
+    return plan_now(session.runtime, _desired(found), select).plan
 
 
 def why(found: Plan, name: str) -> tuple[ObjectKey, list[str]]:
@@ -90,8 +87,7 @@ def stage(
     """The deployment's id, or None if nothing differs; `agreed`: what somebody lets happen."""
     found = loaded(project, profile)
     check_lock(session.runtime, found.files)
-    wanted = _wanted(found)
-    return build(session.runtime, wanted, select=select, **agreed)
+    return build(session.runtime, _desired(found), select=select, **agreed)
 
 
 def stage_dry(
@@ -105,7 +101,7 @@ def stage_dry(
     """The plan, after the checks that stage makes."""
     files = loaded(project, profile)
     check_lock(session.runtime, files.files)
-    found = plan_now(session.runtime, _wanted(files), select).plan
+    found = plan_now(session.runtime, _desired(files), select).plan
     check(found, agreed)
     return found
 
@@ -157,16 +153,12 @@ def promote(
 
 def promote_dry(runtime: Runtime, deployment_id: str) -> Done:
     """What promote would do, after its checks; the readers are those that there are now."""
-    with runtime.store.reading() as c:
-        deployment = find(c, deployment_id)
-    if deployment.status is not DeploymentStatus.STAGED:
-        raise wrong_status(deployment, "promoted")
-    promoting.check_now(runtime, deployment)
+    found = promoting.look(runtime, deployment_id)
+    deployment = found.deployment
     staged = [action.value for action in STAGED]
     steps = [step.as_dict() for step in deployment.plan.steps if step.action not in staged]
-    snapshot = snapshot_of(deployment.wanted)
-    found = promoting.readers_of(runtime, observe_now(runtime), deployment, snapshot)
-    return {**summary(deployment), "steps": steps, "readers": [each.as_dict() for each in found]}
+    readers = promoting.readers_of(runtime, found)
+    return {**summary(deployment), "steps": steps, "readers": [each.as_dict() for each in readers]}
 
 
 def rollback(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anabranch.deploy.snapshot import ObjectKey
 from anabranch.lazy import lazy
 from anabranch.project.lock import LOCK, write_lock
 from anabranch.project.problems import Problem, refuse
@@ -43,10 +44,19 @@ class Compilation:
         refuse(self.problems)
 
     @property
+    def unjudged(self) -> Mapping[ObjectKey, str]:
+        """Objects whose analysis failed by a fault of ours, and that Spark was not asked about."""
+        judged = self.confirmed.columns if self.confirmed else {}
+        return {
+            key: why for key, why in self.project.compiled.failures.items() if key not in judged
+        }
+
+    @property
     def notes(self) -> list[str]:
-        """Of each stream table that is not incremental, why."""
+        """Whose analysis failed, and of each stream table that is not incremental, why."""
         obstacles = self.confirmed.obstacles if self.confirmed else {}
-        return [
+        failed = [f"{key}: {why}" for key, why in self.project.compiled.failures.items()]
+        return failed + [
             f"{key} is recomputed when its sources change: {each}"
             for key, found in obstacles.items()
             for each in found
@@ -65,7 +75,9 @@ class Compilation:
             )
             reads = [str(read) for read in sorted(each.reads)]
             kind = each.model.kind
-            rows.append({"name": str(key), "kind": kind, "reads": reads, "columns": columns})
+            row = {"name": str(key), "kind": kind, "reads": reads, "columns": columns}
+            failed = self.project.compiled.failures.get(key)
+            rows.append(row | ({"analysis_failed": failed} if failed else {}))
         return rows
 
     def as_dict(self) -> dict[str, Any]:

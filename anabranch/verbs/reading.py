@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from anabranch.cut_view import CutView
 from anabranch.errors import AnabranchError
 from anabranch.listing import catalogs, status
-from anabranch.model import Columns
+from anabranch.model import Columns, TableKind
 from anabranch.names import TableName
 from anabranch.session import Session
 from anabranch.spark.handed import handed_out
 from anabranch.spark.rows import rows_frame
-from anabranch.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +32,7 @@ def query(session: Session, text: str) -> DataFrame:
 
 
 @contextmanager
-def held(session: Session, cut: int | None = None) -> Iterator[World]:
+def held(session: Session, cut: int | None = None) -> Iterator[CutView]:
     """One cut that stays readable until the end of the block."""
     with session.runtime.held(cut) as world:
         yield world
@@ -42,12 +42,15 @@ def tables(session: Session) -> list[dict[str, Any]]:
     """Every table, view and index, by name."""
     world = session.world
     streams = {row["name"]: row["status"] for row in status(session.store, session.settings)}
-    kinds = {str(index.copy): "index" for each in world.indexes.values() for index in each}
-    kinds |= {str(view): "view" for view in world.views} | dict.fromkeys(streams, "stream table")
+    copies = (str(index.copy) for each in world.indexes.values() for index in each)
+    kinds = dict.fromkeys(copies, TableKind.INDEX.value)
+    kinds |= {str(view): "view" for view in world.views}
+    kinds |= dict.fromkeys(streams, TableKind.STREAM.value)
+    source = TableKind.SOURCE.value
     foreign = (table for row in catalogs(session.store) for table in row["tables"])
     kinds |= dict.fromkeys(foreign, "foreign table")
     return [
-        {"table": name, "kind": kinds.get(name, "source table"), "status": streams.get(name)}
+        {"table": name, "kind": kinds.get(name, source), "status": streams.get(name)}
         for name in map(str, sorted(world.names()))
     ]
 

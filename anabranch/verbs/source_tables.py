@@ -183,4 +183,4 @@ def drop_cluster(session: Session, statement: s.DropCluster) -> Done:
 
 def _refuse_in_transaction(session: Session, what: str) -> None:
     if session.runtime.transaction is not None:
-        raise Refused(f"{what} cannot stand inside a transaction", hint="do it before or after")
+        raise Refused(f"{what} is not allowed inside a transaction", hint="do it before or after")

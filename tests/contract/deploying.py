@@ -16,6 +16,7 @@ from typing import Any, cast
 from anabranch.catalog import streams
 from anabranch.catalog.store import Connection
 from anabranch.catalog.streams import Input, StreamTable, computed_from
+from anabranch.cut_view import CutView
 from anabranch.deploy import build, production, promote
 from anabranch.deploy.abort import abort
 from anabranch.deploy.canonical import canonical, object_hash
@@ -23,10 +24,11 @@ from anabranch.deploy.promote import promote as put
 from anabranch.deploy.rollback import rollback
 from anabranch.deploy.snapshot import ObjectKey, Snapshot, SnapshotObject
 from anabranch.deploy.stage import stage
-from anabranch.deploy.state import Wanted
+from anabranch.deploy.state import DesiredState
 from anabranch.model import Column, Status
 from anabranch.names import TableName
 from anabranch.refresh.definition import Definition
+from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime, Transaction
 from anabranch.settings import Settings
 from anabranch.spark.session import Spark
@@ -34,7 +36,6 @@ from anabranch.sql.analyze.tables import tables_of
 from anabranch.sql.statements.read import parse_statement
 from anabranch.sql.statements.records import CreateStreamTable, CreateTable
 from anabranch.tables.stream_tables import Declaration
-from anabranch.world import World as Tables
 from tests.contract.world import World, bag, written
 
 RESULT = (Column("id", "bigint"), Column("region", "string"))
@@ -45,12 +46,12 @@ def key(text: str) -> ObjectKey:
     return ObjectKey("db", *text.split("."))
 
 
-def project(**queries: str) -> Wanted:
+def project(**queries: str) -> DesiredState:
     """Stream tables by name, `mart__total` for mart.total, beside one source table raw.sales."""
     objects = [thing(key("raw.sales"), SALES)]
     for name, query in queries.items():
         objects.append(thing(key(name.replace("__", ".")), f"CREATE STREAM TABLE t AS {query}"))
-    return Wanted("shop", Snapshot({each.key: each for each in objects}))
+    return DesiredState("shop", Snapshot({each.key: each for each in objects}))
 
 
 def thing(named: ObjectKey, sql: str) -> SnapshotObject:
@@ -71,7 +72,7 @@ def thing(named: ObjectKey, sql: str) -> SnapshotObject:
     )
 
 
-def version(number: int) -> Wanted:
+def version(number: int) -> DesiredState:
     """A project of three schemas; only the numbers in the queries differ."""
     return project(
         clean__sales=f"SELECT id, region FROM db.raw.sales WHERE id > {number}",
@@ -128,19 +129,21 @@ def _inputs(tx: Transaction, name: TableName, reads: Sequence[TableName]) -> dic
     return {each: Input(read.location, read.snapshot_id) for each, read in found.items()}
 
 
-def defined(world: Tables, stream: StreamTable, circle: object = None) -> Definition:
+def defined(world: CutView, stream: StreamTable, component: object = None) -> Definition:
     return cast(Definition, SimpleNamespace(fingerprint=f"of {stream.query}"))
 
 
-def refresh(runtime: Runtime, names: Sequence[TableName], initiated_by: str) -> list[Any]:
-    return []
+def refresh_upon(
+    runtime: Runtime, state: CatalogState, names: Sequence[TableName], initiated_by: str
+) -> tuple[list[Any], CatalogState]:
+    return [], state
 
 
 def without_spark(patch: Any) -> None:
     """Put the made-up parts in place; `patch(owner, name, value)` sets an attribute."""
     patch(build.declare, "create_all", create_all)
     patch(production, "defined", defined)
-    patch(promote, "refresh", refresh)
+    patch(promote, "refresh_upon", refresh_upon)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from anabranch.deploy.promote import promote
 from anabranch.deploy.rollback import rollback
 from anabranch.deploy.snapshot import Snapshot
 from anabranch.deploy.stage import stage
-from anabranch.deploy.state import Wanted, plan_now
+from anabranch.deploy.state import DesiredState, plan_now
 from anabranch.deploy.steps import Action
 from anabranch.errors import UnknownName
 from anabranch.lake.publish import publish
@@ -87,16 +87,16 @@ def runtime(world: World, monkeypatch: pytest.MonkeyPatch) -> Runtime:
     return runtime_of(world)
 
 
-def wanted(number: int = 1, **comments: dict[str, str]) -> Wanted:
+def wanted(number: int = 1, **comments: dict[str, str]) -> DesiredState:
     """The project of the other tests; `mart__total={"id": …}` says something about mart.total."""
     objects = dict(version(number).snapshot.objects)
     for name, said in comments.items():
         one = key(name.replace("__", "."))
         objects[one] = replace(objects[one], comments=said, metadata=str(sorted(said.items())))
-    return Wanted("shop", Snapshot(objects))
+    return DesiredState("shop", Snapshot(objects))
 
 
-def deploy(runtime: Runtime, project: Wanted) -> str:
+def deploy(runtime: Runtime, project: DesiredState) -> str:
     made = stage(runtime, project)
     assert made is not None
     promote(runtime, made)
@@ -144,7 +144,7 @@ def test_what_is_only_kept_loses_none(world: World, runtime: Runtime) -> None:
     other = key("mart.other")
     objects = {**wanted(mart__total={"id": "how many"}).snapshot.objects}
     objects[other] = thing(other, "CREATE STREAM TABLE t AS SELECT id, region FROM db.raw.sales")
-    project = Wanted("shop", Snapshot(objects))
+    project = DesiredState("shop", Snapshot(objects))
     assert TOTAL in plan_now(runtime, project).plan.keys(Action.KEEP)
     deploy(runtime, project)
     assert seen(world, TOTAL.table) == {"": "by hand", "id": "how many"}

@@ -20,7 +20,7 @@ from anabranch.deploy.promote import promote
 from anabranch.deploy.rollback import rollback
 from anabranch.deploy.snapshot import Snapshot
 from anabranch.deploy.stage import stage
-from anabranch.deploy.state import Wanted, plan_now
+from anabranch.deploy.state import DesiredState, plan_now
 from anabranch.deploy.steps import Action
 from anabranch.errors import PublishConflict, Refused, UnknownName
 from anabranch.failpoints import BEGUN, STEPS
@@ -47,7 +47,7 @@ from tests.contract.world import World, bag
 
 pytestmark = pytest.mark.extended
 
-Deploy = Callable[[Wanted], str]
+Deploy = Callable[[DesiredState], str]
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def runtime(world: World, monkeypatch: pytest.MonkeyPatch) -> Runtime:
 
 @pytest.fixture
 def deploy(runtime: Runtime) -> Deploy:
-    def deployed(wanted: Wanted) -> str:
+    def deployed(wanted: DesiredState) -> str:
         made = stage(runtime, wanted)
         assert made is not None
         promote(runtime, made)
@@ -177,9 +177,9 @@ def test_roll_back_needs_the_cuts(world: World, runtime: Runtime, deploy: Deploy
     third = deploy(version(2))
     assert third != second
     maintain(world.lake, retention=timedelta(0))
-    with pytest.raises(Refused, match=f"what {third} replaced is not kept any more"):
+    with pytest.raises(Refused, match=f"what {third} replaced is no longer kept"):
         rollback(runtime)
-    with pytest.raises(Refused, match="is not kept any more"):
+    with pytest.raises(Refused, match="is no longer kept"):
         rollback_dry(runtime, third)
     assert look(world).numbers == {"2"}
     maintain(world.lake, retention=timedelta(0))
@@ -282,7 +282,7 @@ def test_promotes_of_other_schemas_do_not_disturb_each_other(
         )
     }
     mine = stage(runtime, version(2))
-    other = stage(runtime, Wanted("shop", Snapshot(copy)))
+    other = stage(runtime, DesiredState("shop", Snapshot(copy)))
     assert mine is not None and other is not None
     promote(runtime, other)
     promote(runtime, mine)
@@ -393,7 +393,7 @@ def test_source_tables_are_dropped_only_when_asked(
 ) -> None:
     deploy(version(1))
     world.append([(1, "eu")], key("raw.sales").table)
-    nothing = Wanted("shop", Snapshot())
+    nothing = DesiredState("shop", Snapshot())
     with pytest.raises(Refused, match="db.raw.sales is a source table") as error:
         stage(runtime, nothing)
     assert "--drop-tables" in (error.value.hint or "")
@@ -411,13 +411,13 @@ def test_source_tables_are_widened_in_place(world: World, runtime: Runtime, depl
     world.append([(1, "eu")], key("raw.sales").table)
     wider = thing(key("raw.sales"), "CREATE TABLE sales (id BIGINT, region STRING, note STRING)")
     objects = {**version(1).snapshot.objects, wider.key: wider}
-    deploy(Wanted("shop", Snapshot(objects)))
+    deploy(DesiredState("shop", Snapshot(objects)))
     version_now = world.lake.current(key("raw.sales").table)
     assert [column.name for column in version_now.columns] == ["id", "region", "note"]
     assert version_now.rows == 1
     narrow = thing(key("raw.sales"), "CREATE TABLE sales (id BIGINT)")
     with pytest.raises(Refused, match="has a column region that the project does not declare"):
-        stage(runtime, Wanted("shop", Snapshot({**objects, narrow.key: narrow})))
+        stage(runtime, DesiredState("shop", Snapshot({**objects, narrow.key: narrow})))
 
 
 def test_a_source_table_made_by_hand_is_taken_as_it_is(world: World, runtime: Runtime) -> None:
@@ -470,7 +470,7 @@ def test_another_project_in_the_same_catalog_is_left_alone(
     deploy(version(1))
     elsewhere = thing(key("raw.sales"), "CREATE TABLE sales (id BIGINT)")
     named = replace(elsewhere, key=key("raw.sales")._replace(database="crm"))
-    plan = plan_now(runtime, Wanted("crm", Snapshot({named.key: named}))).plan
+    plan = plan_now(runtime, DesiredState("crm", Snapshot({named.key: named}))).plan
     assert plan.keys(Action.BUILD) == (named.key,)
     assert not plan.keys(Action.DROP)
 
@@ -481,7 +481,7 @@ def test_options_change_without_a_build_and_roll_back(
     deploy(version(1))
     total = version(1).snapshot.objects[key("mart.total")]
     slower = replace(total, options={"schedule": "1h", "refresh_mode": "FULL"}, metadata="1h")
-    deploy(Wanted("shop", Snapshot({**version(1).snapshot.objects, total.key: slower})))
+    deploy(DesiredState("shop", Snapshot({**version(1).snapshot.objects, total.key: slower})))
 
     def found() -> tuple[str | None, str]:
         with world.store.reading() as c:

@@ -151,7 +151,7 @@ def test_the_heartbeat_goes_on_when_its_clock_is_set_back(monkeypatch: pytest.Mo
     kept = heartbeat.Heartbeat(lambda: pytest.fail("nothing is due"))
     now = [1000.0]
     monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now[0])
-    kept._kept["a"] = heartbeat._Kept(lambda c: None, 10, now[0] + 10)
+    kept._tasks["a"] = heartbeat._Task(lambda c: None, 10, now[0] + 10)
     now[0] -= DAYS.total_seconds()
     found = kept._next()
     assert found is not None

@@ -43,7 +43,7 @@ def test_marks_in_any_folder(odd_world: World) -> None:
     odd_world.append([(1, "eu"), (2, "us"), (3, "eu")])
     odd_world.append([(4, "eu")])
     version = odd_world.mark([(2, "us"), (4, "eu")])
-    (mark,) = version.state(version.snapshot_id).marks.entries
+    (mark,) = version.state(version.snapshot_id).deletes.entries
     assert mark.data_file.content is DataFileContent.POSITION_DELETES
     assert odd_world.seen_by_pyiceberg() == {(1, "eu"): 1, (3, "eu"): 1} == bag(version)
     table = odd_world.foreign().load_table(("shop", "sales"))

@@ -61,7 +61,7 @@ def test_who_was_taken_over_cannot_publish(world: World) -> None:
     with world.store.writing() as c:
         leases.check(c, late)  # nobody came: the work is still its own
     assert isinstance(take(world.store, B), Lease)
-    with world.store.writing() as c, pytest.raises(PublishConflict, match="took the refresh over"):
+    with world.store.writing() as c, pytest.raises(PublishConflict, match="took over the refresh"):
         leases.check(c, late)
 
 

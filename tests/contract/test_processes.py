@@ -138,7 +138,7 @@ def test_who_sleeps_longer_than_its_lease_cannot_publish(world: World) -> None:
             assert isinstance(lease, Lease) and lease.waited
             world.append([(2, "newer")], PAIR[1])  # another table: no pointer is in the way
         pointers = world.lake.pointers()
-    assert answer(late) == "another process took the refresh over"
+    assert answer(late) == "another process took over the refresh"
     assert world.lake.pointers() == pointers
     with world.store.reading() as c:
         assert stages.all_stages(c) == []

@@ -211,7 +211,7 @@ def test_a_stage_that_was_given_up_cannot_publish(world: World) -> None:
         stage.create(T, COLUMNS)
         with world.store.writing() as c:
             stages.remove(c, stage.id)
-        with pytest.raises(PublishConflict, match="given up for dead"):
+        with pytest.raises(PublishConflict, match="taken for abandoned"):
             publish(stage, "test")
     assert world.lake.pointers() == {}
 

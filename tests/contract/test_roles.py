@@ -21,8 +21,8 @@ from anabranch import Anabranch
 from anabranch.catalog import tables
 from anabranch.catalog.grants import ROLES, grants
 from anabranch.errors import MissingRight, Refused
+from anabranch.sql.batches import batches
 from anabranch.sql.statements.records import Statement
-from anabranch.sql.text.batches import batches
 from anabranch.verbs.table import VERBS
 from tests.standin.damage import break_table, forget, roots
 from tests.standin.engine import connect, installed

@@ -13,15 +13,15 @@ import pytest
 
 from anabranch import Anabranch, listing
 from anabranch.cli.main import cli
+from anabranch.cut_view import CutView
 from anabranch.settings import Settings
 from anabranch.sql.statements.read import parse_statement
 from anabranch.sql.text.parse import split
 from anabranch.verbs.table import PROCEDURES
-from anabranch.world import World
 from tests.docs.test_docs import PAGES, ROOT, commands_in
 
 GRAMMAR = re.compile(r"…|\[|\bname\b|\btable\b")  # a form to be filled in, not a statement
-VERBS = {"ab": Anabranch, "world": World}
+VERBS = {"ab": Anabranch, "world": CutView}
 
 
 def blocks(page: Path, language: str) -> list[str]:

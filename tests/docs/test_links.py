@@ -77,3 +77,10 @@ def test_packages_that_the_architecture_names_exist() -> None:
     )
     assert len(named) > 20
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_package_is_in_the_table_of_the_architecture() -> None:
+    page = (DOCS / "architecture.md").read_text("utf-8")
+    listed = re.findall(r"^\| `anabranch/(\w+)` \| .+ \|$", page, re.MULTILINE)
+    packages = {each.parent.name for each in (ROOT / "anabranch").glob("*/__init__.py")}
+    assert set(listed) == packages and len(listed) == len(packages)

@@ -345,7 +345,7 @@ def test_breaking_the_cycle_clears_scc_id(ab: Anabranch) -> None:
     ab.create_stream_tables(REACH, schedule=None)
     with pytest.raises(Refused, match=r"g\.reach_a is read by g\.reach_b") as caught:
         ab.drop_stream_table("g.reach_a")
-    assert "first open the circle" in (caught.value.hint or "")
+    assert "first break the cycle" in (caught.value.hint or "")
     ab.alter_stream_table("g.reach_b", query="SELECT DISTINCT src, dst FROM g.edges")
     assert row_of(ab, "g.reach_a")["scc_id"] is None and row_of(ab, "g.reach_b")["scc_id"] is None
     assert ab.scc_status() == []
@@ -617,7 +617,7 @@ def test_a_script_creates_a_cycle(ab: Anabranch, outside: Outside) -> None:
     assert ab.table("g.up").dtypes == ab.table("g.down").dtypes == [("n", "bigint")]
     assert bag(ab.table("g.down")) == rows((1,), (2,), (3,), (4,), (5,))
     assert bag(ab.table("g.top")) == rows((4,))
-    with nothing_changes(ab, outside), pytest.raises(Refused, match="in a circle"):
+    with nothing_changes(ab, outside), pytest.raises(Refused, match="in a cycle"):
         ab.set("allow_circular", False)
         ab.sql(
             "CREATE STREAM TABLE h.up AS SELECT n FROM h.down; "

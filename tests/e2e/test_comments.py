@@ -31,7 +31,7 @@ def test_comments_are_icebergs_own(ab: Anabranch, outside: Outside) -> None:
     ab.sql("CREATE VIEW s.v AS SELECT id FROM s.t")
     with pytest.raises(Refused, match="is a view"):
         ab.sql("COMMENT ON VIEW s.v IS 'seen'")
-    with pytest.raises(Unsupported, match="CREATE TEST stands in the file of a project"):
+    with pytest.raises(Unsupported, match="CREATE TEST belongs in the file of a project"):
         ab.sql("CREATE TEST t EXPECT NO ROWS")
     assert ab.sql("DESCRIBE s.v").first()["comment"] is None
 

@@ -115,7 +115,7 @@ def test_a_failed_plan_is_no_reason_to_try_again_or_suspend(
         for _ in range(3):
             overdue(two, "f.strict")
             (done,) = [each for each in two.tick() if each["members"] == ["f.strict"]]
-            assert done["outcome"] == "SKIPPED" and "not tried again until" in done["reason"]
+            assert done["outcome"] == "SKIPPED" and "not retried until" in done["reason"]
     strict = {row["name"]: row for row in two.status()}["f.strict"]
     assert (strict["status"], strict["consecutive_errors"]) == ("ERROR", 1)
     two.sql("INSERT INTO f.s VALUES ('a', 1)")  # a source changed

@@ -97,7 +97,7 @@ def test_a_frame_that_was_made_before_its_lease_expired(ab: Anabranch, tmp_path:
         for each in files(tmp_path):
             each.unlink()
         for frame in frames:
-            with pytest.raises(CutExpired, match="not held any more"):
+            with pytest.raises(CutExpired, match="no longer held"):
                 frame.collect()
 
 

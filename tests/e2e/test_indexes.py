@@ -10,9 +10,10 @@ import pytest
 import anabranch
 from anabranch import Anabranch
 from anabranch.errors import AlreadyExists, DataError, PublishConflict, Refused, UnknownName
-from anabranch.indexes import keep
-from anabranch.lake import upkeep
+from anabranch.lake import indexes, upkeep
 from anabranch.names import TableName
+from anabranch.refresh import decide
+from anabranch.refresh.execute import table as jobs
 from tests.e2e.world import Outside, bag, refused, rows
 
 pytestmark = pytest.mark.extended
@@ -23,7 +24,7 @@ ORDERS, COPY = "shop.orders", "shop.orders__by_id"
 @pytest.fixture
 def many(ab: Anabranch, monkeypatch: pytest.MonkeyPatch) -> Anabranch:
     """A table of eight files that all span all ids, and an index of files of 100 rows."""
-    monkeypatch.setattr(keep, "ROWS_PER_FILE", 100)
+    monkeypatch.setattr(jobs, "ROWS_PER_RANGE", 100)
     ab.sql(f"CREATE TABLE {ORDERS} (id BIGINT, region STRING, amount DECIMAL(12,2))")
     ids = "SELECT id, 'eu' AS region, CAST(id DIV 8 AS DECIMAL(12,2)) AS amount FROM range(800)"
     ab.append(ORDERS, ab.spark.sql(ids).repartition(8))
@@ -40,7 +41,7 @@ def is_copied(ab: Anabranch, table: str = ORDERS, copy: str = COPY) -> bool:
     world = ab._runtime.world()
     own, other = (world.version(TableName.parse(name)) for name in (table, copy))
     (index,) = world.indexes[TableName.parse(table)]
-    return keep.current(other, own, index) and bag(ab.table(table)) == bag(ab.table(copy))
+    return indexes.current(other, own, index) and bag(ab.table(table)) == bag(ab.table(copy))
 
 
 def test_a_look_up_reads_few_files(many: Anabranch) -> None:
@@ -82,7 +83,7 @@ def test_an_index_moves_with_its_table(many: Anabranch) -> None:
 def test_large_tables_get_only_the_changes(
     many: Anabranch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keep, "SMALL_ROWS", 0)
+    monkeypatch.setattr(decide, "SORTED_ROWS", 0)
     kept = set(files(many.table(COPY)))
     many.sql(f"INSERT INTO {ORDERS} VALUES (3, 'us', 1.00), (3, 'us', 1.00)")
     assert len(set(files(many.table(COPY))) - kept) == 1
@@ -120,7 +121,7 @@ def test_an_index_of_a_stream_table(ab: Anabranch) -> None:
 
 
 def test_maintain_keeps_indexes_in_use(many: Anabranch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keep, "SMALL_ROWS", 0)
+    monkeypatch.setattr(decide, "SORTED_ROWS", 0)
     monkeypatch.setattr(upkeep, "MANY_SMALL_FILES", 10)
     for at in (1, 400, 790):
         many.sql(f"INSERT INTO {ORDERS} VALUES ({at}, 'us', 1.00)")
@@ -136,6 +137,21 @@ def test_another_program_leaves_an_index_behind(many: Anabranch, outside: Outsid
     assert len(files(many.table(ORDERS, where="id = 9"))) > 1  # slow, and right
     assert bag(many.table(ORDERS, where="id = 9")) == rows(*[(9, "eu", 1)] * 2)
     many.sql(f"INSERT INTO {ORDERS} VALUES (0, 'us', 1.00)")
+    assert is_copied(many)
+
+
+def test_rows_that_another_program_wrote_into_an_index_are_never_shown(
+    many: Anabranch, outside: Outside
+) -> None:
+    table = outside.table(COPY)
+    table.append(table.scan(row_filter="id = 9").to_arrow())
+    assert bag(many.table(ORDERS, where="id = 9")) == rows((9, "eu", 1))
+    many.sql(f"INSERT INTO {ORDERS} VALUES (0, 'us', 1.00)")
+    assert is_copied(many)
+    assert len(files(many.table(ORDERS, where="id = 9"))) == 1
+    table = outside.table(COPY)
+    table.append(table.scan(row_filter="id = 9").to_arrow())
+    many.maintain()
     assert is_copied(many)
 
 
@@ -171,7 +187,7 @@ def test_an_index_that_cannot_be_sorted_stops_the_publish(
     def full(*_: Any) -> None:
         raise DataError("the disk is full")
 
-    monkeypatch.setattr(keep, "in_ranges", full)
+    monkeypatch.setattr(jobs, "in_ranges", full)
     with refused(many, outside, DataError, "the disk is full"):
         many.sql(f"INSERT INTO {ORDERS} VALUES (1, 'eu', 1.00)")
     with refused(many, outside, DataError, "the disk is full"), many.transaction():
@@ -191,11 +207,11 @@ def test_two_who_make_indexes_at_once(ab: Anabranch, outside: Outside, tmp_path:
             ab.sql("CREATE INDEX h ON shop.a (k, v)")
             ab.sql("INSERT INTO shop.a VALUES (3, 4)")
     world = ab._runtime.world()
-    (indexes,) = world.indexes.values()
-    assert [index.name for index in indexes] == ["h", "i", "j"]
-    versions = [world.version(index.copy) for index in indexes]
-    table = world.version(indexes[0].table)
-    assert all(keep.current(v, table, i) for v, i in zip(versions, indexes, strict=True))
+    (found,) = world.indexes.values()
+    assert [index.name for index in found] == ["h", "i", "j"]
+    versions = [world.version(index.copy) for index in found]
+    table = world.version(found[0].table)
+    assert all(indexes.current(v, table, i) for v, i in zip(versions, found, strict=True))
 
 
 def test_clusters(ab: Anabranch) -> None:

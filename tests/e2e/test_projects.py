@@ -179,7 +179,7 @@ def test_tests_compare_bags_by_column_name(results: dict[str, Result]) -> None:
     (missing,), (unexpected,) = results["wrong"].missing, results["wrong"].unexpected
     assert missing["count"] == 2 and missing["row"]["region"] == "us"
     assert unexpected["row"]["region"] == "eu"
-    assert "1 values stand for 4 columns" in (results["short"].error or "")
+    assert "1 values are given for 4 columns" in (results["short"].error or "")
     assert results["wrong"].place == "models/shop/sales/revenue.sql:10"
 
 
@@ -232,7 +232,7 @@ def test_a_circle_that_starts_nowhere_is_a_mistake(tmp_path: Path, spark: Spark)
         two="CREATE STREAM TABLE two AS SELECT a FROM one",
     ).check()
     (problem,) = confirm(compiled, spark.session).problems
-    assert "every branch of their queries reads the circle itself" in problem.message
+    assert "every branch of their queries reads the cycle itself" in problem.message
 
 
 def test_a_failing_test_exits_with_2(cli: Path, capsys: pytest.CaptureFixture[str]) -> None:

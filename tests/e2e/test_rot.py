@@ -125,7 +125,7 @@ def parquet_files(ab: Anabranch) -> Iterator[tuple[str, Path, int]]:
     for table in TABLES:
         version = ab._runtime.lake.current(TableName.parse(table))
         state = version.state(version.snapshot_id)
-        for entry in (*state.data, *state.marks.entries):
+        for entry in (*state.data, *state.deletes.entries):
             path, tail = plain(entry.data_file.file_path), tail_of(entry.data_file)
             assert tail is not None
             yield table, path, path.stat().st_size - (tail >> 32)

@@ -230,7 +230,7 @@ def test_a_failure_waits_longer_each_time_and_a_restart_remembers(
             assert (found["status"], found["consecutive_errors"]) == ("ERROR", errors)
             waited.append((found["next_retry_at"] - tables.now()).total_seconds())
             assert outcome(other, "one.t")[0] == "SKIPPED"
-            assert "one.t failed and is tried again in" in outcome(other, "one.t")[1]
+            assert "one.t failed and is retried in" in outcome(other, "one.t")[1]
             wait_is_over(ab, "one.t")
     assert waited[1] > waited[0]
     assert outcome(other, "one.t")[0] == "PUBLISHED"
@@ -267,7 +267,7 @@ def test_what_stays_wrong_is_not_tried_again_until_something_changes(ab: Anabran
     lines = len(ab.history("wrong.t"))
     for _ in range(2):
         assert outcome(ab, "wrong.t")[0] == "SKIPPED"
-    assert "not tried again until" in outcome(ab, "wrong.t")[1]
+    assert "not retried until" in outcome(ab, "wrong.t")[1]
     assert len(ab.history("wrong.t")) <= lines + 1, "said once"
     alter(ab, "ALTER TABLE wrong.s RENAME COLUMN z TO y")
     add(ab, "wrong.s", [(2, 2)])

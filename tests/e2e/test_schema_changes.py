@@ -21,6 +21,7 @@ from anabranch.catalog import views as view_rows
 from anabranch.errors import AnabranchError, NotIncremental, Refused, SchemaError, Unsupported
 from anabranch.names import TableName, quote
 from anabranch.refresh import run
+from anabranch.refresh.observe import observe_now
 from anabranch.refresh.staging import Staging
 from anabranch.spark.session import Spark
 from tests.another_program import alter
@@ -59,7 +60,7 @@ def refreshed(ab: Anabranch, schema: str) -> dict[str, str]:
 
 def check(ab: Anabranch, schema: str) -> None:
     """Every stream table of the schema equals its query over the tables as they are: in one job."""
-    streams = run.observe_now(ab._runtime).streams
+    streams = observe_now(ab._runtime).streams
     parts = []
     with ab.at() as world:
         for name in named(ab, schema):
@@ -487,4 +488,4 @@ def test_other_programs_change_columns(ab: Anabranch, outside: Outside) -> None:
     assert reason(ab, "py.whole") == "another program changed the columns of the table"
     assert bag(ab.table("py.whole")) == rows((1, 10), (None, 3000000000))
     outside.catalog.drop_table(("py", "t"))
-    fails(ab, "py.ids", SchemaError, "py.ids reads py.t, which is not there any more")
+    fails(ab, "py.ids", SchemaError, "py.ids reads py.t, which no longer exists")

@@ -11,9 +11,9 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch, errors
+from anabranch.cut_view import CutView
 from anabranch.errors import DataError
 from anabranch.spark.session import Spark
-from anabranch.world import World
 from tests.e2e.traps import Trap, Window, cases, exists, index, load, names
 from tests.e2e.world import Bag, Outside, bag, refused, rows
 
@@ -75,7 +75,7 @@ def wrong(ab: Anabranch, outside: Outside, trap: Trap, window: Window) -> dict[s
     return found
 
 
-def listed(world: World, values: str) -> Bag[tuple[Any, ...]]:
+def listed(world: CutView, values: str) -> Bag[tuple[Any, ...]]:
     return rows() if values == "nothing" else bag(world.sql(f"SELECT * FROM VALUES {values}"))
 
 

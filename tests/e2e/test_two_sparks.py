@@ -149,7 +149,7 @@ def test_a_reader_that_slept_too_long_gets_its_rows_or_is_told(
         said = process.tell()
     assert len(said) == 4
     for each in said:
-        assert each["rows"] in ([[1]], [[1, 1]]) or "not held any more" in each["error"], said
+        assert each["rows"] in ([[1]], [[1, 1]]) or "no longer held" in each["error"], said
     assert any(each["error"] for each in said), "the lease has not ended"
 
 

@@ -130,7 +130,7 @@ def test_nothing_expires_without_its_lease(ab: Anabranch, monkeypatch: pytest.Mo
     monkeypatch.setattr(upkeep, "publish", meanwhile)
     ab.sql("INSERT INTO s.t VALUES (20)")
     ab.maintain()
-    assert "took the refresh over" in tried[0] and tried[1:] == ["published"] and listed() < before
+    assert "took over the refresh" in tried[0] and tried[1:] == ["published"] and listed() < before
 
 
 def test_needs_of_deployments_are_known(ab: Anabranch) -> None:

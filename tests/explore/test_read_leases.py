@@ -99,7 +99,7 @@ def test_an_expired_reader_is_told(ab: Anabranch) -> None:
         everything(ab, world, 1)  # upkeep has not run: all is there
         churn(ab)
         for read in (lambda: world.table("s.t"), lambda: world.sql("SELECT * FROM s.d")):
-            with pytest.raises(Refused, match=f"cut {world.cut_id} is not held any more") as error:
+            with pytest.raises(Refused, match=f"cut {world.cut_id} is no longer held") as error:
                 read()
             assert error.value.hint and "at()" in error.value.hint
 
@@ -127,7 +127,7 @@ def test_a_dead_reader_of_this_machine_holds_nothing(ab: Anabranch) -> None:
         with ab._store.writing() as c:
             c.execute(update(tables.read_leases).values(pid=dead.pid, process_start="1"))
         churn(ab)
-        with pytest.raises(AnabranchError, match="not held any more"):
+        with pytest.raises(AnabranchError, match="no longer held"):
             world.table("s.t")
 
 

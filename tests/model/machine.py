@@ -97,7 +97,7 @@ class Machine(Verbs):
             self.clock += timedelta(seconds=min(seconds, SILENCE))
             seconds -= SILENCE
             for ab in awake or (self.ab, self.other):
-                if kept := list(ab._store.heartbeat._kept.values()):
+                if kept := list(ab._store.heartbeat._tasks.values()):
                     with ab._store.writing() as c:
                         for each in kept:
                             each.beat(c)
@@ -187,6 +187,7 @@ class Machine(Verbs):
             try:
                 if kind == "asleep":
                     self.fall_silent()
+                self.check()  # what was published up to here has the definitions of this moment
                 with self.leased():
                     said.append(self.attempt(self.other, other, alone=False))
             except Waits:
@@ -250,7 +251,7 @@ def machine(folder: Path) -> Iterator[Machine]:
     start = datetime(2030, 1, 1, tzinfo=timezone.utc)
     now, real_now = (lambda *_: made[0].now() if made else start), tables.now
     with installed():
-        swap(real_now, now)
+        undo = swap(real_now, now)
         failpoints.hook = lambda point: made[0].at_step(point) if made else None
         time.sleep = lambda seconds: made[0].sleep(seconds) if made else REAL_SLEEP(seconds)  # type: ignore[assignment]
         try:
@@ -259,6 +260,6 @@ def machine(folder: Path) -> Iterator[Machine]:
         finally:
             time.sleep = REAL_SLEEP
             failpoints.hook = None
-            swap(now, real_now)
+            undo()
             if made:
                 made[0].close()

@@ -1,6 +1,7 @@
 """The whole system against a plain model: programs by chance, and programs that once failed.
 
-`ANABRANCH_MODEL_PROGRAMS` says how many programs are tried.  One that fails is made small and kept in
+`ANABRANCH_MODEL_PROGRAMS` says how many programs are tried; they are the same ones every time, but with
+`ANABRANCH_RANDOM`.  One that fails is made small and kept in
 tests/model/fixtures, from where it is replayed: give it a name that says what went wrong.
 """
 
@@ -20,12 +21,12 @@ from tests.model.programs import run, shown
 from tests.oracle.kept_programs import keep
 
 FIXTURES = Path(__file__).parent / "fixtures"
-PROGRAMS = int(os.environ.get("ANABRANCH_MODEL_PROGRAMS", "8"))
+PROGRAMS = int(os.environ.get("ANABRANCH_MODEL_PROGRAMS", "30"))
 STEPS = 22
 SETTINGS = settings(
     max_examples=PROGRAMS,
     stateful_step_count=STEPS,
-    derandomize=True,
+    derandomize="ANABRANCH_RANDOM" not in os.environ,
     database=None,
     deadline=None,
     phases=(Phase.generate, Phase.shrink),

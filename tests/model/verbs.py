@@ -6,6 +6,7 @@ Where nobody else is at work, what listings said before is held against what hap
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -19,6 +20,7 @@ from anabranch.api import Anabranch
 from anabranch.catalog import tables
 from anabranch.errors import AnabranchError, InternalError, Refused
 from anabranch.names import TableName
+from anabranch.refresh.observe import CatalogState
 from tests.model import plain
 from tests.model.checks import SOURCES, Checks, Wrong, bag, show
 from tests.model.plain import Bag, Spec
@@ -109,7 +111,9 @@ class Verbs(Checks):
         self.outside.load_table(tuple(name.split("."))).append(arrow(rows))
 
     def do_foreign_overwrite(self, ab: Anabranch, name: str, rows: Sequence[Sequence[Any]]) -> None:
-        self.outside.load_table(tuple(name.split("."))).overwrite(arrow(rows))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Delete operation did not match any records")
+            self.outside.load_table(tuple(name.split("."))).overwrite(arrow(rows))
 
     # -- stream tables
 
@@ -145,9 +149,20 @@ class Verbs(Checks):
 
     def do_refresh(self, ab: Anabranch, name: str | None = None) -> None:
         predicted = self.predicted(ab, name) if self.alone and name else None
-        ab.refresh(name)
+        before = self.look()
+        waiting = self.blocked(before) if self.alone and self.settled(before) else None
+        try:
+            ab.refresh(name)
+        except Refused as error:
+            if waiting is not None and "is suspended" in error.message and not stops(name, waiting):
+                raise Wrong(f"{name} waits for nobody, and was refused: {error}") from error
+            raise
         if not self.alone:
             return
+        if waiting is not None:
+            if stops(name, waiting):
+                raise Wrong(f"{name} waits for a suspended table, and was refreshed")
+            self.check_left_alone(before, waiting)
         if predicted and (action := ab.history(name, 1)[0]["action"]) not in (predicted, "NO_DATA"):
             raise Wrong(f"explain said that {name} would be refreshed {predicted}, not {action}")
         if name and (shown := self.status_of(ab, name))["status"] == "ERROR":
@@ -160,6 +175,12 @@ class Verbs(Checks):
         again = {line["table"]: line["action"] for line in ab.refresh(name)}
         if busy := {t: a for t, a in again.items() if a not in ("NO_DATA", "SKIP")}:
             raise Wrong(f"a second refresh found work: {busy}")
+
+    def check_left_alone(self, before: CatalogState, waiting: set[TableName]) -> None:
+        """Whoever waits for a suspended table is where it was."""
+        after = self.look()
+        if moved := [str(n) for n in waiting if after.pointers.get(n) != before.pointers.get(n)]:
+            raise Wrong(f"wait for a suspended table, and were refreshed: {moved}")
 
     def status_of(self, ab: Anabranch, name: str) -> dict[str, Any]:
         return next(row for row in ab.status() if row["name"] == name)
@@ -183,6 +204,9 @@ class Verbs(Checks):
             ab.tick()
             return
         listed = ab.groups()
+        self.check_listed(ab, listed)
+        before = self.look()
+        waiting = self.blocked(before) if self.settled(before) else set()
         now = tables.now()
         blocked = {each["group_id"] for each in listed if each["blocked_by"]}
         due = {each["group_id"] for each in listed if each["next_due"] and each["next_due"] <= now}
@@ -191,11 +215,26 @@ class Verbs(Checks):
         for group, outcome in outcomes.items():
             if group in blocked and outcome != "SKIPPED":
                 raise Wrong(f"groups() called {group} blocked, and a tick {outcome} it")
+        self.check_left_alone(before, waiting)
         moved = [group for group, outcome in outcomes.items() if outcome == "PUBLISHED"]
         if moved and not due:
             raise Wrong(f"groups() called nothing due, and a tick published {moved}")
         if missed := (due & late) - blocked - set(outcomes):
             raise Wrong(f"groups() called {missed} due and late, and a tick left them out")
+
+    def check_listed(self, ab: Anabranch, listed: Sequence[Mapping[str, Any]]) -> None:
+        """groups() and status() name whoever waits for a suspended table, and nobody else."""
+        waiting = {str(name) for name in self.blocked(self.look())}
+        told = {row["name"]: row for row in ab.status()}
+        for group in listed:
+            by, reason, members = group["blocked_by"], group["blocked_reason"], group["members"]
+            if waiting.intersection(members) and by is None:
+                raise Wrong(f"{members} wait for a suspended table, and groups() says nothing")
+            if (reason or "").endswith("is suspended") and not waiting.issuperset(members):
+                raise Wrong(f"groups() says of {members}: {reason}, and they need not wait")
+            for name in members:
+                if told[name]["blocked_by"] != (None if by == name else by):
+                    raise Wrong(f"status() says {told[name]}, and groups() {group}")
 
     def do_clock(self, ab: Anabranch, seconds: float) -> None:
         self.pass_time(seconds)
@@ -323,6 +362,11 @@ class Verbs(Checks):
         for each in self.held:
             each.stack.close()
         self.held.clear()
+
+
+def stops(name: str | None, waiting: set[TableName]) -> bool:
+    """Whether a refresh of the given table has to be refused; of all tables it never is."""
+    return name is not None and TableName.parse(name) in waiting
 
 
 def arrow(rows: Sequence[Sequence[Any]]) -> pa.Table:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
+
+import sqlglot
+from sqlglot import exp
 
 from anabranch.delta.fixpoint import (
     REMOVED,
+    BatchRange,
+    BatchRanges,
     Converged,
     Counts,
     Meter,
-    Span,
-    Spans,
     follow,
     from_empty,
 )
@@ -105,7 +109,7 @@ class Circle:
         while moved:
             moved = False
             for name, query in self.queries.items():
-                rows = self.world.recompute(query)
+                rows = self.world.recompute(without_tuples(query))
                 if rows != found[name]:
                     found[name], moved = rows, True
                     self.db.execute(f"DELETE FROM now.{name}")
@@ -139,14 +143,14 @@ class Circle:
             self.db.execute(f"DELETE FROM main.{name}_rows")
             self._insert(f"{name}_rows", -1, kept, {}, member)
 
-    def add(self, member: Member, records: Node, spans: Spans) -> int:
+    def add(self, member: Member, records: Node, ranges: BatchRanges) -> int:
         self.down = False
         if member.is_set:
             records = without(self._distinct(member, records), member.now)
-        batch = spans[member.name].after
-        return self._insert(f"{member.name.name}_rows", batch, records, spans, member)
+        batch = ranges[member.name].after
+        return self._insert(f"{member.name.name}_rows", batch, records, ranges, member)
 
-    def take(self, member: Member, records: Node, spans: Spans, *, seeds: bool) -> int:
+    def take(self, member: Member, records: Node, ranges: BatchRanges, *, seeds: bool) -> int:
         self.down = True
         records = self._distinct(member, records)
         if seeds:
@@ -155,20 +159,22 @@ class Circle:
         table = f"{member.name.name}_lost"
         batch = self.db.execute(f"SELECT count(DISTINCT _ab_batch) FROM main.{table}").fetchone()
         assert batch is not None
-        return self._insert(table, batch[0], records, spans, member)
+        return self._insert(table, batch[0], records, ranges, member)
 
     def _distinct(self, member: Member, records: Node) -> Node:
         return Aggregate(records, tuple(Item(name, column(name)) for name in member.columns))
 
-    def _insert(self, table: str, batch: int, node: Node, spans: Spans, member: Member) -> int:
-        text = self._text(node, spans, member)
+    def _insert(
+        self, table: str, batch: int, node: Node, ranges: BatchRanges, member: Member
+    ) -> int:
+        text = self._text(node, ranges, member)
         row = self.db.execute(
             f"INSERT INTO main.{table} SELECT {batch}, * FROM ({text})"
         ).fetchone()
         assert row is not None
         return int(row[0])
 
-    def _text(self, node: Node, spans: Spans, member: Member) -> str:
+    def _text(self, node: Node, ranges: BatchRanges, member: Member) -> str:
         """The SQL of a plan, with what its moving relations are just now."""
         if node not in self.texts:
             self.texts[node] = _template(optimize(node, KEY_RULES), self.queries, self.text)
@@ -177,24 +183,24 @@ class Circle:
             if isinstance(leaf, Parameter):
                 rows = f"SELECT {ROWS} FROM main.{member.name.name}_lost"
             else:
-                rows = self._rows(leaf, spans)
+                rows = self._rows(leaf, ranges)
             schema, _, name = _seen(leaf).partition(".")
             for written in (f'{schema}."{name}"', f"{schema}.{name}"):
                 text = text.replace(written, f"({rows})")
         return text
 
-    def _rows(self, leaf: Scan, spans: Spans) -> str:
+    def _rows(self, leaf: Scan, ranges: BatchRanges) -> str:
         name, version = leaf.table.name, leaf.version
-        span = spans.get(leaf.table, Span(0, 0))
+        batch_range = ranges.get(leaf.table, BatchRange(0, 0))
         kind, sign = ("lost", -1) if self.down else ("rows", 1)
         if version is Version.DELTA:
             return (
                 f"SELECT {ROWS}, {sign}::BIGINT AS {WEIGHT} FROM main.{name}_{kind} "
-                f"WHERE _ab_batch >= {span.before} AND _ab_batch < {span.after}"
+                f"WHERE _ab_batch >= {batch_range.before} AND _ab_batch < {batch_range.after}"
             )
         if self.down:
             return f"SELECT * FROM main.{name}_old"
-        end = span.before if version is Version.BEFORE else span.after
+        end = batch_range.before if version is Version.BEFORE else batch_range.after
         return f"SELECT {ROWS} FROM main.{name}_rows WHERE _ab_batch < {end}"
 
     def _store(self) -> None:
@@ -231,6 +237,23 @@ def _seen(leaf: Scan | Parameter) -> str:
 
 def _nothing(_: Counts) -> None:
     pass
+
+
+@lru_cache(maxsize=100)
+def without_tuples(query: str) -> str:
+    """(a, b) IN (SELECT …) as EXISTS, since DuckDB cannot correlate the former; in a cycle only its
+    truth counts."""
+    if ") IN (SELECT" not in query:
+        return query
+    return sqlglot.parse_one(query, read="spark").transform(_exists).sql("spark")
+
+
+def _exists(node: exp.Expr) -> exp.Expr:
+    if not (isinstance(node, exp.In) and isinstance(node.this, exp.Tuple) and node.args["query"]):
+        return node
+    found = node.args["query"].this
+    pairs = zip(node.this.expressions, found.selects, strict=True)
+    return exp.Exists(this=found.where(*(exp.EQ(this=one, expression=two) for one, two in pairs)))
 
 
 Edge = tuple[int, int | None]

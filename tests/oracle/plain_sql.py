@@ -116,7 +116,8 @@ class _Writer:
                 return f"SELECT {items} FROM {self.source(node.input)}"
             case Generate():
                 names = ", ".join(f"`{name}`" for name in node.names)
-                view = duck(f"{_NOWHERE} LATERAL VIEW {node.generator.text} g AS {names}")
+                words = "LATERAL VIEW OUTER" if node.outer else "LATERAL VIEW"
+                view = duck(f"{_NOWHERE} {words} {node.generator.text} g AS {names}")
                 view = view.removeprefix(_NOWHERE)
                 return f"SELECT {_names(node)} FROM {self.source(node.input)}{view}"
             case OneRow():

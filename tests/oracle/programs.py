@@ -176,6 +176,12 @@ class Writer:
                 f"SELECT {a}.x, {a}.y FROM {s} {a} WHERE NOT EXISTS "
                 f"(SELECT 1 FROM {t} {b} WHERE {b}.x = {a}.y)",
                 f"SELECT {a}.x, {b}.y FROM {s} {a} LEFT JOIN {t} {b} ON {b}.x = {a}.y",
+                f"SELECT {b}.x, {a}.y FROM {t} {b} RIGHT JOIN {s} {a} ON {b}.x = {a}.y",
+                f"SELECT {a}.x, {a}.y FROM {s} {a} LEFT ANTI JOIN {t} {b} ON {b}.x = {a}.y",
+                f"SELECT {a}.x, CAST(COUNT(*) AS INT) AS y FROM {s} {a} GROUP BY {a}.x "
+                f"HAVING {self.dice.choice(('COUNT(*) > 1', f'MIN({a}.y) < 3', 'COUNT(*) = 1'))}",
+                f"SELECT x, y FROM {s} INTERSECT ALL SELECT x, y FROM {t}",
+                f"SELECT v AS x, y FROM {s} LATERAL VIEW OUTER explode({_some('y', 'x')}) {a} AS v",
             )
         )
 
@@ -221,6 +227,8 @@ class Writer:
             self.completed,
             self.against_outside,
             self.distinct_below,
+            self.grouped,
+            self.half_joined,
             self.exploded,
         )
         return self.dice.choice(kinds)()
@@ -282,10 +290,16 @@ class Writer:
     def asks(self, of: str) -> str:
         kind, c = self.dice.random(), self.column()
         inner, below = self.relation(of)
-        if kind < 0.5:
+        if kind < 0.4:
             return f"EXISTS (SELECT 1 {below})"
-        if kind < 0.75:
+        if kind < 0.45:
+            return f"EXISTS (SELECT {inner}.x {below} LIMIT {self.dice.randint(1, 2)})"
+        if kind < 0.5:
+            return f"EXISTS (SELECT {inner}.x {below} GROUP BY {inner}.x HAVING {inner}.x > 1)"
+        if kind < 0.7:
             return f"{of}.{c} IN (SELECT {inner}.{self.column()} {below})"
+        if kind < 0.8:
+            return f"({of}.x, {of}.y) IN (SELECT {inner}.x, {inner}.{self.column()} {below})"
         less = self.dice.choice((">", "<", "=", "<="))
         return f"{of}.{c} {less} ANY (SELECT {inner}.{self.column()} {below})"
 
@@ -325,16 +339,37 @@ class Writer:
                 f"SELECT x, y FROM {m} INTERSECT SELECT y, x FROM {other}",
                 f"SELECT x, y FROM {s} INTERSECT SELECT x, y FROM {m}",
                 f"SELECT y, x FROM {m} EXCEPT SELECT x, y FROM {s}",
+                f"SELECT x, y FROM {m} INTERSECT ALL SELECT y, x FROM {other}",
+                f"SELECT x, y FROM {m} EXCEPT ALL SELECT x, y FROM {s}",
             )
         )
 
     def completed(self) -> str:
-        """LEFT JOIN; the member is on the side that is kept."""
+        """LEFT JOIN and RIGHT JOIN; the member is on the side that is kept."""
         m, s, a, b = self.member(), self.source(), self.alias(), self.alias()
         right = self.dice.choice((s, f"(SELECT x, CAST(COUNT(*) AS INT) AS y FROM {s} GROUP BY x)"))
         on = self.dice.choice((f"{b}.x = {a}.y", f"{b}.x > {a}.y", f"{b}.x = {a}.y AND {b}.y > 1"))
-        return (
-            f"SELECT {a}.x, COALESCE({b}.y, {a}.y) AS y FROM {m} {a} LEFT JOIN {right} {b} ON {on}"
+        shown = f"SELECT {a}.x, COALESCE({b}.y, {a}.y) AS y FROM"
+        return self.dice.choice(
+            (
+                f"{shown} {m} {a} LEFT JOIN {right} {b} ON {on}",
+                f"{shown} {right} {b} RIGHT JOIN {m} {a} ON {on}",
+            )
+        )
+
+    def half_joined(self) -> str:
+        """SEMI JOIN with members on either side, ANTI JOIN against what lies outside."""
+        m, s, a, b = self.member(), self.source(), self.alias(), self.alias()
+        on = self.dice.choice(
+            (f"{b}.x = {a}.y", f"{b}.x < {a}.y", f"{b}.x = {a}.y AND {self.plain(a, b)}")
+        )
+        return self.dice.choice(
+            (
+                f"SELECT {a}.x, {a}.y FROM {s} {a} LEFT SEMI JOIN {m} {b} ON {on}",
+                f"SELECT {a}.y AS x, {a}.x AS y FROM {m} {a} LEFT SEMI JOIN {s} {b} ON {on}",
+                f"SELECT {a}.x, {a}.y FROM {self.member()} {a} LEFT SEMI JOIN {m} {b} ON {on}",
+                f"SELECT {a}.y AS x, {a}.x AS y FROM {m} {a} LEFT ANTI JOIN {s} {b} ON {on}",
+            )
         )
 
     def against_outside(self) -> str:
@@ -360,9 +395,30 @@ class Writer:
             f"JOIN {s} {b} ON {b}.y = {a}.y"
         )
 
+    def grouped(self) -> str:
+        """GROUP BY that is a DISTINCT, with a HAVING of its keys; aggregates over what lies outside."""
+        m, s, a, b = self.member(), self.source(), self.alias(), self.alias()
+        counts = f"(SELECT x, CAST(COUNT(*) AS INT) AS y FROM {s} GROUP BY x HAVING COUNT(*) > 1)"
+        return self.dice.choice(
+            (
+                f"SELECT {a}.y AS x, {a}.x AS y FROM {m} {a} GROUP BY {a}.x, {a}.y "
+                f"HAVING {self.plain(a)}",
+                f"SELECT {a}.x, {a}.x AS y FROM {m} {a} GROUP BY {a}.x HAVING {a}.x > 1",
+                f"SELECT {a}.x, {b}.y FROM {m} {a} JOIN {counts} {b} ON {b}.x = {a}.y",
+            )
+        )
+
     def exploded(self) -> str:
         m, a = self.member(), self.alias()
-        return f"SELECT v AS x, y FROM {m} LATERAL VIEW explode(array(x, y)) {a} AS v"
+        view = self.dice.choice(
+            ("VIEW explode(array(x, y))", f"VIEW OUTER explode({_some('x', 'y')})")
+        )
+        return f"SELECT v AS x, y FROM {m} LATERAL {view} {a} AS v"
+
+
+def _some(shown: str, judged: str) -> str:
+    """An array that some rows do not have."""
+    return f"CASE WHEN {judged} > 2 THEN array({shown}, {judged}) END"
 
 
 # -- smaller cases that fail as well -------------------------------------------------------------------

@@ -95,7 +95,7 @@ def test_a_view_without_a_text_for_us_is_kept_for_others(ab: Anabranch, catalog:
     catalog.create_view("shop.trinos", ID, version("SELECT id FROM sales", "trino"))
     assert texts(catalog.load_view("shop.trinos")) == ["SELECT id FROM sales"]
     kept = ab._runtime.world().views[TableName.of("shop", "trinos")]
-    assert kept.startswith("SELECT raise_error('view shop.trinos has no text that Anabranch reads")
+    assert kept.startswith("SELECT raise_error('view shop.trinos has no SQL that Anabranch reads")
     ab.sql("DROP TABLE shop.sales")  # such a view reads nothing of ours
 
 

@@ -227,7 +227,7 @@ def test_a_cut_is_only_read(catalog: Any, sales: Table, here: Served) -> None:
     with pytest.raises(NotImplementedError):
         pinned.create_namespace("other")
     said = here.ask("POST", "/iceberg/v1/cut-1/namespaces", json={"namespace": ["x"]})
-    assert said.status_code == 403 and "only read" in said.json()["error"]["message"]
+    assert said.status_code == 403 and "read-only" in said.json()["error"]["message"]
 
 
 def test_a_table_lies_in_the_warehouse_and_in_no_other_tables_folder(

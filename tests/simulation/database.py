@@ -251,7 +251,7 @@ class SimulatedHeartbeat(Heartbeat):
         self.mute = False  # the next beat fails in a way that nobody thought of
 
     def leases(self) -> list[str]:
-        return list(self._kept)
+        return list(self._tasks)
 
     def _beat(self, due: Any) -> bool:
         if self.mute:
@@ -260,7 +260,7 @@ class SimulatedHeartbeat(Heartbeat):
         return super()._beat(due)
 
     def go_on(self) -> None:
-        if self._thread is not None and self._kept:
+        if self._thread is not None and self._tasks:
             self._thread.run()
 
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import anabranch.api  # everything is imported before anything is replaced
 import anabranch.backup
-from anabranch import retry, upkeep
-from anabranch import world as worlds
+from anabranch import cut_view, retry, upkeep
 from anabranch.catalog import (
     boot,
     events,
@@ -119,7 +118,8 @@ def sync_copy(paths: Any) -> None:
         active().disk.files[path].synced = True
 
 
-def place_of_backups(location: str, catalog_uuid: str, *, fsync: bool = True) -> DiskWarehouse:
+def warehouse(location: str, catalog_uuid: str, *, fsync: bool = True) -> DiskWarehouse:
+    """Of a lake, or where a backup lies."""
     return DiskWarehouse(str(location), catalog_uuid, active().disk)
 
 
@@ -179,7 +179,7 @@ def installed() -> None:
     boot.since_boot = lambda: active().since_boot()
     vars(boot)["wall"] = lambda: None  # where it is asked: it has nothing to compare with
     heartbeat.threading = SimpleNamespace(Thread=SimulatedThread, Condition=Turn)  # type: ignore[assignment]
-    for module in (tables, worlds):
+    for module in (tables, cut_view):
         module.datetime = CLOCK
     swaps: list[tuple[Any, Any]] = [
         (streams.uuid4, lambda: active().uuid4()),
@@ -210,7 +210,7 @@ def installed() -> None:
     for real, other in swaps:
         swap(real, other)
     stages.os = SimpleNamespace(getpid=lambda: active().getpid())  # type: ignore[assignment]
-    archive.Warehouse = place_of_backups  # type: ignore[assignment, misc]
+    lake.Warehouse = archive.Warehouse = warehouse  # type: ignore[assignment, misc]
     holdings.damaged_files = lambda *_: []  # data files are values, and have no pages
     archive.sync_each = sync_copy
     archive.ThreadPoolExecutor = Serial  # type: ignore[assignment, misc]

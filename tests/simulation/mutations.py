@@ -31,6 +31,7 @@ from anabranch.catalog.heartbeat import Heartbeat
 from anabranch.catalog.read_set import ReadSet
 from anabranch.catalog.retention import Retention
 from anabranch.catalog.store import Store
+from anabranch.cut_view import CutView
 from anabranch.deploy import abort, along, conflicts
 from anabranch.errors import PublishConflict
 from anabranch.lake import archive, collect, publish
@@ -41,7 +42,6 @@ from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Transaction
 from anabranch.scheduler.due import Agenda
 from anabranch.tables import stream_tables as declare
-from anabranch.world import World
 from tests.simulation.disk import LocalFiles
 from tests.simulation.plans import directed
 from tests.standin.engine import swap
@@ -61,30 +61,18 @@ class Mutation:
     def applied(self) -> Iterator[None]:
         undo: list[Callable[[], None]] = []
         for found, other in self.changes:
-            if callable(other):
-                other = _fresh(other)
             if isinstance(found, tuple):
                 owner, name = found
                 before = vars(owner)[name] if name in vars(owner) else getattr(owner, name)
                 setattr(owner, name, other)
                 undo.append(lambda o=owner, n=name, b=before: setattr(o, n, b))  # type: ignore[misc]
             else:
-                swap(found, other)
-                undo.append(lambda f=found, o=other: swap(o, f))  # type: ignore[misc]
+                undo.append(swap(found, other))
         try:
             yield
         finally:
             for each in reversed(undo):
                 each()
-
-
-def _fresh(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of its own: one that replaces two others could not be taken back."""
-
-    def replaced(*given: Any, **named: Any) -> Any:
-        return function(*given, **named)
-
-    return replaced
 
 
 def nothing(*_: object, **__: object) -> None: ...
@@ -111,7 +99,7 @@ def compares_nothing(self: ReadSet, c: Any) -> None:
 
 _SWAP, _GROUPED, _EXPIRED = publish._swap, groups.grouped, Retention.expired
 _SHOWN = cuts.shown
-_STAGES, _VERSION, _REMOVE = lake_upkeep._stages, World.version, stages.remove
+_STAGES, _VERSION, _REMOVE = lake_upkeep._stages, CutView.version, stages.remove
 _MOVE = deployments.move
 _ALONE, _ALONG = Store._alone, along.Along.stage
 
@@ -150,7 +138,7 @@ def cuts_of_nobody(c: Any, now: Any) -> Any:
     return [replace(each, cut_id=None) for each in living], dead
 
 
-def reads_the_newest(self: World, name: Any) -> Any:
+def reads_the_newest(self: CutView, name: Any) -> Any:
     if self.check_held is None:
         return _VERSION(self, name)
     return self.lake.current(name)
@@ -224,7 +212,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "one-cut": Mutation(
         "a reader looks each table up when it reads it",
-        (((World, "version"), reads_the_newest),),
+        (((CutView, "version"), reads_the_newest),),
         59,
     ),
     "rebase": Mutation(
@@ -329,12 +317,12 @@ MUTATIONS: dict[str, Mutation] = {
         143,
     ),
     "ended-readers": Mutation(
-        "a reader is not told that its cut was given up", ((read_leases.holds, always),), 2454
+        "a reader is not told that its cut was given up", ((read_leases.holds, always),), 8157
     ),
     "write-skew": Mutation(
         "a serializable transaction does not compare what it has read",
         (((Transaction, "expect_what_was_read"), nothing),),
-        37,
+        87,
     ),
     "queue": Mutation(
         "a lease is taken past those who wait for it", ((leases._waited_for, nothing),), 38

@@ -6,7 +6,7 @@ Two stream tables, one of which reads the other; `s.o`, outside of the project, 
 from __future__ import annotations
 
 from anabranch.deploy.snapshot import ObjectKey, Snapshot, SnapshotObject
-from anabranch.deploy.state import Wanted
+from anabranch.deploy.state import DesiredState
 from tests.simulation.light import sources_of
 from tests.simulation.plans import QUERIES
 
@@ -14,10 +14,12 @@ NAME = "shop"
 B, C = ObjectKey("d", "m", "b"), ObjectKey("d", "m", "c")
 
 
-def version(factor: int) -> Wanted:
+def version(factor: int) -> DesiredState:
     """The project with another factor in the query of its first table."""
     queries = {B: f"scale {factor} s.a", C: QUERIES[str(C)]}
-    return Wanted(NAME, Snapshot({key: _object(key, query) for key, query in queries.items()}))
+    return DesiredState(
+        NAME, Snapshot({key: _object(key, query) for key, query in queries.items()})
+    )
 
 
 def _object(key: ObjectKey, query: str) -> SnapshotObject:

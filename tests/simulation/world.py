@@ -17,14 +17,12 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
 
-from anabranch.lake.fence import Fence
 from anabranch.lake.lake import Lake
-from anabranch.lake.manifests import Cache
 from anabranch.runtime import Runtime, Workers
 from anabranch.settings import Settings
 from tests.simulation import light
 from tests.simulation.database import Database, SimulatedStore
-from tests.simulation.disk import Disk, DiskWarehouse
+from tests.simulation.disk import Disk
 from tests.simulation.plans import Event, Op, Plan
 
 EPOCH = datetime(2030, 1, 1, tzinfo=timezone.utc)
@@ -222,11 +220,7 @@ class World:
         store = SimulatedStore(
             self, database, self.catalog_uuid, "catalog" if database is self.database else "copy"
         )
-        lake = Lake.__new__(Lake)
-        lake.store, lake.catalog_name = store, "anabranch"
-        lake.warehouse = DiskWarehouse(WAREHOUSE, self.catalog_uuid, self.disk)
-        lake.fence = Fence(store, lake.warehouse, "anabranch")
-        lake._versions, lake._snapshots = Cache(64), Cache(64)
+        lake = Lake(store, WAREHOUSE)  # `install` puts the warehouse on the simulated disk
         runtime = Runtime(self.settings, store, lake, light.Spark())  # type: ignore[arg-type]
         runtime._workers = Workers(1)
         return runtime

@@ -41,7 +41,9 @@ def test_a_cluster_sends_nothing_where_the_operator_does_not(
     spark._session = cast("Any", Remote())
     for settings in ({}, {"spark.x": "FILE('/nowhere')"}):
         with (
-            pytest.raises(Refused, match="no Spark Connect server that work may be sent to") as no,
+            pytest.raises(
+                Refused, match="not a Spark Connect server that work may be sent to"
+            ) as no,
             at_home(spark, None, address, settings),
         ):
             pass

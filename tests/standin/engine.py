@@ -91,8 +91,7 @@ def installed() -> Iterator[None]:
     """Inside, every module of ours computes rows with the stand-in."""
     definitions._cache.clear()
     methods = [(kind, name, getattr(kind, name)) for kind, name, _ in METHODS]
-    for real, other in REPLACED:
-        swap(real, other)
+    undo = [swap(real, other) for real, other in REPLACED]
     for kind, name, other in METHODS:
         setattr(kind, name, other)
     try:
@@ -100,13 +99,26 @@ def installed() -> Iterator[None]:
     finally:
         for kind, name, real in methods:
             setattr(kind, name, real)
-        for real, other in REPLACED:
-            swap(other, real)
+        for each in reversed(undo):
+            each()
         definitions._cache.clear()
 
 
-def swap(found: Any, other: Any) -> None:
-    """Every module of ours that has one gets the other."""
+def swap(found: Any, other: Any) -> Callable[[], None]:
+    """Every module of ours that has one gets the other; what takes that back.
+
+    The other is a function made for this, which no place had before: one that stands for two could not
+    be taken back.  Modules that are loaded meanwhile have it too.
+    """
+
+    def made(*given: Any, **named: Any) -> Any:
+        return other(*given, **named)
+
+    _put(found, made)
+    return lambda: _put(made, found)
+
+
+def _put(found: Any, other: Any) -> None:
     for name, module in list(sys.modules.items()):
         if name == "anabranch" or name.startswith("anabranch."):
             for attribute, value in list(vars(module).items()):

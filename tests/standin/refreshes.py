@@ -13,19 +13,18 @@ from functools import partial
 from typing import Any
 
 from anabranch.catalog.bounds import bounds_of
-from anabranch.catalog.streams import StreamTable
 from anabranch.delta.fixpoint import Converged, Counts, NoFixedPoint, Strategy
 from anabranch.errors import InternalError
 from anabranch.lake.version import TableVersion
 from anabranch.model import Column, Columns, FixpointBounds, Op, Reading
 from anabranch.names import TableName
-from anabranch.refresh.cycles import Circle
+from anabranch.refresh.cycles import Members
 from anabranch.refresh.decide import Decision, settled
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.execute.fixpoint import CycleWork, not_converged
 from anabranch.refresh.execute.recompute import Recompute
 from anabranch.refresh.execute.table import summary as summary_of
-from anabranch.refresh.members import hidden_of
+from anabranch.refresh.maintained import MaintainedTable, hidden_of
 from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark import query
@@ -38,40 +37,40 @@ from tests.standin.session import Frame, Row, table_of
 def full_job(
     runtime: Runtime,
     tx: Transaction,
-    stream: StreamTable,
+    table: MaintainedTable,
     definition: Definition,
     sources: Sources,
     summary: Mapping[str, str],
     *,
     compare: bool = True,
 ) -> TableVersion:
-    stored = tx.world.version(stream.name)
-    hidden = hidden_of(stream, definition)
+    stored = tx.world.version(table.name)
+    hidden = hidden_of(table.mode, definition)
     rows = _result(tx, definition, sources, now=True)
-    if compare and stream.populated and {*stored.hidden} >= {*hidden}:
+    if compare and not table.order and table.populated and {*stored.hidden} >= {*hidden}:
         return _exchange(runtime, tx, stored, Counter(rows), hidden, summary)
     made = Frame(runtime.spark.session, table_of(rows, stored.columns))
-    written = write_frame(made, tx.stage.directory(stream.name), (*stored.columns, *hidden))
+    written = write_frame(made, tx.stage.directory(table.name), (*stored.columns, *hidden))
     return tx.stage.commit_rows(
-        stream.name, written, replace_all=True, hidden=hidden, summary=summary
+        table.name, written, replace_all=True, hidden=hidden, summary=summary
     )
 
 
 def incremental_job(
     runtime: Runtime,
     tx: Transaction,
-    stream: StreamTable,
+    table: MaintainedTable,
     definition: Definition,
     sources: Sources,
     summary: Mapping[str, str],
 ) -> TableVersion:
     """stored + Q(now) - Q(before)."""
-    stored = tx.world.version(stream.name)
+    stored = tx.world.version(table.name)
     wanted = Counter(frame(runtime.spark.session, stored.reading(), stored.columns).collect())
     wanted.update(_result(tx, definition, sources, now=True))
     wanted.subtract(_result(tx, definition, sources, now=False))
     if any(count < 0 for count in wanted.values()):
-        raise InternalError(f"{stream.name}: a row would be there less than no times")
+        raise InternalError(f"{table.name}: a row would be there less than no times")
     return _exchange(runtime, tx, stored, +wanted, definition.hidden, summary)
 
 
@@ -182,7 +181,7 @@ def _member(work: CycleWork, name: TableName, found: Mapping[TableName, Any]) ->
 
 
 def component_anew(
-    self: Recompute, circle: Circle, inputs: query.Inputs, bound: Callable[[TableName], str]
+    self: Recompute, component: Members, inputs: query.Inputs, bound: Callable[[TableName], str]
 ) -> dict[TableName, Frame]:
     """For `verify`: from nothing, over the sources as they were."""
     world, session = self.world, self.runtime.spark.session
@@ -198,10 +197,10 @@ def component_anew(
             text = world.bind(more, self.state.streams[name].query, rows=rows_of)
             return Counter(run_sql(session, text).collect())
 
-    streams = [self.state.streams[name] for name in circle]
+    streams = [self.state.streams[name] for name in component]
     bounds = bounds_of(streams, self.runtime.settings)
-    nothing: dict[TableName, Counter[Row]] = {name: Counter() for name in circle}
-    found, _ = _settled(bounds, sorted(circle), nothing, member, lambda counts: None)
+    nothing: dict[TableName, Counter[Row]] = {name: Counter() for name in component}
+    found, _ = _settled(bounds, sorted(component), nothing, member, lambda counts: None)
     return {
         name: Frame(session, table_of(list(rows.elements()), world.version(name).columns))
         for name, rows in found.items()

@@ -207,7 +207,7 @@ def test_an_interrupted_backup_is_none(
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(Archive, step, dies)
             ab.backup(tmp_path / "backup")
-        with pytest.raises(InvalidValue, match="no whole backup"):
+        with pytest.raises(InvalidValue, match="no complete backup"):
             anabranch.restore(tmp_path / "backup", tmp_path / "again")
     (half, *_) = (tmp_path / "backup" / "files").rglob("*.avro")
     half.write_bytes(half.read_bytes()[:10])  # as an interrupted copy leaves it
@@ -388,11 +388,11 @@ def test_places_that_are_taken(ab: Anabranch, tmp_path: Path) -> None:
         anabranch.restore(tmp_path / "backup", tmp_path / "full")
     with pytest.raises(Refused, match="holds no backup"):
         ab.backup(tmp_path / "full")
-    with pytest.raises(Refused, match="in the warehouse"):
+    with pytest.raises(Refused, match="inside the warehouse"):
         ab.backup(tmp_path / "home" / "warehouse" / "backup")
     with connect(tmp_path / "other") as other, pytest.raises(Refused, match="another catalog"):
         other.backup(tmp_path / "backup")
-    with pytest.raises(InvalidValue, match="no whole backup"):
+    with pytest.raises(InvalidValue, match="no complete backup"):
         anabranch.restore(tmp_path / "nothing", tmp_path / "again")
     assert not (tmp_path / "again").exists()
 

@@ -169,7 +169,7 @@ def test_a_table_whose_source_is_gone_says_what_can_be_done(home: Path) -> None:
             (row,) = ab.check(deep=True, **asked)
             assert row["table"] == "s.d"
             assert row["problem"] == "CANNOT_COMPARE" and not row["repaired"]
-            assert row["detail"] == "cannot be compared: s.t is not there any more"
+            assert row["detail"] == "cannot be compared: s.t is no longer there"
             assert row["cure"] == (
                 "create s.t again, or ALTER STREAM TABLE s.d AS another query, or "
                 "DROP STREAM TABLE s.d"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.deploy import promote
 from anabranch.deploy.steps import Action
 from anabranch.errors import DataError, PlanFailed, Refused, SparkLost, UserError
 from anabranch.names import TableName
@@ -93,7 +94,9 @@ def replace_stream_by_source(shop: Shop) -> None:
 def test_a_source_in_place_of_a_stream_table_keeps_its_rows(shop: Shop) -> None:
     replace_stream_by_source(shop)
     shop.ab.sql("INSERT INTO db.x.x VALUES (42)")
-    with pytest.raises(Refused, match=r"db\.x\.x is a source table since .* and holds rows") as no:
+    with pytest.raises(
+        Refused, match=r"db\.x\.x has been a source table since .* and holds rows"
+    ) as no:
         shop.ab.rollback()
     assert shop.rows("db.x.x") == [(42,)]
     assert "DROP TABLE db.x.x" in (no.value.hint or "")
@@ -112,7 +115,7 @@ def test_a_source_made_again_is_another_one(shop: Shop) -> None:
     replace_stream_by_source(shop)
     shop.ab.sql("DROP TABLE db.x.x")
     shop.ab.sql("CREATE TABLE db.x.x (other STRING)")
-    with pytest.raises(Refused, match=r"db\.x\.x was dropped and made again by hand"):
+    with pytest.raises(Refused, match=r"db\.x\.x was dropped and recreated by hand"):
         shop.ab.rollback()
     assert [each.name for each in shop.ab.table("db.x.x").schema] == ["other"]
 
@@ -125,7 +128,7 @@ def test_a_source_made_again_is_not_dropped_by_a_promote(shop: Shop) -> None:
     shop.ab.sql("DROP TABLE db.x.x")
     shop.ab.sql("CREATE TABLE db.x.x (k BIGINT)")
     shop.ab.sql("INSERT INTO db.x.x VALUES (42)")
-    with pytest.raises(Refused, match=r"db\.x\.x was dropped and made again since"):
+    with pytest.raises(Refused, match=r"db\.x\.x was dropped and recreated since"):
         shop.ab.promote(made)
     assert shop.rows("db.x.x") == [(42,)]
 
@@ -357,7 +360,7 @@ def test_a_roll_back_says_how_a_reader_in_error_is_mended(reader_fell: Shop) -> 
     ab = reader_fell.ab
     with pytest.raises(Refused, match=r"mine\.own is outside .*cannot follow") as refused:
         ab.rollback()
-    assert "mend the rows that it reads" in (refused.value.hint or "")
+    assert "fix the rows that it reads" in (refused.value.hint or "")
     assert "'one'" in refused.value.message
     assert ab.rollback(suspend_readers=True)["suspended"] == ["mine.own"]
 
@@ -451,7 +454,7 @@ def test_what_a_promote_says_of_a_staged_query_helps(
     made = stage_picky(shop, production_moves=True)
     hint = hint_of(shop, made, **options)
     assert "ALTER STREAM TABLE db.b" not in hint
-    assert f"mend the rows that db.b.b reads, then `anabranch promote {made}`" in hint
+    assert f"fix the rows that db.b.b reads, then `anabranch promote {made}`" in hint
     assert f"`anabranch abort {made}`, change db.b.b in the project and `anabranch stage`" in hint
     if cure == "mend":
         shop.ab.sql("DELETE FROM db.raw.s WHERE v = 0")
@@ -480,7 +483,9 @@ def test_a_promote_offers_what_was_staged_only_if_that_fits(shop: Shop) -> None:
 
 def test_what_was_staged_is_offered_while_production_stands(shop: Shop) -> None:
     made = stage_picky(shop, production_moves=False)
-    assert f"`anabranch promote {made} --no-refresh` takes what was staged" in hint_of(shop, made)
+    assert f"`anabranch promote {made} --no-refresh` promotes what was staged" in hint_of(
+        shop, made
+    )
     shop.ab.promote(made, refresh=False)
     shop.check(1)
 
@@ -562,7 +567,7 @@ def test_readers_of_an_altered_source_are_listed(shop: Shop) -> None:
         "mine.noted": "fails",
         "mine.seen": "follows",
     }
-    with pytest.raises(Refused, match=r"mine\.noted is outside of the project"):
+    with pytest.raises(Refused, match=r"mine\.noted is outside the project"):
         shop.stage()
     made = shop.stage(suspend_readers=True)
     assert ab.promote(made)["suspended"] == ["mine.noted"]
@@ -576,7 +581,7 @@ def test_a_reader_of_an_altered_source_made_after_staging_is_seen(shop: Shop) ->
     shop.write("models/db/raw/s.sql", NOTED)
     made = shop.stage()
     ab.create_stream_table("mine.noted", AMBIGUOUS)
-    with pytest.raises(Refused, match=r"mine\.noted is outside of the project"):
+    with pytest.raises(Refused, match=r"mine\.noted is outside the project"):
         ab.promote(made)
     assert ab.promote(made, suspend_readers=True)["suspended"] == ["mine.noted"]
 
@@ -605,7 +610,7 @@ def test_a_view_that_would_break_is_refused(shop: Shop) -> None:
         "mine.through": "fails",
         "mine.rest": "follows",
     }
-    with pytest.raises(Refused, match=r"mine\.seen is outside of the project") as refused:
+    with pytest.raises(Refused, match=r"mine\.seen is outside the project") as refused:
         shop.stage()
     assert "let it break with --suspend-readers" in (refused.value.hint or "")
     made = shop.stage(suspend_readers=True)
@@ -624,7 +629,7 @@ def test_a_view_made_after_staging_is_seen_by_promote(shop: Shop) -> None:
     shop.edit(RENAMED)
     made = shop.stage()
     shop.ab.sql("CREATE VIEW mine.seen AS SELECT v FROM db.b.b")
-    with pytest.raises(Refused, match=r"mine\.seen is outside of the project"):
+    with pytest.raises(Refused, match=r"mine\.seen is outside the project"):
         shop.ab.promote(made)
     assert shop.rows("db.b.b") == [(1, 5)]
     shop.ab.promote(made, suspend_readers=True)
@@ -634,7 +639,7 @@ def test_a_roll_back_that_breaks_a_view_is_refused(shop: Shop) -> None:
     shop.edit(RENAMED)
     shop.deploy()
     shop.ab.sql("CREATE VIEW mine.seen AS SELECT w FROM db.b.b")
-    with pytest.raises(Refused, match=r"mine\.seen is outside of the project"):
+    with pytest.raises(Refused, match=r"mine\.seen is outside the project"):
         shop.ab.rollback()
     assert shop.ab.rollback(suspend_readers=True)["broken_views"] == ["mine.seen"]
     shop.check(1)
@@ -731,6 +736,39 @@ def test_an_index_made_by_hand_goes_with_its_column(shop: Shop) -> None:
     assert indexes_of(shop) == {"p"}
 
 
+def test_an_index_made_by_hand_is_built_again_with_readers_that_move_along(shop: Shop) -> None:
+    """A first publish, which shows who moves along, has built it already."""
+    ab = shop.ab
+    ab.sql("CREATE INDEX q ON db.b.b (k)")
+    ab.create_stream_table("mine.own", OUTSIDE)
+    ab.sql("CREATE INDEX p ON mine.own (k)")
+    shop.edit(TWICE)
+    shop.deploy()
+    assert shop.rows("mine.own") == [(1, 10, 5)] == shop.rows("mine.own__p")
+    assert indexes_of(shop) == {"q"}
+    assert shop.rows("db.b.b__q") == shop.rows("db.b.b") == [(1, 10)]
+    shop.check(2, "mine.own")
+
+
+def test_an_index_made_in_the_last_moment_is_kept(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look of a promote and its lease: the publish compares, and looks again."""
+    real = promote.bring_up_to_date
+
+    def meddle(*given: Any) -> Any:
+        found = real(*given)
+        monkeypatch.setattr(promote, "bring_up_to_date", real)
+        shop.ab.sql("CREATE INDEX q ON db.b.b (k)")
+        return found
+
+    monkeypatch.setattr(promote, "bring_up_to_date", meddle)
+    shop.edit(TWICE)
+    shop.deploy()
+    assert indexes_of(shop) == {"q"}
+    assert shop.rows("db.b.b__q") == shop.rows("db.b.b") == [(1, 10)]
+
+
 def test_an_index_made_by_hand_stays_on_a_table_that_stays(shop: Shop) -> None:
     shop.ab.sql("CREATE INDEX q ON db.b.b (k)")
     note = ";\nCOMMENT ON STREAM TABLE b IS 'sums';\nCREATE INDEX own ON b (v)"
@@ -786,7 +824,7 @@ def test_readers_of_staged_tables_are_not_broken_by_a_promote(shop: Shop) -> Non
     name = next(row["table"] for row in shop.ab.tables() if row["table"].endswith(f"__{staged}.b"))
     shop.ab.create_stream_table("mine.peek", f"SELECT * FROM {name}", schedule="1s")
     for verb in (shop.ab.promote, shop.ab.abort):
-        with pytest.raises(Refused, match=r"mine\.peek reads .*, which would go") as no:
+        with pytest.raises(Refused, match=r"mine\.peek reads .*, which would be dropped") as no:
             verb(staged)
         assert no.value.hint == "DROP STREAM TABLE mine.peek"
     shop.ab.sql("DROP STREAM TABLE mine.peek")

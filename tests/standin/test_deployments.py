@@ -1,4 +1,4 @@
-"""Promote and roll-back publish whole groups: no cut is torn, inside or outside of the project."""
+"""Promote and roll-back publish whole groups: no cut is torn, inside or outside the project."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_a_deployment_that_breaks_a_reader_is_refused(shop: Shop) -> None:
     assert own["outcome"] == "fails" and "v" in own["error"]
     assert top["outcome"] == "waits"
     assert "mine.own" in str(plan) and "would fail" in str(plan)
-    with pytest.raises(Refused, match=r"mine\.own is outside of the project and cannot follow"):
+    with pytest.raises(Refused, match=r"mine\.own is outside the project and cannot follow"):
         shop.stage()
     assert ab.deployments()[0]["status"] == "PROMOTED", "nothing was begun"
     made = shop.stage(suspend_readers=True)
@@ -224,7 +224,7 @@ def test_a_reader_that_came_after_staging_is_seen_by_promote(shop: Shop) -> None
     made = shop.stage()
     ab.create_stream_table("mine.own", OUTSIDE)
     before = shop.rows("db.b.b")
-    with pytest.raises(Refused, match=r"mine\.own is outside of the project"):
+    with pytest.raises(Refused, match=r"mine\.own is outside the project"):
         ab.promote(made)
     assert shop.rows("db.b.b") == before and states(ab)["mine.own"] == "ACTIVE"
     assert ab.promote(made, suspend_readers=True)["suspended"] == ["mine.own"]
@@ -239,7 +239,7 @@ def test_a_roll_back_that_breaks_a_reader_is_refused(shop: Shop) -> None:
     ab.create_stream_table("mine.own", OUTSIDE.replace("b.v", "b.w"))
     (found,) = rollback_dry(ab._runtime, None)["readers"]
     assert found["reader"] == "mine.own" and found["outcome"] == "fails"
-    with pytest.raises(Refused, match=r"mine\.own is outside of the project"):
+    with pytest.raises(Refused, match=r"mine\.own is outside the project"):
         ab.rollback()
     assert ab.deployments()[0]["status"] == "PROMOTED"
     assert ab.rollback(suspend_readers=True)["suspended"] == ["mine.own"]
@@ -254,7 +254,7 @@ def test_a_reader_whose_rows_break_is_refused_or_suspended(shop: Shop) -> None:
     ab.create_stream_table("mine.own", "SELECT CAST(t AS INT) AS n FROM db.x.x")
     shop.write("models/db/x/x.sql", "CREATE STREAM TABLE x AS SELECT 'one' AS t FROM raw.s")
     made = shop.stage()
-    with pytest.raises(Refused, match=r"mine\.own is outside of the project"):
+    with pytest.raises(Refused, match=r"mine\.own is outside the project"):
         ab.promote(made)
     assert states(ab)["mine.own"] == "ACTIVE"
     assert ab.promote(made, suspend_readers=True)["suspended"] == ["mine.own"]
@@ -415,7 +415,7 @@ def test_a_roll_back_that_takes_a_column_from_a_reader_is_refused(shop: Shop) ->
         shop.write(name, text)
     shop.deploy()
     ab.create_stream_table("mine.notes", "SELECT note FROM db.raw.s")
-    with pytest.raises(Refused, match=r"mine\.notes is outside of the project"):
+    with pytest.raises(Refused, match=r"mine\.notes is outside the project"):
         ab.rollback()
     assert shown(ab)["columns"]["db.raw.s"] == ["k", "v", "note", "w"]
     ab.rollback(suspend_readers=True)
@@ -522,23 +522,23 @@ def test_readers_that_move_along_stand_at_one_cut(shop: Shop) -> None:
 def test_a_reader_made_in_the_last_moment_is_brought_along(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look and the publish somebody closes a diamond outside of the project."""
-    ab, real = shop.ab, along.Flip.check_leased
+    """Between the look and the publish somebody closes a diamond outside the project."""
+    ab, real = shop.ab, along.Flip.publish
     shop.edit(TWICE)
     made = shop.stage()
 
     made_by: list[threading.Thread] = []
 
-    def meddle(flip: Any, *arguments: Any) -> None:
-        monkeypatch.setattr(along.Flip, "check_leased", real)
+    def meddle(flip: Any, *arguments: Any) -> Any:
+        monkeypatch.setattr(along.Flip, "publish", real)
         thread = threading.Thread(
             target=ab.create_stream_table, args=("mine.own", "SELECT v FROM db.b.b")
         )
         thread.start()
         made_by.append(thread)
-        real(flip, *arguments)
+        return real(flip, *arguments)
 
-    monkeypatch.setattr(along.Flip, "check_leased", meddle)
+    monkeypatch.setattr(along.Flip, "publish", meddle)
     ab.promote(made)
     made_by[0].join()
     assert shop.rows("mine.own") == [(10,)]
@@ -546,31 +546,44 @@ def test_a_reader_made_in_the_last_moment_is_brought_along(
 
 
 @pytest.fixture
-def at_the_end(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Somebody does something between the last look of a promote and its publish, once."""
+def at_the_end(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Somebody does something between the last look of a promote and its publish, once.
 
-    def installed_once(meddle: Callable[[], object]) -> None:
-        real = along.Flip.check_leased
+    The last look is a rehearsal if something moves along, else the one that everything began with.
+    """
 
-        def checked(flip: Any, *arguments: Any) -> None:
-            real(flip, *arguments)
-            monkeypatch.setattr(along.Flip, "check_leased", real)
-            meddle()
+    def installed_once(meddle: Callable[[], object], *, rehearsed: bool) -> None:
+        if rehearsed:
+            real_check = along.Flip.check_leased
 
-        monkeypatch.setattr(along.Flip, "check_leased", checked)
+            def checked(flip: Any, *arguments: Any) -> None:
+                real_check(flip, *arguments)
+                monkeypatch.setattr(along.Flip, "check_leased", real_check)
+                meddle()
+
+            monkeypatch.setattr(along.Flip, "check_leased", checked)
+        else:
+            real_publish = along.Flip.publish
+
+            def published(flip: Any, *arguments: Any) -> Any:
+                monkeypatch.setattr(along.Flip, "publish", real_publish)
+                meddle()
+                return real_publish(flip, *arguments)
+
+            monkeypatch.setattr(along.Flip, "publish", published)
 
     return installed_once
 
 
 def test_rows_that_come_in_the_last_moment_are_in_no_table(
-    shop: Shop, at_the_end: Callable[[Callable[[], object]], None]
+    shop: Shop, at_the_end: Callable[..., None]
 ) -> None:
     """What was brought along stands at the cut that it has read, not at the newest."""
     ab = shop.ab
     ab.create_stream_table("mine.own", OUTSIDE)
     shop.edit(TWICE)
     made = shop.stage()
-    at_the_end(lambda: ab.sql("INSERT INTO db.raw.s VALUES (1, 100)"))
+    at_the_end(lambda: ab.sql("INSERT INTO db.raw.s VALUES (1, 100)"), rehearsed=True)
     ab.promote(made)
     assert shop.rows("mine.own") == [(1, 10, 5)]
     shop.check(2, "mine.own")
@@ -581,7 +594,7 @@ def test_rows_that_come_in_the_last_moment_are_in_no_table(
 
 def test_a_reader_that_holds_no_lease_is_found_in_the_publish(
     shop: Shop,
-    at_the_end: Callable[[Callable[[], object]], None],
+    at_the_end: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Leases keep readers out while tables move; if they ever did not, nothing is torn."""
@@ -597,7 +610,7 @@ def test_a_reader_that_holds_no_lease_is_found_in_the_publish(
             )
             shop.ab.create_stream_table("mine.own", "SELECT k, v FROM db.b.b")
 
-    at_the_end(meddle)
+    at_the_end(meddle, rehearsed=False)
     shop.ab.promote(made)
     assert shop.rows("mine.own") == [(1, 10)]
     shop.check(2, "mine.own")
@@ -811,7 +824,7 @@ def test_a_source_altered_in_the_last_moment_is_seen_in_the_publish(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     staged = add_column(shop)
-    monkeypatch.setattr(promote, "check_now", lambda runtime, deployment: None)
+    monkeypatch.setattr(promote, "check_now", lambda *_: None)
     shop.ab.sql("ALTER TABLE db.raw.s ADD COLUMN x STRING")
     with pytest.raises(Refused, match=r"db\.raw\.s was altered since"):
         shop.ab.promote(staged)
@@ -914,7 +927,7 @@ def test_a_plan_sees_through_views_that_break(shop: Shop) -> None:
     readers = {row["reader"]: row for row in shop.plan().as_dict()["readers"]}
     assert readers["mine.w"]["outcome"] == "fails"
     assert readers["mine.r"]["outcome"] == "fails" and "mine.w" in readers["mine.r"]["error"]
-    with pytest.raises(Refused, match=r"mine\.r is outside of the project"):
+    with pytest.raises(Refused, match=r"mine\.r is outside the project"):
         shop.stage()
 
 
@@ -936,7 +949,7 @@ def test_views_over_staged_tables_are_not_broken(shop: Shop) -> None:
     shop.ab.sql("INSERT INTO db.raw.s VALUES (1, 1)")
     before = (shop.ab.cuts(), shop.ab.deployments(), shop.ab.tables())
     for verb in (promote_dry, promote.promote, abort_dry, abort.abort):
-        with pytest.raises(Refused, match=r"mine\.peek reads .*, which would go") as no:
+        with pytest.raises(Refused, match=r"mine\.peek reads .*, which would be dropped") as no:
             verb(shop.ab._runtime, staged)
         assert no.value.hint == "DROP VIEW mine.peek"
     assert (shop.ab.cuts(), shop.ab.deployments(), shop.ab.tables()) == before
@@ -1035,7 +1048,7 @@ def test_a_stage_that_slept_leaves_the_work_to_who_took_it_over(
     shop.edit(TWICE)
     with pytest.raises(Refused, match=r"another process took .* over") as no:
         shop.stage()
-    assert no.value.hint == f"`anabranch wait {taken[1]}` tells how far it is"
+    assert no.value.hint == f"`anabranch wait {taken[1]}` shows its progress"
     shop.ab.promote(taken[1])
     shop.check(2)
 

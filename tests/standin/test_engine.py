@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql.types import StructType
 
 from anabranch.catalog import tables
+from anabranch.cut_view import CutView
 from anabranch.errors import AnabranchError
 from anabranch.refresh.execute import table as jobs
 from anabranch.spark import write
 from anabranch.sql.lower.recursion import is_beyond_spark
-from anabranch.world import World
 from tests.standin.engine import connect, installed
 
 
@@ -88,13 +88,13 @@ def test_tables_that_read_each_other(tmp_path: Path) -> None:
 def test_a_circle_with_what_spark_cannot_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
-    real = World.schema
+    real = CutView.schema
 
-    def schema(world: World, text: str) -> StructType:
+    def schema(world: CutView, text: str) -> StructType:
         assert not is_beyond_spark(text), f"Spark cannot read {text}"
         return real(world, text)
 
-    monkeypatch.setattr(World, "schema", schema)
+    monkeypatch.setattr(CutView, "schema", schema)
     with installed(), connect(tmp_path / "home", allow_circular=True) as ab:
         ab.sql("CREATE TABLE s.t (k BIGINT)")
         ab.sql("INSERT INTO s.t VALUES (1), (2)")

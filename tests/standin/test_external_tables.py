@@ -66,7 +66,7 @@ def test_compile_needs_the_lock_alone(ab: Anabranch, shop: Path, theirs: Theirs)
     with pytest.raises(NotCompiled, match="totl"):
         load(shop).check()
     (shop / "external.lock.json").write_text("[]")
-    assert "this is no lock file" in str(load(shop).compiled.problems)
+    assert "this is not a lock file" in str(load(shop).compiled.problems)
 
 
 def test_a_project_is_deployed_over_external_tables(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.types import StringType
 
-from anabranch import Anabranch
+from anabranch import Anabranch, missing
 from anabranch.errors import (
     AlreadyExists,
     InvalidValue,
@@ -20,6 +20,7 @@ from anabranch.errors import (
 from anabranch.lake import foreign
 from tests.standin.engine import connect, installed
 from tests.standin.theirs import RestServer, Theirs, rest
+from tests.unit.lake.test_private import hide
 
 EXTENDED = pytest.mark.extended
 SUM = "SELECT COUNT(*) AS n, SUM(amount) AS s FROM prod.sales.orders"
@@ -170,6 +171,21 @@ def test_secrets_are_references(ab: Anabranch, monkeypatch: pytest.MonkeyPatch) 
         ab.attach("web", "rest", uri="http://127.0.0.1:1", token="ENV('PROD_TOKEN')")
 
 
+def test_a_private_part_of_pyiceberg_that_is_missing_is_an_event(
+    ab: Anabranch, theirs: Theirs, server: RestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing.forget()
+    hide(monkeypatch, "_session")
+    attach_rest(ab, server)
+    ab.create_stream_table("mart.web", SUM.replace("prod", "web"), schedule="1ms")
+    theirs.append("orders", (3, 5))
+    ab.tick()
+    assert ab.table("mart.web").collect() == [(3, 35)]
+    (event,) = [each for each in ab.events() if each["kind"] == "FALLBACK"]
+    assert event["table"] is None and "RestCatalog._session cannot be used" in event["message"]
+    missing.forget()
+
+
 def test_a_secret_is_neither_kept_nor_shown(
     ab: Anabranch, server: RestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,7 +225,7 @@ def test_a_type_or_name_that_cannot_be(ab: Anabranch, theirs: Theirs) -> None:
         ab.attach("web", "oracle")
     with pytest.raises(InvalidValue, match="'system' cannot be the name"):
         ab.attach("system", "sql", **theirs.properties)
-    with pytest.raises(AlreadyExists, match="prod is attached already"):
+    with pytest.raises(AlreadyExists, match="prod is already attached"):
         ab.attach("prod", "sql", **theirs.properties)
     ab.attach("prod", "sql", if_not_exists=True, uri="sqlite:////no/such")
     ab.attach("prod", "sql", or_replace=True, **theirs.properties)
@@ -274,7 +290,7 @@ def test_a_table_that_vanished_stops_its_readers_alone(ab: Anabranch, theirs: Th
     theirs.append("other", (1, 1))
     outcomes = {each["members"][0]: each["outcome"] for each in ab.tick()}
     assert outcomes == {"mart.r": "FAILED", "mart.o": "PUBLISHED"}
-    assert "reads prod.sales.orders, which is not there" in ab.history("mart.r")[0]["error"]
+    assert "reads prod.sales.orders, which no longer exists" in ab.history("mart.r")[0]["error"]
     assert events(ab, "FOREIGN_GONE") == ["FOREIGN_GONE"]
     assert ab.table("mart.r").collect() == [(2, 30)]
     theirs.table()  # back, and empty

@@ -215,7 +215,7 @@ def test_in_sql_and_on_the_command_line(ab: Anabranch, home: Path) -> None:
 
 
 def test_names_of_groups_differ_by_more_than_case(ab: Anabranch) -> None:
-    with pytest.raises(AlreadyExists, match="refresh group night exists"):
+    with pytest.raises(AlreadyExists, match="refresh group night already exists"):
         ab.sql("CREATE REFRESH GROUP NIGHT MEMBERS (s.b, s.g)")
     ab.sql("ALTER REFRESH GROUP Night SET SNAPSHOT TIMEOUT 50")
     assert ab.refresh_groups()[0]["snapshot_timeout_ms"] == 50

@@ -521,6 +521,87 @@ def test_a_suspended_table_that_need_not_move_is_in_nobodys_way(ab: Anabranch) -
             act()
 
 
+# Who is suspended, what is written, and the table that waits for it, if any does.
+SUSPENDED = {
+    "above, up to date": (["s.s2"], "s.a1", None),
+    "above, behind": (["s.s2"], "s.a2", "s.s2"),
+    "in the group, up to date": (["s.p"], "s.a1", "s.p"),
+    "a boundary, behind but fit to be read": (["s.h"], "s.a2", None),
+}
+READERS = {
+    "above, up to date": "s.total",
+    "above, behind": "s.total",
+    "in the group, up to date": "s.q",
+    "a boundary, behind but fit to be read": "s.over",
+}
+
+
+def suspended_scene(ab: Anabranch, title: str) -> str:
+    bank(ab)
+    ab.create_stream_table("s.p", "SELECT SUM(v) AS v FROM s.a3", schedule=HOUR)
+    ab.create_stream_table("s.q", "SELECT SUM(v) AS v FROM s.a1", schedule=HOUR)
+    ab.create_refresh_group("pair", ["s.p", "s.q"])
+    ab.create_stream_table("s.h", "SELECT SUM(v) AS v FROM s.a2", schedule=None)
+    over = "SELECT h.v + SUM(a.v) AS v FROM s.h h CROSS JOIN s.a1 a GROUP BY h.v"
+    ab.create_stream_table("s.over", over, schedule=HOUR)
+    who, written, _ = SUSPENDED[title]
+    for name in who:
+        ab.suspend(name)
+    ab.sql(f"INSERT INTO {written} VALUES (2, 1)")
+    if written != "s.a1":
+        ab.sql("INSERT INTO s.a1 VALUES (2, 1)")
+    ab.table("s.a1")
+    return READERS[title]
+
+
+@pytest.mark.parametrize("title", SUSPENDED)
+@pytest.mark.parametrize("verb", ["tick", "refresh", "refresh by name"])
+def test_everybody_agrees_who_waits_for_a_suspended_table(
+    ab: Anabranch, title: str, verb: str
+) -> None:
+    """Ticks, refreshes of all and of one, and both listings go by one rule."""
+    reader = suspended_scene(ab, title)
+    by = SUSPENDED[title][2]
+    overdue(ab, reader, *CHAIN)
+    listed = next(each for each in ab.groups() if reader in each["members"])
+    assert listed["blocked_by"] == status(ab, reader)["blocked_by"] == by
+    before = value(ab, reader)
+    if verb == "tick":
+        done = next(each for each in ab.tick() if reader in each["members"])
+        assert done["outcome"] == ("SKIPPED" if by else "PUBLISHED") and done["waits_for"] == by
+    elif verb == "refresh":
+        done = next(each for each in ab.refresh() if each["table"] == reader)
+        assert (done["action"] == "SKIP") == bool(by)
+        assert not by or done["reason"] == f"{by} is suspended"
+    elif by:
+        with pytest.raises(Refused, match=rf"{by} is suspended"):
+            ab.refresh(reader)
+    else:
+        ab.refresh(reader)
+    assert (value(ab, reader) != before) == (by is None)
+    check_law(ab, reader)
+
+
+def test_a_table_that_was_left_out_does_not_come_back_after_a_lost_race(
+    ab: Anabranch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is asked for again is without what waits for a suspended table as well."""
+    ab.create_stream_table("s.h", "SELECT SUM(v) AS v FROM s.a2", schedule=None)
+    ab.sql("CREATE VIEW s.w AS SELECT v FROM s.a1")
+    ab.create_stream_table("s.over", "SELECT h.v + w.v AS v FROM s.h h CROSS JOIN s.w w")
+    ab.suspend("s.h")
+    ab.sql("INSERT INTO s.a2 VALUES (2, 1)")
+    ab.sql("UPDATE s.a1 SET v = 51")
+
+    def change() -> None:
+        ab.sql("CREATE OR REPLACE VIEW s.w AS SELECT v + 100 AS v FROM s.a1")
+
+    with meanwhile(ab, monkeypatch, "s.over", change, "refresh_finished"):
+        ab.refresh("s.over")
+    assert value(ab, "s.over") == 201 and status(ab, "s.h")["status"] == "SUSPENDED"
+    check_law(ab, "s.over")
+
+
 # -- opting out --------------------------------------------------------------------------------
 
 

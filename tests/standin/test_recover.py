@@ -107,7 +107,7 @@ def test_without_the_file_it_says_what_it_does_not_know(home: Path) -> None:
     (home / "warehouse" / declared.FILE).unlink()
     with opened(home) as ab:
         told = said(ab)
-        assert "no file tells whether it had a query" in told["s.d"]
+        assert "no file records whether it had a query" in told["s.d"]
         assert any("index of s.t: CREATE INDEX" in each for each in told.values())
         assert ab.status() == []
 

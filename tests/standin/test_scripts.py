@@ -28,7 +28,8 @@ def test_where_a_script_stopped(ab: Anabranch) -> None:
     said = failed(ab, "CREATE TABLE s.t (k INT); INSERT INTO s.u VALUES (1); DROP TABLE s.t")
     assert "there is no table s.u" in said
     assert (
-        "statement 2 of 3 failed: what came before it stands, and nothing after it was run" in said
+        "statement 2 of 3 failed: what came before it took effect, and nothing after it was run"
+        in said
     )
     assert [row["table"] for row in ab.tables()] == ["s.t"]
 
@@ -38,14 +39,14 @@ def test_the_first_and_the_last(ab: Anabranch) -> None:
     first = failed(ab, "DROP TABLE s.u; DROP TABLE s.t")
     assert "statement 1 of 2 failed: nothing was done, and nothing after it was run" in first
     last = failed(ab, "INSERT INTO s.t VALUES (1); DROP TABLE s.u")
-    assert last.endswith("statement 2 of 2 failed: what came before it stands")
+    assert last.endswith("statement 2 of 2 failed: what came before it took effect")
 
 
 def test_inside_a_transaction(ab: Anabranch) -> None:
     ab.sql("CREATE TABLE s.t (k INT)")
     with ab.transaction():
         said = failed(ab, "INSERT INTO s.t VALUES (1); DROP TABLE s.u")
-        assert said.endswith("what came before it stands in the open transaction")
+        assert said.endswith("what came before it took effect in the open transaction")
     assert ab.table("s.t").collect() == [(1,)]
 
 

@@ -17,15 +17,14 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Layers from the bottom up: a layer may import itself and those below.
 LAYERS = (
     (
-        *("errors", "failpoints", "lazy", "missing", "retry", "cache", "edition", "durable"),
+        *("errors", "failpoints", "lazy", "missing", "noted", "retry", "cache", "edition"),
         *("names", "types", "model", "durations", "redaction", "tracebacks"),
     ),
     ("values", "places", "schedules", "trust", "settings", "graph", "plan", "datalog"),
     ("delta", "sql"),
     ("catalog", "spark"),
     ("lake", "boundary"),
-    ("indexes",),
-    ("world", "system_views"),
+    ("cut_view", "system_views"),
     ("runtime", "leases", "clusters"),
     ("refresh",),
     ("tables", "upkeep", "scheduler", "backup"),
@@ -40,6 +39,18 @@ LAYERS = (
     ("demo", "cli", "__main__", "__init__"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+# The same inside of packages that have layers of their own.
+INNER = {
+    "sql": (
+        ("obstacles",),
+        ("text",),
+        ("statements",),
+        ("analyze",),
+        ("lower",),
+        ("batches", "offline", "render"),
+    ),
+}
 
 # Libraries that only some folders know.
 ONLY = {
@@ -71,9 +82,9 @@ def module(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
 
 
-def layer(name: str) -> str:
+def layer(name: str, depth: int = 1) -> str:
     parts = name.split(".")
-    return parts[1] if len(parts) > 1 else "__init__"
+    return parts[depth] if len(parts) > depth else "__init__"
 
 
 @pytest.mark.parametrize("path", FILES, ids=module)
@@ -85,6 +96,22 @@ def test_imports_go_downwards(path: Path) -> None:
         if name.startswith("anabranch.") and RANK.get(layer(name), 0) > own
     }
     assert not upwards
+
+
+@pytest.mark.parametrize("package", INNER)
+def test_imports_inside_of_a_package_go_downwards(package: str) -> None:
+    rank = {name: rank for rank, names in enumerate(INNER[package]) for name in names}
+    parts = {each.stem for each in (PACKAGE / package).iterdir()} - {"__init__", "__pycache__"}
+    assert parts == rank.keys()
+    upwards = set()
+    for path in (PACKAGE / package).rglob("*.py"):
+        own = layer(module(path), 2)
+        for name in imports(path):
+            if name.startswith(f"anabranch.{package}."):
+                part = layer(name, 2)
+                if part != own and rank[part] >= rank[own]:
+                    upwards.add(f"{own} → {part}: {module(path)}")
+    assert upwards == set()
 
 
 @pytest.mark.parametrize("path", FILES, ids=module)

@@ -253,7 +253,7 @@ def test_plain_parameters_of_a_connect_server(parameter: str) -> None:
     ],
 )
 def test_addresses_that_no_server_has(address: str) -> None:
-    with pytest.raises(InvalidValue, match="no address of a Spark Connect server"):
+    with pytest.raises(InvalidValue, match="not the address of a Spark Connect server"):
         parse_statement(f"CREATE CLUSTER c ADDRESS '{address}'")
 
 

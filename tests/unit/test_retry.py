@@ -11,7 +11,15 @@ from types import SimpleNamespace
 import pytest
 
 from anabranch import errors, retry
-from anabranch.errors import AnabranchError, DataError, OutcomeUnknown, PublishConflict, Retry
+from anabranch.errors import (
+    AnabranchError,
+    DataError,
+    Fenced,
+    OutcomeUnknown,
+    PublishConflict,
+    Retry,
+    Unreachable,
+)
 from anabranch.model import Status
 from anabranch.refresh import failures
 from anabranch.refresh.failures import Failure
@@ -69,6 +77,28 @@ def test_nothing_else_is_tried_at_once(error: Exception, pauses: list[float]) ->
     assert pauses == []
 
 
+def test_fewer_attempts_and_errors_that_do_not_say_that_others_caused_them(
+    pauses: list[float],
+) -> None:
+    for error in (Unreachable("a file went away"), PublishConflict("another was faster")):
+        tried = []
+        with pytest.raises(type(error)):
+            for attempt in attempts(3, also=(Unreachable,)):
+                with attempt:
+                    tried.append(attempt.number)
+                    raise error
+        assert tried == [0, 1, 2]
+    assert len(pauses) == 4
+
+
+def test_what_stays_so_until_somebody_acts_is_not_tried_again(pauses: list[float]) -> None:
+    with pytest.raises(Fenced):
+        for attempt in attempts(also=(Unreachable,)):
+            with attempt:
+                raise Fenced("a copy")
+    assert pauses == []
+
+
 # -- what is said is what is done ------------------------------------------------------------------
 
 
@@ -116,6 +146,46 @@ def test_no_other_loop_tries_again_after_a_lost_race() -> None:
                 continue
             over = isinstance(loop, ast.For) and ast.unparse(loop.iter) == "attempts()"
             assert over, f"{path.name}, line {loop.lineno}: use retry.attempts()"
+
+
+# Loops without a bound over what others change too, by function, and why they end.
+ENDLESS = {
+    "catalog/store.py _patiently": "after some seconds",
+    "lake/publish.py _find_out": "after some seconds",
+    "lake/avro.py _unpacked": "with the block",
+    "lake/avro.py _long": "with the last byte of a number",
+    "lake/attached.py _work": "with the list of calls",
+    "lake/attached.py _innermost": "with the causes of an error",
+    "runtime.py write": "each round observes a table that none before has observed",
+    "deploy/along.py stage": "each round takes out a table that none before has taken out",
+    "deploy/progress.py wait": "when the deployment ends, or the time that the caller gives",
+    "serve/app.py _sweep": "with the server",
+    "cli/shell.py run": "when the user leaves",
+}
+OVER_SHARED_STATE = [
+    *("catalog", "lake", "refresh", "tables", "scheduler", "deploy", "serve", "spark", "verbs"),
+    *("indexes", "project", "cli", "demo", "."),
+]
+
+
+def test_a_loop_without_a_bound_has_a_reason_to_end() -> None:
+    found = set()
+    for package in OVER_SHARED_STATE:
+        for path in (ROOT / "anabranch" / package).glob("*.py"):
+            for function in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    continue
+                loops = [each for each in ast.walk(function) if isinstance(each, ast.While)]
+                if any(ast.unparse(each.test) == "True" for each in loops):
+                    place = path.relative_to(ROOT / "anabranch").as_posix()
+                    found.add(f"{place} {function.name}")
+    assert found == set(ENDLESS)
+
+
+def test_nobody_else_counts_attempts() -> None:
+    for path in sorted((ROOT / "anabranch").rglob("*.py")):
+        counted = re.findall(r"range\(\w*(?:ATTEMPTS|TRIES|RETRIES)", path.read_text("utf-8"))
+        assert not counted, f"{path.name}: use retry.attempts()"
 
 
 def catches(loop: ast.For | ast.While) -> bool:

@@ -195,7 +195,7 @@ def test_variables_that_are_not_ours_are_left_alone() -> None:
         ("full_refresh_threshold", "2", "not between 0 and 1"),
         ("full_refresh_threshold", "nan", "not between 0 and 1"),
         ("allow_circular", "perhaps", "neither true nor false"),
-        ("tick_interval", "0s", "longer than nothing"),
+        ("tick_interval", "0s", "longer than 0"),
         ("tick_interval", "5", "hint: a valid value is 1s"),
         ("history_retention", "a week", "not a duration"),
         ("diamond_consistency", "eventual", "not one of atomic, none"),
@@ -287,5 +287,5 @@ def test_a_home_folder_that_does_not_exist(named: str, tmp_path: Path) -> None:
     if named == "file":
         (tmp_path / "anabranch.toml").write_text(f"home = {place!r}\n")
     given = {"argument": place, "file": None}.get(named, {named: place})
-    with pytest.raises(InvalidValue, match=r"no home folder for ~nobody-at-all[\s\S]*whole path"):
+    with pytest.raises(InvalidValue, match=r"no home folder for ~nobody-at-all[\s\S]*full path"):
         Settings.load(given)

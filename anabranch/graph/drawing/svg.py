@@ -191,7 +191,7 @@ def _legend(picture: Picture) -> Iterator[tuple[str, str]]:
         swatch = f'<rect width="18" height="12" rx="4" fill="{tint}" opacity="0.45"/>'
         yield swatch, f"{group_title(group)}: published together, epoch {group.epoch}"
     if any(each.converges for each in picture.tables):
-        yield _diamond(9, 6), "a source arrives here on several ways"
+        yield _diamond(9, 6), "a source arrives here by several paths"
     if picture.components:
         yield _circle(9, 6), "read each other: refreshed to a fixed point"
 

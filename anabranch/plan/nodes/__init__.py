@@ -19,6 +19,7 @@ from anabranch.plan.nodes.aggregate import Aggregate
 from anabranch.plan.nodes.base import (
     WEIGHT,
     Call,
+    Candidates,
     Clause,
     Item,
     Node,
@@ -50,6 +51,7 @@ __all__ = [
     "Aggregate",
     "AntiJoin",
     "Call",
+    "Candidates",
     "Clause",
     "Difference",
     "ExistenceJoin",

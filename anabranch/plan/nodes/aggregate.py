@@ -14,6 +14,7 @@ from anabranch.plan.exprs import column
 from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import (
     Call,
+    Candidates,
     Item,
     Names,
     Node,
@@ -28,6 +29,7 @@ from anabranch.plan.nodes.base import (
     same_columns,
     used_by,
 )
+from anabranch.plan.nodes.candidates import arguments, computed
 from anabranch.plan.nodes.conditions import expressed_in, reads_only
 from anabranch.plan.nodes.project import Project
 
@@ -70,6 +72,10 @@ class Aggregate(OverOne):
         input_column = passed_on(self.keys).get(name)
         return () if input_column is None else (Origin(0, input_column),)
 
+    def defined(self, name: str) -> Item | Call | None:
+        outputs: tuple[Item | Call, ...] = (*self.calls, *self.keys)
+        return next((each for each in outputs if each.name == name), None)
+
     def never_null(self, name: str) -> bool:
         return any(self.input.never_null(origin.name) for origin in self.origins(name))
 
@@ -86,6 +92,11 @@ class Aggregate(OverOne):
     def routes(self, on: On) -> tuple[On, ...] | None:
         keys = {key.name: key.expr for key in self.keys}
         return (expressed_in(on, keys),) if keys and reads_only(on, keys) else None
+
+    @property
+    def key_candidates(self) -> Candidates:
+        used = (argument for call in self.calls for argument in arguments(call.expr.tree))
+        return ((self.input, computed((*(key.expr for key in self.keys), *used))),)
 
     @property
     def heavy(self) -> bool:

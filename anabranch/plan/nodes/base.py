@@ -5,9 +5,9 @@ know of it are its *traits*, the methods and flags of `Node`: pruning, pushdown,
 and the delta rules use them and do not dispatch on classes.  The default of each trait is correct for
 any operator, if not the cheapest; an operator overrides what it knows better.
 
-    columns        columns · keep_only · uses · origins · typed_like · never_null
-    rows           linear · monotone · nonmonotone_inputs · demand_of · duplicating
-    keys           routes
+    columns        columns · keep_only · uses · origins · typed_like · defined · never_null
+    rows           linear · combines · monotone · nonmonotone_inputs · demand_of · duplicating
+    keys           routes · key_candidates
     cost           shareable · work · heavy
     text           head (in `explain`) · body, join_into, as_table (as SQL) · facts (in fingerprints)
 """
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 WEIGHT = "_ab_w"  # the signed multiplicity of a row of a delta
 
 Names = frozenset[str]
+Candidates = tuple[tuple["Node", tuple[Expr, ...]], ...]  # each over the columns of a node
 On = tuple[tuple[Expr, str], ...]  # pairs of an expression over an input and a column of its keys
 
 
@@ -200,11 +201,20 @@ class Node:
         """The columns of inputs that a column takes its type from: the same values, or NULL."""
         return self.origins(name)
 
+    def defined(self, name: str) -> Item | Call | None:
+        """What computes a column over the first input; None: it is passed on, or nobody knows."""
+        return None
+
     def never_null(self, name: str) -> bool:
         """Whether a column is known not to be NULL from the plan alone."""
         return False
 
     # -- rows
+
+    @property
+    def combines(self) -> bool:
+        """Whether a value may come from several rows of an input."""
+        return not self.linear
 
     def nonmonotone_inputs(self, demand: Demand) -> list[tuple[Operator, Node]]:
         """The inputs whose additional rows may remove rows; `demand`: what the operators above need."""
@@ -224,6 +234,15 @@ class Node:
     def routes(self, on: On) -> tuple[On, ...] | None:
         """How a filter on keys is pushed down: per input, the comparisons with the keys (empty: the
         input stays unfiltered); None: it cannot be pushed."""
+        return None
+
+    @property
+    def key_candidates(self) -> Candidates | None:
+        """What groups, matches or rows may be found by, here or above; None: nobody knows.
+
+        Of columns that an input has only those that the operator computes with; and the columns that
+        it adds, unless they are of a type that keys can have in any case.
+        """
         return None
 
     # -- cost

@@ -25,6 +25,7 @@ from anabranch.plan.exprs import (
 from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.aggregate import Aggregate
 from anabranch.plan.nodes.base import (
+    Candidates,
     Clause,
     Item,
     Names,
@@ -39,8 +40,10 @@ from anabranch.plan.nodes.base import (
     condition_head,
     same_columns,
 )
+from anabranch.plan.nodes.candidates import computed, equated
 from anabranch.plan.nodes.conditions import reads_only, through_equality
 from anabranch.plan.nodes.filter import Filter
+from anabranch.plan.nodes.join import Join
 from anabranch.plan.nodes.outer import Outer, join_pair
 from anabranch.plan.nodes.project import Project
 from anabranch.plan.nodes.union_all import UnionAll
@@ -54,6 +57,7 @@ class ExistenceJoin(OverTwo):
 
     spelled: ClassVar[str] = "Match"
     judgement: ClassVar[str]  # in fingerprints
+    combines: ClassVar[bool] = False
     shareable: ClassVar[bool] = True
     work: ClassVar[bool] = True
 
@@ -89,6 +93,11 @@ class ExistenceJoin(OverTwo):
         if not reads_only(on, self.left.columns):
             return None
         return (on, through_equality(self.condition, self.right, on))
+
+    @property
+    def key_candidates(self) -> Candidates:
+        both = Join((self.left, self.right))
+        return ((both, computed(equated(self.condition))),)
 
     @property
     def heavy(self) -> bool:

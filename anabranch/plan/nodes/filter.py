@@ -10,7 +10,8 @@ from sqlglot import exp
 from anabranch.plan.demand import Demand, truth_demand
 from anabranch.plan.exprs import Expr, binary, column, conjuncts, is_not_null
 from anabranch.plan.hashing import cached_hash
-from anabranch.plan.nodes.base import Clause, Names, On, OverOne, Sql, check_known
+from anabranch.plan.nodes.base import Candidates, Clause, Names, On, OverOne, Sql, check_known
+from anabranch.plan.nodes.candidates import computed, equated
 
 
 @cached_hash
@@ -32,6 +33,10 @@ class Filter(OverOne, Clause):
     def never_null(self, name: str) -> bool:
         implying = {is_not_null(column(name)), binary(exp.EQ, column(name), column(name))}
         return bool(implying & {*conjuncts(self.condition)}) or self.input.never_null(name)
+
+    @property
+    def key_candidates(self) -> Candidates:
+        return ((self.input, computed(equated(self.condition))),)
 
     def demand_of(self, demand: Demand) -> Demand:
         return demand | truth_demand(self.condition.tree)

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from anabranch.plan.exprs import Expr
+from anabranch.plan.exprs import Expr, column
 from anabranch.plan.hashing import cached_hash
-from anabranch.plan.nodes.base import Names, On, OverOne, Sql, check_known, check_unique
+from anabranch.plan.nodes.base import Candidates, Names, On, OverOne, Sql, check_known, check_unique
 from anabranch.plan.nodes.conditions import reads_only
 
 
@@ -42,6 +42,10 @@ class Generate(OverOne):
 
     def routes(self, on: On) -> tuple[On, ...] | None:
         return (on,) if reads_only(on, self.input.columns) else None
+
+    @property
+    def key_candidates(self) -> Candidates:
+        return ((self, tuple(map(column, self.names))),)
 
     @property
     def head(self) -> str:

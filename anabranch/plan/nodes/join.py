@@ -14,6 +14,7 @@ from anabranch.plan.demand import Demand, truth_demand
 from anabranch.plan.exprs import Expr, conjunction, conjuncts
 from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import (
+    Candidates,
     Clause,
     Names,
     Node,
@@ -25,6 +26,7 @@ from anabranch.plan.nodes.base import (
     columns_of,
     condition_head,
 )
+from anabranch.plan.nodes.candidates import computed, equated
 from anabranch.plan.nodes.conditions import reads_only, through_equality
 
 
@@ -81,6 +83,10 @@ class Join(Clause):
             on if owns else through_equality(self.condition, child, on)
             for child, owns in zip(self.parts, owners, strict=True)
         )
+
+    @property
+    def key_candidates(self) -> Candidates:
+        return ((self, computed(equated(self.condition))),)
 
     @property
     def heavy(self) -> bool:

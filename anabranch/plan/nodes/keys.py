@@ -39,6 +39,7 @@ class KeyFilter(Clause):
     on: On
     broadcast: bool = True
 
+    combines: ClassVar[bool] = False
     monotone: ClassVar[bool] = True
     work: ClassVar[bool] = True
 
@@ -87,6 +88,7 @@ class ReducedScan(Node):
     input: Node
     by: tuple[tuple[Node, On], ...]
 
+    combines: ClassVar[bool] = False
     monotone: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

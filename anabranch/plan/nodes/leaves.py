@@ -14,6 +14,7 @@ from anabranch.plan.exprs import Expr, identifier
 from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import (
     WEIGHT,
+    Candidates,
     Clause,
     Names,
     Node,
@@ -52,6 +53,11 @@ class Scan(Clause):
         return replace(self, names=needed_or_first(self.names, needed))
 
     @property
+    def key_candidates(self) -> Candidates:
+        """A table can have none but types with a known equality."""
+        return ()
+
+    @property
     def head(self) -> str:
         version = "" if self.version is Version.NOW else f" [{self.version.value}]"
         condition = " or ".join(
@@ -73,6 +79,7 @@ class Parameter(Clause):
     name: str
     names: tuple[str, ...]
 
+    combines: ClassVar[bool] = False
     monotone: ClassVar[bool] = True
     named: ClassVar[bool] = True
 
@@ -82,6 +89,10 @@ class Parameter(Clause):
     @property
     def columns(self) -> tuple[str, ...]:
         return self.names
+
+    @property
+    def key_candidates(self) -> Candidates:
+        return ()
 
     @property
     def head(self) -> str:
@@ -101,6 +112,10 @@ class OneRow(Node):
 
     @property
     def columns(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def key_candidates(self) -> Candidates:
         return ()
 
     def body(self, sql: Sql) -> exp.Query:

@@ -12,6 +12,7 @@ from anabranch.plan.demand import Demand, Operator
 from anabranch.plan.exprs import Expr
 from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import (
+    Candidates,
     Clause,
     Names,
     Node,
@@ -24,6 +25,7 @@ from anabranch.plan.nodes.base import (
     columns_of,
     condition_head,
 )
+from anabranch.plan.nodes.candidates import computed, equated
 from anabranch.plan.nodes.conditions import reads_only, through_equality
 
 
@@ -38,6 +40,7 @@ class Outer(OverTwo, Clause):
     condition: Expr | None = None
     full: bool = False
 
+    combines: ClassVar[bool] = False
     shareable: ClassVar[bool] = True
     work: ClassVar[bool] = True
 
@@ -68,6 +71,10 @@ class Outer(OverTwo, Clause):
         if self.full or not reads_only(on, self.left.columns):
             return None
         return (on, through_equality(self.condition, self.right, on))
+
+    @property
+    def key_candidates(self) -> Candidates:
+        return ((self, computed(equated(self.condition))),)
 
     @property
     def heavy(self) -> bool:

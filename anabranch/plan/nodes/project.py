@@ -11,6 +11,7 @@ from sqlglot import exp
 from anabranch.plan.demand import Demand, truth_demand
 from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import (
+    Candidates,
     Item,
     Names,
     Node,
@@ -25,6 +26,7 @@ from anabranch.plan.nodes.base import (
     passed_on,
     used_by,
 )
+from anabranch.plan.nodes.candidates import computed
 from anabranch.plan.nodes.conditions import expressed_in
 
 
@@ -59,6 +61,9 @@ class Project(OverOne):
         input_column = passed_on(self.items).get(name)
         return () if input_column is None else (Origin(0, input_column),)
 
+    def defined(self, name: str) -> Item | None:
+        return next((item for item in self.items if item.name == name), None)
+
     def never_null(self, name: str) -> bool:
         return any(self.input.never_null(origin.name) for origin in self.origins(name))
 
@@ -71,6 +76,10 @@ class Project(OverOne):
 
     def routes(self, on: On) -> tuple[On, ...]:
         return (expressed_in(on, {item.name: item.expr for item in self.items}),)
+
+    @property
+    def key_candidates(self) -> Candidates:
+        return ((self.input, computed(item.expr for item in self.items)),)
 
     @property
     def head(self) -> str:

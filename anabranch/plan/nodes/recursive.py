@@ -15,6 +15,7 @@ from anabranch.plan.nodes.aggregate import Aggregate
 from anabranch.plan.nodes.base import (
     WEIGHT,
     Call,
+    Candidates,
     Clause,
     Item,
     Names,
@@ -48,6 +49,10 @@ class RecursiveRef(Clause):
         return self.names
 
     @property
+    def key_candidates(self) -> Candidates:
+        return ()
+
+    @property
     def head(self) -> str:
         return f"RecursiveRef {self.name} ({', '.join(self.columns)})"
 
@@ -71,6 +76,7 @@ class Recursive(Clause):
     step: Node
     distinct: bool = False
 
+    combines: ClassVar[bool] = False
     monotone: ClassVar[bool] = True
     named: ClassVar[bool] = True
     exact: ClassVar[bool] = True
@@ -95,6 +101,10 @@ class Recursive(Clause):
 
     def typed_like(self, name: str) -> tuple[Origin, ...]:
         return (Origin(0, name),)
+
+    @property
+    def key_candidates(self) -> Candidates:
+        return ()
 
     @property
     def head(self) -> str:

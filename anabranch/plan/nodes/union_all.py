@@ -12,7 +12,7 @@ from sqlglot import exp
 from anabranch.errors import InternalError
 from anabranch.plan.demand import Demand
 from anabranch.plan.hashing import cached_hash
-from anabranch.plan.nodes.base import Names, Node, On, Origin, Sql, needed_or_first
+from anabranch.plan.nodes.base import Candidates, Names, Node, On, Origin, Sql, needed_or_first
 
 
 @cached_hash
@@ -57,6 +57,10 @@ class UnionAll(Node):
 
     def routes(self, on: On) -> tuple[On, ...]:
         return (on,) * len(self.parts)
+
+    @property
+    def key_candidates(self) -> Candidates:
+        return ()
 
     def body(self, sql: Sql) -> exp.Query:
         queries = [sql.relation(child) for child in self.parts]

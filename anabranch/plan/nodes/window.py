@@ -12,6 +12,7 @@ from anabranch.plan.demand import Demand, Operator
 from anabranch.plan.exprs import Expr
 from anabranch.plan.hashing import cached_hash
 from anabranch.plan.nodes.base import (
+    Candidates,
     Item,
     Names,
     Node,
@@ -26,6 +27,7 @@ from anabranch.plan.nodes.base import (
     same_columns,
     used_by,
 )
+from anabranch.plan.nodes.candidates import arguments, computed
 
 
 @cached_hash
@@ -60,11 +62,19 @@ class Window(OverOne):
     def uses(self, needed: Names) -> tuple[Names, ...]:
         return (needed.union(*(e.columns for e in self.partition)) | used_by(self.calls),)
 
+    def defined(self, name: str) -> Item | None:
+        return next((call for call in self.calls if call.name == name), None)
+
     def nonmonotone_inputs(self, demand: Demand) -> list[tuple[Operator, Node]]:
         return [(Operator.WINDOW, self.input)]
 
     def routes(self, on: On) -> tuple[On, ...] | None:
         return _by_partition_keys(on, self.partition)
+
+    @property
+    def key_candidates(self) -> Candidates:
+        used = (argument for call in self.calls for argument in arguments(call.expr.tree))
+        return ((self.input, computed((*self.partition, *used))),)
 
     @property
     def heavy(self) -> bool:
@@ -105,6 +115,11 @@ class TopK(OverOne):
 
     def routes(self, on: On) -> tuple[On, ...] | None:
         return _by_partition_keys(on, self.partition)
+
+    @property
+    def key_candidates(self) -> Candidates:
+        used = (*self.partition, *(order.expr for order in self.order))
+        return ((self.input, computed(used)),)
 
     @property
     def heavy(self) -> bool:

@@ -11,7 +11,7 @@ from anabranch.plan.rules.filtered import filtered
 from anabranch.plan.rules.merge_filters import merge_filters
 
 
-def filter_below_join(node: Join) -> Join:
+def filter_below_join(node: Node) -> Node:
     """
     >>> from anabranch.plan.read import rewritten
     >>> rewritten(filter_below_join, '''
@@ -24,6 +24,8 @@ def filter_below_join(node: Join) -> Join:
         Scan default.a (k, v)
       Scan default.b (l)
     """
+    if not isinstance(node, Join):
+        return node
     parts, pending = list(node.parts), list(conjuncts(node.condition))
     for position, part in enumerate(parts):
         own = [

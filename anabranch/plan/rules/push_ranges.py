@@ -32,7 +32,6 @@ from anabranch.plan.nodes import (
 )
 from anabranch.plan.shared import is_work
 from anabranch.plan.statistics import NONE, Limits, Statistics
-from anabranch.plan.walk import walk
 
 
 def push_ranges(plan: Node, statistics: Statistics) -> Node:
@@ -66,15 +65,6 @@ def ranges_of(plan: Node, statistics: Statistics) -> Limits:
     pushdown = _Pushdown(statistics, statistics.given, Counter())
     ranges = {name: pushdown.values(plan, name) for name in plan.columns}
     return {name: values for name, values in ranges.items() if values is not None}
-
-
-def ranges_wanted(plan: Node, statistics: Statistics) -> dict[TableName, list[ColumnRanges]]:
-    """The ranges that the scans of a plan would be restricted to, by table."""
-    by_table: dict[TableName, list[ColumnRanges]] = {}
-    for scan in walk(push_ranges(plan, statistics)):
-        if isinstance(scan, Scan) and scan.ranges:
-            by_table.setdefault(scan.table, []).extend(scan.ranges)
-    return by_table
 
 
 def _uses(plan: Node) -> Counter[Node]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from anabranch.delta.fixpoint import REMOVED, Meter, Span, Spans
+from anabranch.delta.fixpoint import REMOVED, BatchRange, BatchRanges, Meter
 from anabranch.delta.member import Member, among_rows, without
 from anabranch.lake.commit import check_rows
 from anabranch.lake.footers import counts
@@ -113,12 +113,12 @@ class SparkBackend:
         for rows in self.rows.values():
             rows.removed = True
 
-    def add(self, member: Member, records: Node, spans: Spans) -> int:
+    def add(self, member: Member, records: Node, ranges: BatchRanges) -> int:
         self.down = False
         rows = self.rows[member.name]
-        size = self.size(records, spans)
+        size = self.size(records, ranges)
         with self.running(member, size) as views:
-            call = Call(self, member, spans, views, hints=self.is_small(records, size))
+            call = Call(self, member, ranges, views, hints=self.is_small(records, size))
             found = call.run(records)
             if member.is_set:
                 fresh = call.fresh(found)
@@ -128,12 +128,12 @@ class SparkBackend:
             batch = self.written(rows, found, size)
         return self.kept(rows, rows.added, batch)
 
-    def take(self, member: Member, records: Node, spans: Spans, *, seeds: bool) -> int:
+    def take(self, member: Member, records: Node, ranges: BatchRanges, *, seeds: bool) -> int:
         self.down = True
         rows = self.rows[member.name]
-        size = self.size(records, spans)
+        size = self.size(records, ranges)
         with self.running(member, size) as views:
-            call = Call(self, member, spans, views, hints=self.is_small(records, size))
+            call = Call(self, member, ranges, views, hints=self.is_small(records, size))
             found = distinct(call.run(records), rows.columns)
             # Seeds are looked at twice: first to find those that the member has.
             call.given[RECORDS] = (views.keep if seeds else views.add)(found, RECORDS)
@@ -156,21 +156,21 @@ class SparkBackend:
 
     # -- sizes and files ---------------------------------------------------------------------------
 
-    def size(self, node: Node, spans: Spans) -> int:
+    def size(self, node: Node, ranges: BatchRanges) -> int:
         """Rows that a plan starts from: those of its deltas, or all."""
         scans = {part for part in walk(node) if isinstance(part, Scan)}
         deltas = [scan for scan in scans if scan.version is Version.DELTA]
         if deltas:
-            return max(1, sum(self.moved(scan.table, spans) for scan in deltas))
+            return max(1, sum(self.moved(scan.table, ranges) for scan in deltas))
         stored = sum(self.stored(self.rows[table]) for table in self.rows)
         return max(1, self.source_rows + stored)
 
-    def moved(self, table: TableName, spans: Spans) -> int:
+    def moved(self, table: TableName, ranges: BatchRanges) -> int:
         if table not in self.rows:
             return self.delta_rows
-        rows, span = self.rows[table], spans[table]
+        rows, batch_range = self.rows[table], ranges[table]
         batches = rows.lost if self.down else rows.added
-        return sum(batch.rows for batch in batches[span.before : span.after])
+        return sum(batch.rows for batch in batches[batch_range.before : batch_range.after])
 
     def stored(self, rows: Rows) -> int:
         base = rows.version.rows if rows.base else 0
@@ -201,17 +201,17 @@ class SparkBackend:
 
     # -- frames ------------------------------------------------------------------------------------
 
-    def seen(self, scan: Scan, spans: Spans) -> DataFrame:
+    def seen(self, scan: Scan, ranges: BatchRanges) -> DataFrame:
         """A member as a plan sees it."""
         rows = self.rows[scan.table]
-        span = spans.get(scan.table, Span(0, 0))
+        batch_range = ranges.get(scan.table, BatchRange(0, 0))
         if scan.version is Version.DELTA:
             batches = rows.lost if self.down else rows.added
-            found = self.batches(rows, batches[span.before : span.after])
+            found = self.batches(rows, batches[batch_range.before : batch_range.after])
             return signed(found, rows.columns, -1 if self.down else 1)
         if self.down:
             return self.base(rows)
-        end = span.before if scan.version is Version.BEFORE else span.after
+        end = batch_range.before if scan.version is Version.BEFORE else batch_range.after
         parts = [self.base(rows)] if rows.base else []
         parts += [self.batches(rows, rows.added[:end])] if end or not parts else []
         return union(parts)
@@ -225,10 +225,12 @@ class SparkBackend:
         stored = frame(session, reading, rows.physical)
         return rest(stored, self.physical(rows, rows.lost), rows.columns, few=few)
 
-    def there(self, rows: Rows, records: DataFrame, span: Span, *, few: bool) -> DataFrame:
+    def there(
+        self, rows: Rows, records: DataFrame, batch_range: BatchRange, *, few: bool
+    ) -> DataFrame:
         """Those of the lines that the member has, up to the end of a span."""
         readings = [rows.version.reading()] if rows.base else []
-        if not self.down and (files := paths(rows.added[: span.after])):
+        if not self.down and (files := paths(rows.added[: batch_range.after])):
             readings.append(Reading(files))
         session, columns = self.spark.session, rows.columns
         found = [
@@ -257,7 +259,7 @@ class Call:
 
     backend: SparkBackend
     member: Member
-    spans: Spans
+    ranges: BatchRanges
     views: Inputs
     hints: bool
     given: dict[str, str] = field(default_factory=dict)
@@ -279,7 +281,7 @@ class Call:
             return self.backend.source(leaf)
         key = (leaf.table, leaf.version)
         if key not in self.names:
-            self.names[key] = self.views.add(self.backend.seen(leaf, self.spans), str(leaf.table))
+            self.names[key] = self.views.add(self.backend.seen(leaf, self.ranges), str(leaf.table))
         return self.names[key]
 
     def removed(self) -> str:
@@ -311,8 +313,8 @@ class Call:
     def there(self) -> Parameter:
         """Those of the lines that the member has."""
         records = self.backend.spark.session.table(self.given[RECORDS])
-        rows, span = self.backend.rows[self.member.name], self.spans[self.member.name]
+        rows, batch_range = self.backend.rows[self.member.name], self.ranges[self.member.name]
         self.given[THERE] = self.views.add(
-            self.backend.there(rows, records, span, few=self.hints), THERE
+            self.backend.there(rows, records, batch_range, few=self.hints), THERE
         )
         return self.member.given(THERE)

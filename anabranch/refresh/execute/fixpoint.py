@@ -328,12 +328,12 @@ def not_converged(
         if rows
     )
     total = sum(sum(each.values()) for each in error.rounds)
-    circle = " and ".join(str(name) for name in members)
+    joined = " and ".join(str(name) for name in members)
     setting = f"({error.bound.value} = …)"
     mend = f"bound the values that grow, keep rows once with UNION, or raise {error.bound.value}"
     cure = f"{mend}: ALTER STREAM TABLE {members[0]} SET {setting}"
     return NotConverged(
-        f"{circle}: no fixed point after {len(error.rounds)} rounds, which "
+        f"{joined}: no fixed point after {len(error.rounds)} rounds, which "
         f"{'took away' if error.down else 'added'} {total:,} rows{past(error.bound, bounds)}: "
         f"{growing}",
         members=members,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from anabranch.cut_view import CutView
 from anabranch.delta.fixpoint import Converged, Count, Counts, Meter, Strategy, iterate
 from anabranch.model import Columns, FixpointBounds
 from anabranch.names import TableName
@@ -22,7 +23,6 @@ from anabranch.spark.identity import typed
 from anabranch.spark.query import Inputs, run_sql
 from anabranch.spark.rounds import counted
 from anabranch.spark.scan import empty, frame
-from anabranch.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @dataclass
 class AsWritten:
     runtime: Runtime
-    world: World
+    world: CutView
     queries: Mapping[TableName, str]
     columns: Mapping[TableName, Columns]
     sources: Sources

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from anabranch.catalog.bounds import bounds_of
 from anabranch.catalog.streams import is_unplanned
+from anabranch.cut_view import CutView
 from anabranch.delta.fixpoint import Counts, NoFixedPoint, from_empty
 from anabranch.errors import InternalError
 from anabranch.model import FixpointBounds
 from anabranch.names import TableName
 from anabranch.plan.nodes import Scan
-from anabranch.refresh.cycles import Circle, check_member
+from anabranch.refresh.cycles import Members, check_member
 from anabranch.refresh.definition import Definition
 from anabranch.refresh.execute.backend import Rows, SparkBackend
 from anabranch.refresh.execute.fixpoint import not_converged
@@ -24,7 +25,6 @@ from anabranch.refresh.sources import Sources
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark.query import Inputs
 from anabranch.sql.lower.moments import Moment
-from anabranch.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,31 +37,35 @@ class Recompute:
     """Each component is computed once; `close` removes its files."""
 
     runtime: Runtime
-    world: World
+    world: CutView
     state: CatalogState
     found: dict[TableName, DataFrame] = field(default_factory=dict)
     tx: Transaction | None = None
 
-    def member(self, name: TableName, circle: Circle, inputs: Inputs, bound: Bound) -> DataFrame:
+    def member(
+        self, name: TableName, component: Members, inputs: Inputs, bound: Bound
+    ) -> DataFrame:
         if name not in self.found:
-            self.found |= self.compute(circle, inputs, bound)
+            self.found |= self.compute(component, inputs, bound)
         return self.found[name]
 
-    def compute(self, circle: Circle, inputs: Inputs, bound: Bound) -> dict[TableName, DataFrame]:
+    def compute(
+        self, component: Members, inputs: Inputs, bound: Bound
+    ) -> dict[TableName, DataFrame]:
         self.tx = tx = self.tx or Transaction(self.world)
-        definitions = {name: self.defined(name, circle) for name in sorted(circle)}
+        definitions = {name: self.defined(name, component) for name in sorted(component)}
         read = frozenset(each for found in definitions.values() for each in found.sources)
-        names = {name: bound(name) for name in sorted(read - circle)}
-        bounds = bounds_of([self.state.streams[name] for name in circle], self.runtime.settings)
+        names = {name: bound(name) for name in sorted(read - component)}
+        bounds = bounds_of([self.state.streams[name] for name in component], self.runtime.settings)
         if any(is_unplanned(each.fingerprint) for each in definitions.values()):
             return self.as_written(definitions, names, bounds)
         rows, members = {}, []
         for name, definition in definitions.items():
             rows[name] = Rows(tx.world.version(name), definition.hidden, tx.stage.directory(name))
-            member = rule_of(name, definition, circle)
+            member = rule_of(name, definition, component)
             if member is None:
                 mode = self.state.streams[name].refresh_mode
-                check_member(self.world, name, mode, definition, circle)
+                check_member(self.world, name, mode, definition, component)
                 raise InternalError(f"{name}: no plan")
             members.append(member)
         size = sum(self.world.version(name).rows for name in names)
@@ -73,14 +77,14 @@ class Recompute:
         try:
             from_empty(backend, members, bounds, _nothing)
         except NoFixedPoint as error:
-            raise not_converged(error, sorted(circle), bounds) from error
+            raise not_converged(error, sorted(component), bounds) from error
         return {name: backend.batches(each, each.added) for name, each in rows.items()}
 
-    def defined(self, name: TableName, circle: Circle) -> Definition:
+    def defined(self, name: TableName, component: Members) -> Definition:
         stream = self.state.streams[name]
         moment = stream.options.get("moment")
         at = Moment.parse(moment) if moment else None
-        return member_definition_leniently(self.world, stream, circle, at)
+        return member_definition_leniently(self.world, stream, component, at)
 
     def as_written(
         self,

@@ -17,11 +17,11 @@ from anabranch.catalog.bounds import past
 from anabranch.delta.closure import as_member, as_written, is_before
 from anabranch.delta.fixpoint import (
     REMOVED,
+    BatchRange,
+    BatchRanges,
     Counts,
     Meter,
     NoFixedPoint,
-    Span,
-    Spans,
     follow,
     from_empty,
 )
@@ -158,12 +158,12 @@ class Recursions:
 
     def computed(self, node: Recursive, before: Changed) -> DataFrame:
         """From nothing; over the tables of `before` as they were before the change."""
-        backend = FrameBench(self, node, None, before)
+        backend = FrameBackend(self, node, None, before)
         from_empty(backend, [backend.member], self.bounds, _nothing, started=self.started)
         return backend.rows()
 
     def followed(self, node: Recursive, before: DataFrame, changed: Changed) -> Closure:
-        backend = FrameBench(self, node, before)
+        backend = FrameBackend(self, node, before)
         before = backend.base = backend.typed(before)
         member = backend.member
         gains = not self.losing & changed and not list(not_monotone(member.plan, changed))
@@ -187,7 +187,7 @@ class Recursions:
 
 
 @dataclass
-class FrameBench:
+class FrameBackend:
     """The rounds of one recursion over frames.
 
     `base` are its rows before the change, None when it starts from nothing; `shifted` are the tables
@@ -238,15 +238,15 @@ class FrameBench:
             stored, removed = (Parameter(name, self.member.columns) for name in given)
             self.base = self.checked(without(stored, removed), {}, given)[0]
 
-    def add(self, member: Member, lines: Node, spans: Spans) -> int:
+    def add(self, member: Member, lines: Node, ranges: BatchRanges) -> int:
         self.down = False
         # Of a base nobody has counted the rows.
         there = sum(self.sizes[False]) if self.base is None else None
-        found, count = self.checked(self.once(lines), spans, beside=there)
+        found, count = self.checked(self.once(lines), ranges, beside=there)
         if not count:
             return 0
         if self.base is not None or self.added:
-            found, count = self.checked(self.fresh(count), spans, {LINES: found}, beside=0)
+            found, count = self.checked(self.fresh(count), ranges, {LINES: found}, beside=0)
         if count:
             self.added.append(found)
             self.sizes[False].append(count)
@@ -256,16 +256,16 @@ class FrameBench:
             self.together.append(whole)
         return count
 
-    def take(self, member: Member, lines: Node, spans: Spans, *, seeds: bool) -> int:
+    def take(self, member: Member, lines: Node, ranges: BatchRanges, *, seeds: bool) -> int:
         self.down = True
         wanted = self.once(lines)
         if self.lost:
             wanted = without(wanted, member.given(REMOVED))
-        found, count = self.checked(wanted, spans)
+        found, count = self.checked(wanted, ranges)
         if count and seeds:  # those that it has
             few = count <= FEW_ROWS
             there = among_rows(member.now, member.given(LINES), broadcast=few)
-            found, count = self.checked(there, spans, {LINES: found})
+            found, count = self.checked(there, ranges, {LINES: found})
         if count:
             self.lost.append(found)
             self.sizes[True].append(count)
@@ -301,7 +301,7 @@ class FrameBench:
     def checked(
         self,
         node: Node,
-        spans: Spans,
+        ranges: BatchRanges,
         given: dict[str, DataFrame] | None = None,
         *,
         beside: int | None = None,
@@ -310,27 +310,27 @@ class FrameBench:
 
         `beside`: of new rows, how many others there may be among them; they are bounded.
         """
-        rows = self.run(node, spans, given or {})
+        rows = self.run(node, ranges, given or {})
         if beside is not None:
             rows = within(rows, self.meter, beside)
         with bounded(self.around.session, self.meter, self.around.table):
             return counted(rows, self.around.inputs.labels)
 
-    def run(self, node: Node, spans: Spans, given: dict[str, DataFrame]) -> DataFrame:
+    def run(self, node: Node, ranges: BatchRanges, given: dict[str, DataFrame]) -> DataFrame:
         inputs = self.around.inputs
         node = optimize(self.around.bound(self.shift(node)), KEY_RULES)
 
         def name_of(leaf: Scan | Parameter) -> str:
             if isinstance(leaf, Scan):
                 if leaf.table == self.member.name:
-                    return inputs.add(self.seen(leaf, spans), "the recursion")
+                    return inputs.add(self.seen(leaf, ranges), "the recursion")
                 return self.around.view(leaf)
             if leaf.name in self.around.views:
                 return self.around.views[leaf.name]
             rows = given[leaf.name] if leaf.name in given else union(self.lost)
             return inputs.add(rows, leaf.name)
 
-        text = to_sql(node, name_of, "spark", hints=self.is_small(spans))
+        text = to_sql(node, name_of, "spark", hints=self.is_small(ranges))
         return run_sql(self.around.session, text, labels=inputs.labels)
 
     def shift(self, node: Node) -> Node:
@@ -341,24 +341,24 @@ class FrameBench:
 
         return transform(node, move) if self.shifted else node
 
-    def is_small(self, spans: Spans) -> bool:
+    def is_small(self, ranges: BatchRanges) -> bool:
         """Whether what the rounds look at is sent whole to every task."""
-        span = spans.get(self.member.name)
-        if span is None or span.after == span.before:
+        batch_range = ranges.get(self.member.name)
+        if batch_range is None or batch_range.after == batch_range.before:
             return False
-        return sum(self.sizes[self.down][span.before : span.after]) <= FEW_ROWS
+        return sum(self.sizes[self.down][batch_range.before : batch_range.after]) <= FEW_ROWS
 
-    def seen(self, scan: Scan, spans: Spans) -> DataFrame:
+    def seen(self, scan: Scan, ranges: BatchRanges) -> DataFrame:
         """The recursion as a plan sees it."""
-        span = spans.get(self.member.name, Span(0, len(self.added)))
+        batch_range = ranges.get(self.member.name, BatchRange(0, len(self.added)))
         if scan.version is Version.DELTA:
             batches = self.lost if self.down else self.added
             sign = -1 if self.down else 1
-            rows = _all(batches[span.before : span.after], self.nothing)
+            rows = _all(batches[batch_range.before : batch_range.after], self.nothing)
             return rows.selectExpr("*", f"CAST({sign} AS BIGINT) AS {WEIGHT}")
         if self.down:
             return self.nothing if self.base is None else self.base
-        end = span.before if scan.version is Version.BEFORE else span.after
+        end = batch_range.before if scan.version is Version.BEFORE else batch_range.after
         parts = [] if self.base is None else [self.base]
         parts += [self.together[end - 1]] if end else []
         return union(parts) if parts else self.nothing

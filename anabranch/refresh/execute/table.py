@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from anabranch.catalog.bounds import bounds_of
-from anabranch.catalog.streams import StreamTable
 from anabranch.delta.closure import as_written, root_recursion
 from anabranch.delta.maintenance import ByRows, Combine, Replace
 from anabranch.lake.footers import counts
@@ -22,7 +20,7 @@ from anabranch.refresh.definition import Definition
 from anabranch.refresh.execute.run import judge
 from anabranch.refresh.execute.scans import Scans
 from anabranch.refresh.inputs import from_stored
-from anabranch.refresh.members import MemberTable, hidden_of
+from anabranch.refresh.maintained import MaintainedTable, hidden_of
 from anabranch.refresh.sources import BROADCAST_ROWS, Sources
 from anabranch.runtime import Runtime, Transaction
 from anabranch.spark.groups import Groups, State, combine_groups, replace_groups
@@ -34,6 +32,7 @@ from anabranch.spark.merge import (
     stored_rows,
 )
 from anabranch.spark.query import Inputs
+from anabranch.spark.sorting import in_ranges
 from anabranch.spark.write import evaluate, write
 from anabranch.sql.lower.recursion import is_beyond_spark
 
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS_PER_FILE = 1_000_000
+ROWS_PER_RANGE = 250_000  # of a table whose rows lie in order
 ONE_TASK_ROWS = 200_000  # up to here a single task recomputes a table fastest
 
 
@@ -51,25 +51,25 @@ class TableWork:
     written: ClassVar[str] = "the query as it was written, because our plan of it failed"
     runtime: Runtime
     tx: Transaction
-    member: MemberTable
+    table: MaintainedTable
     sources: Sources
     cuts: tuple[int, ...]  # where the table will stand
 
     @property
     def name(self) -> TableName:
-        return self.member.name
+        return self.table.name
 
     @property
     def strict(self) -> bool:
-        return self.member.stream.refresh_mode is RefreshMode.DIFFERENTIAL
+        return self.table.mode is RefreshMode.DIFFERENTIAL
 
     @property
     def is_planned(self) -> bool:
-        return self.member.definition.kept is not None
+        return self.table.definition.kept is not None
 
     @property
     def is_beyond_spark(self) -> bool:
-        return is_beyond_spark(self.member.definition.query)
+        return is_beyond_spark(self.table.definition.query)
 
     def from_changes(self, decision: Decision) -> None:
         self._incremental(self.sources, decision)
@@ -81,10 +81,10 @@ class TableWork:
         return True
 
     def in_full(self, decision: Decision) -> None:
-        self._full(self.member.definition, decision)
+        self._full(self.table.definition, decision)
 
     def as_written(self, decision: Decision) -> None:
-        definition = self.member.definition
+        definition = self.table.definition
         hidden = (
             definition.hidden if isinstance(definition.kept, ByRows) else ()
         )  # others take a plan
@@ -99,17 +99,17 @@ class TableWork:
 
     def run_query(self) -> None:
         """The query as it was written, with nobody looking at its rows."""
-        bounds = bounds_of([self.member.stream], self.runtime.settings)
+        bounds = self.table.bounds(self.runtime.settings)
         with self.runtime.spark.tuned(max(self.sources.rows, 1), levels=bounds.rounds):
-            rows = self.tx.world.sql(self.member.definition.query)
+            rows = self.tx.world.sql(self.table.definition.query)
             evaluate(rows, self.tx.world.version(self.name).columns)
 
     def run_plan(self) -> None:
-        session, kept = self.runtime.spark.session, self.member.definition.kept
+        session, kept = self.runtime.spark.session, self.table.definition.kept
         assert kept is not None  # else nothing was planned
         try:
             with Inputs(session) as inputs, self.runtime.spark.tuned(max(self.sources.rows, 1)):
-                bounds = bounds_of([self.member.stream], self.runtime.settings)
+                bounds = self.table.bounds(self.runtime.settings)
                 scans = Scans(
                     session, self.sources, inputs, self.name, bounds, hints=False, afresh=True
                 )
@@ -118,14 +118,14 @@ class TableWork:
             raise judge(self.name, error, None) from error
 
     def _incremental(self, sources: Sources, decision: Decision) -> None:
-        member = self.member
-        told = summary(member.definition, sources, decision, self.cuts)
-        incremental_job(self.runtime, self.tx, member.stream, member.definition, sources, told)
+        table, definition = self.table, self.table.definition
+        told = summary(definition, sources, decision, self.cuts)
+        incremental_job(self.runtime, self.tx, table, definition, sources, told)
 
     def _full(self, definition: Definition, decision: Decision) -> None:
         told = summary(definition, self.sources, decision, self.cuts)
-        stream, compare = self.member.stream, not decision.afresh
-        full_job(self.runtime, self.tx, stream, definition, self.sources, told, compare=compare)
+        table, compare = self.table, not decision.afresh
+        full_job(self.runtime, self.tx, table, definition, self.sources, told, compare=compare)
 
 
 def summary(
@@ -156,7 +156,7 @@ def by_states(sources: Sources) -> Sources:
 def full_job(
     runtime: Runtime,
     tx: Transaction,
-    stream: StreamTable,
+    table: MaintainedTable,
     definition: Definition,
     sources: Sources,
     summary: Mapping[str, str],
@@ -164,12 +164,12 @@ def full_job(
     compare: bool = True,
 ) -> TableVersion:
     """All rows from scratch.  A small table that was filled before gets only the difference, unless
-    the stored rows are not to be looked at (`compare`)."""
-    session, name = runtime.spark.session, stream.name
+    the stored rows are not to be looked at (`compare`), or are to lie in order."""
+    session, name = runtime.spark.session, table.name
     stored = tx.world.version(name)
-    visible, hidden = stored.columns, hidden_of(stream, definition)
-    compare = compare and not hidden and small(runtime, stored)
-    bounds = bounds_of([stream], runtime.settings)
+    visible, hidden = stored.columns, hidden_of(table.mode, definition)
+    compare = compare and not hidden and not table.order and small(runtime, stored)
+    bounds = table.bounds(runtime.settings)
     tuned = runtime.spark.tuned(max(sources.rows, 1), levels=bounds.rounds)
     with Inputs(session) as inputs, tuned:
         scans = Scans(session, sources, inputs, name, bounds, hints=False, afresh=True)
@@ -182,6 +182,9 @@ def full_job(
         else:
             rows = add_all(rows, visible, hashed=bool(hidden))
         files = 1 if sources.rows <= ONE_TASK_ROWS else None
+        if table.order:  # each task has a range
+            rows = in_ranges(rows, table.order, max(1, -(-sources.rows // ROWS_PER_RANGE)))
+            files = None
         written = write(rows, tx.stage.directory(name), (*visible, *hidden), files)
     return tx.stage.commit_rows(
         name, written, rewrite=compare, replace_all=not compare, hidden=hidden, summary=summary
@@ -191,20 +194,20 @@ def full_job(
 def incremental_job(
     runtime: Runtime,
     tx: Transaction,
-    stream: StreamTable,
+    table: MaintainedTable,
     definition: Definition,
     sources: Sources,
     summary: Mapping[str, str],
 ) -> TableVersion:
-    """Only what the changes of the sources touch."""
-    session, name = runtime.spark.session, stream.name
+    """Only what the changes of the sources touch.  A table whose rows lie in order is never rewritten
+    on the way: that is a matter of `full_job`."""
+    session, name = runtime.spark.session, table.name
     stored = tx.world.version(name)
-    rewrite = (
-        small(runtime, stored) and sources.delta_rows <= 10 * runtime.settings.small_table_rows
-    )
+    few_changes = sources.delta_rows <= 10 * runtime.settings.small_table_rows
+    rewrite = not table.order and few_changes and small(runtime, stored)
     rescans = rescan_needed(definition, sources)
     size = sources.delta_rows + (stored.rows if rewrite else 0)
-    bounds = bounds_of([stream], runtime.settings)
+    bounds = table.bounds(runtime.settings)
     adaptive = True if rescans else None
     with (
         Inputs(session) as inputs,

@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from anabranch.plan.exprs import Tree
 from anabranch.sql.analyze import functions
+from anabranch.sql.analyze.obstacles import is_aggregate, is_windowed, name_of_call
 from anabranch.sql.analyze.sight import Sight
-from anabranch.sql.lower.obstacles import is_aggregate, is_windowed, name_of_call
 
 _NEED_OVER = frozenset(
     "cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number".split()

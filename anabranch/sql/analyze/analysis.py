@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from anabranch.names import TableName
 from anabranch.sql.analyze.columns import Column, Columns, Flow, Ref, Relation
 from anabranch.sql.analyze.findings import Finding
+from anabranch.sql.analyze.obstacles import mark_window_calls
 from anabranch.sql.analyze.reach import Reach
 from anabranch.sql.analyze.types import type_or_none
 from anabranch.sql.analyze.walk import Tables, Walk
-from anabranch.sql.lower.obstacles import mark_window_calls
 from anabranch.sql.text.source_text import SourceText
 
 __all__ = ["Analysis", "Column", "Columns", "Finding", "Flow", "Ref", "Relation", "analyze"]
@@ -31,14 +31,14 @@ class Analysis:
 
 
 def analyze(query: str, tables: Tables) -> Analysis:
-    """`tables` says what is known of a table: its columns, or all of a view's query."""
+    """`tables` says what is known of a table: its columns, or all of a view's query.
+
+    Whatever fails in it is raised: `failures` says what becomes of that.
+    """
     source = SourceText(query)
     mark_window_calls(source.tree)
     walk = Walk(source, tables)
-    try:
-        relation = walk.query(source.tree, {}, None)
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
-        return Analysis(Relation(None))  # sqlglot stumbles over what Spark may well take
+    relation = walk.query(source.tree, None)
     return Analysis(relation, tuple(sorted(set(walk.findings))))
 
 
@@ -55,7 +55,7 @@ def bind_texts(reach: Reach, generators: Generators) -> None:
     def bind(text: SourceText) -> Relation:
         mark_window_calls(text.tree)
         named = {number: names for (view, number), names in generators.items() if view == text.view}
-        return Walk(text, relation, generators=named).query(text.tree, {}, None)
+        return Walk(text, relation, generators=named).query(text.tree, None)
 
     def relation(name: TableName) -> Relation:
         own = reach.find(name)

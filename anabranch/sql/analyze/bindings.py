@@ -14,9 +14,10 @@ from sqlglot import exp
 
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Tree
-from anabranch.sql.analyze.scope import Answer, Field, Using
+from anabranch.sql.analyze.scope import Answer, Field, Meaning, Using
 
 _MEANING = "meaning"
+_CTE = "cte"
 _GENERATOR = "generator"
 
 
@@ -48,14 +49,21 @@ def _bound(node: Tree) -> Any:
     return shared.value if shared is not None else None
 
 
-def bind_column(node: exp.Column, answer: Answer | None) -> None:
-    """`answer` is that of the nearest FROM clause that knows the name; None: an alias, or nothing."""
-    _bind(node, answer)
+def bind_column(node: exp.Column, meaning: Meaning | None) -> None:
+    """Columns of the nearest FROM clause that knows the name, or an item of the SELECT list; None:
+    nothing."""
+    _bind(node, meaning)
+
+
+def meaning_of(node: exp.Column) -> Meaning | None:
+    meaning: Meaning | None = _bound(node)
+    return meaning
 
 
 def answer_of(node: exp.Column) -> Answer | None:
-    answer: Answer | None = _bound(node)
-    return answer
+    """The columns of a FROM clause that a name means."""
+    meaning = meaning_of(node)
+    return meaning if isinstance(meaning, Answer) else None
 
 
 def bind_fields(node: Tree, fields: tuple[Field, ...] | None) -> None:
@@ -67,6 +75,18 @@ def fields_of(node: Tree) -> tuple[Field, ...] | None:
     """None: nobody knows them without Spark."""
     fields: tuple[Field, ...] | None = _bound(node)
     return fields
+
+
+def bind_cte(node: exp.Table, cte: exp.CTE | None) -> None:
+    """None: the name is that of a table or view."""
+    node.meta[_CTE] = _Shared(cte)
+
+
+def bound_cte(node: exp.Table) -> exp.CTE | None:
+    """The CTE itself, not a copy of it: two mentions of a name mean the same one."""
+    shared = node.meta.get(_CTE)
+    cte: exp.CTE | None = shared.value if shared is not None else None
+    return cte
 
 
 def bind_using(node: exp.Join, using: Using | UserError | None) -> None:
@@ -111,6 +131,6 @@ def generator_number(call: Tree) -> int:
 def answering_fields(tree: Tree) -> Iterator[str]:
     """The columns of FROM clauses, of the query or those around it, that the names in a tree mean."""
     for node in tree.find_all(exp.Column):
-        answer = answer_of(node) if not isinstance(node.this, exp.Star) else None
-        if isinstance(answer, Answer):
+        answer = answer_of(node)
+        if answer is not None:
             yield from answer.columns

@@ -4,6 +4,9 @@ A CTE is seen by the CTEs behind it and by the query that its WITH stands before
 one further in has the same name.  It does not see itself, unless WITH is RECURSIVE: in
 `WITH products AS (SELECT * FROM products) …` the inner name is a table.  Names are compared without
 case; a name with a schema is always a table.
+
+Nothing else knows these scopes: the walk binds to each name what it means here, plans are made from
+that, and what changes the text of a query asks here.
 """
 
 from __future__ import annotations
@@ -25,8 +28,10 @@ def tables_in(tree: Tree) -> Iterator[exp.Table]:
     return (table for table in mentions(tree) if cte_of(table) is None)
 
 
-def reads_itself(cte: exp.CTE) -> bool:
-    return mentions_cte(cte.this, cte)
+def is_recursive(cte: exp.CTE) -> bool:
+    clause = cte.parent
+    recursive = isinstance(clause, exp.With) and bool(clause.args.get("recursive"))
+    return recursive and mentions_cte(cte.this, cte)
 
 
 def mentions_cte(tree: Tree, cte: exp.CTE) -> bool:

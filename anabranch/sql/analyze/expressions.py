@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from sqlglot import exp
@@ -12,11 +12,11 @@ from anabranch.sql.analyze import functions
 from anabranch.sql.analyze.aggregates import calls_in_calls, misplaced
 from anabranch.sql.analyze.checks import TypeOf, apart, mismatches, not_a_condition
 from anabranch.sql.analyze.columns import NOTHING, Flow, Relation
+from anabranch.sql.analyze.obstacles import is_aggregate
 from anabranch.sql.analyze.sight import WITHOUT_PARENTHESES, Sight, like_function
 from anabranch.sql.analyze.types import type_of
 from anabranch.types import Type
 
-Ctes = Mapping[str, Relation]
 _DECIDING: dict[type[Tree], tuple[str, ...]] = {  # parts that only say which rows a call sees
     exp.Filter: ("expression",),
     exp.Window: ("partition_by", "order", "spec", "alias"),
@@ -29,22 +29,22 @@ class Queries(Protocol):
     def say(
         self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
     ) -> None: ...
-    def query(self, node: Tree, ctes: Ctes, outer: Sight | None) -> Relation: ...
+    def query(self, node: Tree, outer: Sight | None) -> Relation: ...
     def column(self, node: exp.Column, sight: Sight) -> Flow: ...
     def star(self, node: Tree, sight: Sight) -> None: ...
 
 
-def flow(walk: Queries, root: Tree, sight: Sight, ctes: Ctes) -> Flow:
+def flow(walk: Queries, root: Tree, sight: Sight) -> Flow:
     """Look at every column and call; a query inside sees this one from within."""
     flow = NOTHING
     types = types_in(sight)
-    todo: list[tuple[Tree, bool]] = [(root, False)]
+    todo: list[tuple[Tree, bool, Sight]] = [(root, False, sight)]
     while todo:
-        node, decides = todo.pop()
+        node, decides, sight = todo.pop()
         if isinstance(node, (exp.Hint, exp.Table)):
             continue
         if isinstance(node, exp.Query):
-            own = _of_query(walk, node, walk.query(node, ctes, sight), types)
+            own = _of_query(walk, node, walk.query(node, sight), types)
         elif isinstance(node, exp.Column):
             own = walk.column(node, sight)
         else:
@@ -52,7 +52,8 @@ def flow(walk: Queries, root: Tree, sight: Sight, ctes: Ctes) -> Flow:
             if isinstance(node, exp.Star):
                 walk.star(node, sight)
             _judge(walk, node, types)
-            todo += _parts(node, decides)
+            seen = sight.of_rows if is_aggregate(node) else sight
+            todo += ((part, part_decides, seen) for part, part_decides in _parts(node, decides))
         flow |= own.deciding if decides else own
     return flow
 

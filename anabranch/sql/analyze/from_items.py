@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -12,16 +12,15 @@ from anabranch.errors import UserError, did_you_mean
 from anabranch.names import TableName, shown
 from anabranch.plan.exprs import Tree
 from anabranch.sql.analyze.aggregates import misplaced
-from anabranch.sql.analyze.bindings import bind_fields, bind_outputs, bind_using
+from anabranch.sql.analyze.bindings import bind_cte, bind_fields, bind_outputs, bind_using
 from anabranch.sql.analyze.checks import not_a_condition
 from anabranch.sql.analyze.columns import NOTHING, Column, Flow, Relation, together
+from anabranch.sql.analyze.ctes import cte_of
 from anabranch.sql.analyze.expressions import types_in
 from anabranch.sql.analyze.generators import is_generator
 from anabranch.sql.analyze.pivots import outputs
 from anabranch.sql.analyze.scope import Field, Opaque, Scope, Side, Using, common_names, using
 from anabranch.sql.analyze.sight import Sight
-
-Ctes = Mapping[str, Relation]
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,11 @@ class Queries(Protocol):
     def say(
         self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
     ) -> None: ...
-    def query(self, node: Tree, ctes: Ctes, outer: Sight | None) -> Relation: ...
-    def flow(self, root: Tree, sight: Sight, ctes: Ctes) -> Flow: ...
-    def within(self, node: Tree, sight: Sight, ctes: Ctes, skip: Sequence[str] = ()) -> Flow: ...
+    def query(self, node: Tree, outer: Sight | None) -> Relation: ...
+    def flow(self, root: Tree, sight: Sight) -> Flow: ...
+    def within(self, node: Tree, sight: Sight, skip: Sequence[str] = ()) -> Flow: ...
     def renamed(self, relation: Relation, node: Tree) -> Relation: ...
+    def cte(self, cte: exp.CTE | None) -> Relation | None: ...
     def table(self, name: TableName) -> Relation: ...
     def generated(self, call: Tree, sight: Sight) -> tuple[str, ...] | None: ...
 
@@ -82,63 +82,64 @@ def is_wrapper(node: exp.Subquery) -> bool:
     return inner and not node.alias and not node.args.get("pivots")
 
 
-def from_clause(walk: Queries, node: exp.Select, ctes: Ctes, outer: Sight | None) -> Rows:
+def from_clause(walk: Queries, node: exp.Select, outer: Sight | None) -> Rows:
     rows = Rows()
     from_ = node.args.get("from_")
     if from_ is not None:
-        rows = _item(walk, from_.this, rows, ctes, outer)
-    return _more(walk, node, rows, ctes, outer)
+        rows = _item(walk, from_.this, rows, outer)
+    return _more(walk, node, rows, outer)
 
 
-def _more(walk: Queries, node: Tree, rows: Rows, ctes: Ctes, outer: Sight | None) -> Rows:
+def _more(walk: Queries, node: Tree, rows: Rows, outer: Sight | None) -> Rows:
     """What is joined to it, and what is made of its rows."""
     for join in node.args.get("joins") or ():
-        rows = _join(walk, join, rows, ctes, outer)
+        rows = _join(walk, join, rows, outer)
     for lateral in node.args.get("laterals") or ():
-        rows = rows + _item(walk, lateral, rows, ctes, outer)
+        rows = rows + _item(walk, lateral, rows, outer)
     return rows
 
 
-def _item(walk: Queries, node: Tree, before: Rows, ctes: Ctes, outer: Sight | None) -> Rows:
+def _item(walk: Queries, node: Tree, before: Rows, outer: Sight | None) -> Rows:
     """One FROM item with what is joined to it; `before` is what LATERAL sees."""
     alias: tuple[str, ...] = (node.alias.lower(),) if node.alias else ()
     sight = Sight(before.scope, outer)
     relation, own = Relation(None), alias
     match node:
         case exp.Table() if not isinstance(node.this, exp.Identifier):  # a table function
-            flow = walk.within(node, sight, ctes)
+            flow = walk.within(node, sight)
             relation = walk.renamed(Relation(None, Flow(flow.all)), node)
         case exp.Table():
-            relation, name = _table(walk, node, ctes)
+            relation, name = _table(walk, node)
             own = alias or name
-            relation = walk.renamed(pivoted(walk, node, relation, own, ctes, outer), node)
+            relation = walk.renamed(pivoted(walk, node, relation, own, outer), node)
         case exp.Lateral():
-            relation = _lateral(walk, node, sight, ctes)
+            relation = _lateral(walk, node, sight)
         case exp.Subquery() if is_wrapper(node):
-            inside = _item(walk, node.this, before, ctes, outer)
-            return _more(walk, node, inside, ctes, outer)
+            inside = _item(walk, node.this, before, outer)
+            return _more(walk, node, inside, outer)
         case exp.Subquery() if isinstance(node.this, exp.Table):
-            inside = _item(walk, node.this, before, ctes, outer)
+            inside = _item(walk, node.this, before, outer)
             relation = Relation(None, together([inside.flow, *_flows(inside.scope)]))
             relation = relation.perhaps(tuple(each.known for each in inside.scope.star()))
-            relation = walk.renamed(pivoted(walk, node, relation, own, ctes, outer), node)
+            relation = walk.renamed(pivoted(walk, node, relation, own, outer), node)
         case exp.Subquery() | exp.Values():
-            relation = walk.query(node, ctes, outer)
+            relation = walk.query(node, outer)
     if pivots := node.args.get("pivots"):
         own = (pivots[-1].alias.lower(),) if pivots[-1].alias else ()
     rows = items_of(walk, relation, own)
     bind_fields(node, None if relation.planned is None else rows.scope.fields)
-    return _more(walk, node, rows, ctes, outer)
+    return _more(walk, node, rows, outer)
 
 
 def _flows(scope: Scope) -> list[Flow]:
     return [*(each.known.flow for each in scope.fields), *(each.flow for each in scope.opaque)]
 
 
-def _table(walk: Queries, node: exp.Table, ctes: Ctes) -> tuple[Relation, tuple[str, ...]]:
-    own = tuple(part.name.lower() for part in node.parts)
-    if len(own) == 1 and own[0] in ctes:
-        return ctes[own[0]], own
+def _table(walk: Queries, node: exp.Table) -> tuple[Relation, tuple[str, ...]]:
+    cte = cte_of(node)
+    bind_cte(node, cte)
+    if (known := walk.cte(cte)) is not None:
+        return known, (node.name.lower(),)
     name = TableName.of(*(part.name for part in node.parts))
     return walk.table(name), tuple(part.lower() for part in name.parts)
 
@@ -148,13 +149,12 @@ def pivoted(
     node: Tree,
     relation: Relation,
     qualifier: tuple[str, ...],
-    ctes: Ctes,
     outer: Sight | None,
 ) -> Relation:
     """The rows behind the PIVOT clauses of a FROM item, whose own name is `qualifier`."""
     for pivot in node.args.get("pivots") or ():
         scope = items_of(walk, relation, qualifier).scope
-        flow = walk.flow(pivot, Sight(scope.opened(), outer), ctes)
+        flow = walk.flow(pivot, Sight(scope.opened(), outer))
         made = None if relation.planned is None else outputs(pivot, scope)
         bind_outputs(pivot, made)
         columns = (
@@ -167,13 +167,13 @@ def pivoted(
     return relation
 
 
-def _lateral(walk: Queries, node: exp.Lateral, sight: Sight, ctes: Ctes) -> Relation:
+def _lateral(walk: Queries, node: exp.Lateral, sight: Sight) -> Relation:
     """The rows that a query or a function makes for each row before it."""
-    decides = walk.within(node, sight, ctes, skip=("this",))
+    decides = walk.within(node, sight, skip=("this",))
     if isinstance(node.this, exp.Subquery):
-        relation = walk.query(node.this, ctes, sight)
+        relation = walk.query(node.this, sight)
     else:
-        relation = Relation(None, Flow(walk.flow(node.this, sight, ctes).all))
+        relation = Relation(None, Flow(walk.flow(node.this, sight).all))
         relation = Relation(None, relation.flow | relation.flow.deciding)
         if is_generator(node.this):
             names = walk.generated(node.this, sight)
@@ -181,15 +181,15 @@ def _lateral(walk: Queries, node: exp.Lateral, sight: Sight, ctes: Ctes) -> Rela
     return walk.renamed(relation.deciding(decides), node)
 
 
-def _join(walk: Queries, join: exp.Join, left: Rows, ctes: Ctes, outer: Sight | None) -> Rows:
-    right = _item(walk, join.this, left, ctes, outer)
+def _join(walk: Queries, join: exp.Join, left: Rows, outer: Sight | None) -> Rows:
+    right = _item(walk, join.this, left, outer)
     keys = [each.name for each in join.args.get("using") or ()]
     opaque = bool(left.scope.opaque or right.scope.opaque)
     natural = (join.args.get("method") or "").upper() == "NATURAL"
     if natural:
         keys = common_names(left.scope, right.scope)
     both = left + right
-    flow = _condition(walk, join, Sight(both.scope, outer), ctes)
+    flow = _condition(walk, join, Sight(both.scope, outer))
     known = _known_keys(walk, join, keys, left.scope, right.scope)
     joined = _using(walk, join, keys, known, left.scope, right.scope)
     if (keys or natural) and opaque:
@@ -245,7 +245,7 @@ def _known_keys(
     return keys if left.opaque or right.opaque else [key for key in keys if key not in wrong]
 
 
-def _condition(walk: Queries, join: exp.Join, sight: Sight, ctes: Ctes) -> Flow:
+def _condition(walk: Queries, join: exp.Join, sight: Sight) -> Flow:
     on = join.args.get("on")
     if on is None:
         return NOTHING
@@ -254,4 +254,4 @@ def _condition(walk: Queries, join: exp.Join, sight: Sight, ctes: Ctes) -> Flow:
         *misplaced("ON", on, sight),
     ):
         walk.say(tree, message, hint)
-    return walk.flow(on, sight, ctes)
+    return walk.flow(on, sight)

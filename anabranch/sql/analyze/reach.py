@@ -38,8 +38,8 @@ class Reach:
             for reference in tables_in(source.tree):
                 name = _named(reference, names)
                 if name in path:
-                    circle = " → ".join(str(each) for each in (*path[path.index(name) :], name))
-                    raise UserError(f"views read each other: {circle}")
+                    cycle = " → ".join(str(each) for each in (*path[path.index(name) :], name))
+                    raise UserError(f"views read each other: {cycle}")
                 if name not in views:
                     sources.add(name)
                 else:

@@ -57,6 +57,16 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Alias:
+    """A name that means the item of the SELECT list that is called so; in lower case."""
+
+    name: str
+
+
+Meaning = Answer | Alias
+
+
+@dataclass(frozen=True)
 class Scope:
     fields: tuple[Field, ...] = ()
     opaque: tuple[Opaque, ...] = ()

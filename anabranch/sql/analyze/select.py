@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
 from sqlglot import exp
 
 from anabranch.errors import UserError, did_you_mean
 from anabranch.names import shown
-from anabranch.plan.exprs import Tree
+from anabranch.plan.exprs import Tree, unwrapped
 from anabranch.sql.analyze.aggregates import inside, is_grouped, misplaced, ungrouped
-from anabranch.sql.analyze.bindings import fields_of
+from anabranch.sql.analyze.bindings import answer_of, fields_of
 from anabranch.sql.analyze.checks import not_a_condition
+from anabranch.sql.analyze.clauses import time_windows
 from anabranch.sql.analyze.columns import (
     NOTHING,
     Column,
@@ -26,18 +28,15 @@ from anabranch.sql.analyze.expressions import star_of, types_in
 from anabranch.sql.analyze.findings import Finding
 from anabranch.sql.analyze.from_items import Rows
 from anabranch.sql.analyze.generators import generator_in, is_generator
+from anabranch.sql.analyze.groups import Groups, TooManySets, groups
 from anabranch.sql.analyze.names import implied_name
+from anabranch.sql.analyze.obstacles import is_aggregate
+from anabranch.sql.analyze.resolve import FromColumns, Resolver, Selected
 from anabranch.sql.analyze.scope import answers
 from anabranch.sql.analyze.sight import Sight, text_of
-from anabranch.sql.lower.grouping import Groups, groups
-from anabranch.sql.lower.grouping_sets import TooManySets
-from anabranch.sql.lower.obstacles import is_aggregate
-from anabranch.sql.lower.relation import FromColumns, Selected, Stop
-from anabranch.sql.lower.resolve import Resolver
-from anabranch.sql.lower.time_windows import time_windows
+from anabranch.sql.obstacles import Stop
 from anabranch.sql.text.source_text import SourceText
 
-Ctes = Mapping[str, Relation]
 _AFTER_GROUPS = ("having", "order", "qualify", "sort", "cluster", "distribute")
 _SEES_ALIASES = ("group", "having", "order", "qualify", "sort", "cluster", "distribute", "windows")
 _DONE_ELSEWHERE = ("expressions", "with_", "from_", "joins", "laterals", "hint")
@@ -53,7 +52,7 @@ class Queries(Protocol):
     def say(
         self, node: Tree, message: str, hint: str | None = None, *, unknown: bool = False
     ) -> None: ...
-    def flow(self, root: Tree, sight: Sight, ctes: Ctes) -> Flow: ...
+    def flow(self, root: Tree, sight: Sight) -> Flow: ...
     def positions(self, order: Tree, relation: Relation) -> Flow: ...
     def generated(self, call: Tree, sight: Sight) -> tuple[str, ...] | None: ...
 
@@ -64,7 +63,6 @@ class Block:
 
     walk: Queries
     node: exp.Select
-    ctes: Ctes
     rows: Rows
     outer: Sight | None
     certain: list[Column] | None = field(default_factory=list)
@@ -80,19 +78,23 @@ class Block:
         self.flow = self.rows.flow
 
     def sight(self, aliases: Mapping[str, Column] | None = None) -> Sight:
-        return Sight(self.rows.scope, self.outer, dict(aliases or {}), self.reported)
+        return Sight(self.rows.scope, self.outer, dict(aliases or {}), reported=self.reported)
 
     def result(self) -> Relation:
         self.aliases = {name: Column(name) for name in time_windows(self.node)}
         named = self.named_windows()
         for item in self.node.expressions:
             self.item(item, named)
-        last = self.sight({**self.outputs(), **self.aliases})
+        last = replace(
+            self.sight({**self.outputs(), **self.aliases}),
+            listed=frozenset((each.name or each.made_up).lower() for each in self.planned or ()),
+        )
         planned = replace(last, through_plan=is_grouped(self.node) or has_windows(self.node))
         for key, value in self.node.args.items():
             if key not in _DONE_ELSEWHERE:
                 seen = planned if key in _AFTER_GROUPS else last
-                self.clause(key, value, seen if key in _SEES_ALIASES else self.sight())
+                seen = self.with_first(key, seen) if key in _SEES_ALIASES else self.sight()
+                self.clause(key, value, seen)
         self.conditions(last)
         self.ordinals()
         self.grouped()
@@ -107,13 +109,29 @@ class Block:
     def outputs(self) -> dict[str, Column]:
         return {each.name.lower(): each for each in reversed(self.certain or ()) if each.name}
 
+    def with_first(self, key: str, sight: Sight) -> Sight:
+        """ORDER BY means items of the SELECT list before columns of FROM, and HAVING their aliases,
+        unless a key has that name."""
+        if key == "order":
+            return replace(sight, first=sight.listed)
+        if key == "having":
+            first = frozenset(name for name in self.aliases if self.comes_first(name))
+            return replace(sight, first=first, over_groups=True)
+        return sight
+
+    def comes_first(self, alias: str) -> bool:
+        answer = self.rows.scope.declared([alias])
+        if answer is None:
+            return True
+        return len(answer.columns) == 1 and not answer.columns & self.keys
+
     # -- the SELECT list -----------------------------------------------------------------------
 
     def named_windows(self) -> Mapping[str, Flow]:
         """What WINDOW w AS (…) looks at; what is wrong with it is reported when its turn comes."""
         reported, before = set(self.reported), len(self.walk.findings)
         flows = {
-            each.name.lower(): self.walk.flow(each, self.sight(), self.ctes)
+            each.name.lower(): self.walk.flow(each, self.sight())
             for each in self.node.args.get("windows") or ()
         }
         self.reported, self.walk.findings[before:] = reported, []
@@ -121,7 +139,7 @@ class Block:
 
     def item(self, item: Tree, windows: Mapping[str, Flow]) -> None:
         seen = self.sight(self.aliases)
-        flow = self.walk.flow(item, seen, self.ctes)
+        flow = self.walk.flow(item, seen)
         used = {each.args["alias"].name.lower() for each in inside(item)
                 if isinstance(each, exp.Window) and each.args.get("alias")}  # fmt: skip
         for name in used & windows.keys():
@@ -205,7 +223,7 @@ class Block:
         parts = [
             e for e in (value if isinstance(value, list) else [value]) if isinstance(e, exp.Expr)
         ]
-        flow = together(self.walk.flow(each, sight, self.ctes) for each in parts)
+        flow = together(self.walk.flow(each, sight) for each in parts)
         cut = self.node.args.get("limit") or self.node.args.get("offset")
         if key in _DECIDING or (key == "order" and cut):
             self.flow |= flow.deciding
@@ -255,7 +273,7 @@ class Block:
             return
         for key in by.keys:
             if any(is_aggregate(part) for part in inside(key)):
-                hint = "GROUP BY takes what the groups are told apart by"
+                hint = "GROUP BY takes grouping keys"
                 self.walk.say(group or self.node, "GROUP BY cannot use an aggregate", hint)
                 return
         keys = {each.name for key in by.keys for each in key.find_all(exp.Column)}
@@ -317,6 +335,17 @@ class Block:
         else:
             yield from ((self.node, each) for each in self.certain or ())
 
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """The columns of FROM that are keys, once the names in GROUP BY are bound."""
+        by, group = self.groups(), self.node.args.get("group")
+        if by is not None:
+            columns = (unwrapped(key) for key in by.keys)
+            return frozenset(each.name for each in columns if isinstance(each, exp.Column))
+        written = (key for key in _keys(group) if isinstance(key, exp.Column)) if group else ()
+        answers = (answer_of(key) for key in written)
+        return frozenset[str]().union(*(each.columns for each in answers if each and not each.rest))
+
     def groups(self) -> Groups | None:
         """The grouping expressions over the columns of FROM, by the rules of a plan."""
         fields = self.rows.scope.fields
@@ -358,7 +387,14 @@ def without_group_queries(node: exp.Select) -> exp.Select:
 
 
 def _places(group: exp.Group) -> Iterator[tuple[Tree, int]]:
-    """The keys that are whole numbers, in lists of keys too."""
+    """The keys that are whole numbers."""
+    for key in _keys(group):
+        if isinstance(key, exp.Literal) and key.is_int and int(key.name) < 2**31:
+            yield key, int(key.name)
+
+
+def _keys(group: exp.Group) -> Iterator[Tree]:
+    """The keys, in lists of keys too."""
     todo: list[Tree] = list(reversed(group.expressions))
     while todo:
         key = todo.pop()
@@ -366,8 +402,8 @@ def _places(group: exp.Group) -> Iterator[tuple[Tree, int]]:
             todo += reversed(key.expressions)
         elif isinstance(key, exp.Paren):
             todo.append(key.this)
-        elif isinstance(key, exp.Literal) and key.is_int and int(key.name) < 2**31:
-            yield key, int(key.name)
+        else:
+            yield key
 
 
 def _may_have_any_name(item: Tree) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.errors import did_you_mean
 from anabranch.names import shown
 from anabranch.sql.analyze import functions
 from anabranch.sql.analyze.columns import Column
-from anabranch.sql.analyze.scope import Answer, Scope, answers
+from anabranch.sql.analyze.scope import Alias, Answer, Meaning, Scope, answers
 from anabranch.sql.analyze.types import field_type, lacks_field
 
 MOST = 12  # columns that a hint lists
@@ -21,11 +21,16 @@ _FUNCTIONS = sorted(functions.KNOWN)
 
 @dataclass(frozen=True)
 class Sight:
-    """`reported` are the mistakes of this SELECT so far: each wrong name once."""
+    """`aliases` are items of the SELECT list, as far as their columns are certain, and `listed` the
+    names of all.  Those of `first` come before columns of FROM, in HAVING only outside of aggregates.
+    `reported` are the mistakes of this SELECT so far: each wrong name once."""
 
     scope: Scope = field(default_factory=Scope)
     outer: Sight | None = None
     aliases: Mapping[str, Column] = field(default_factory=dict, hash=False)
+    listed: frozenset[str] = frozenset()
+    first: frozenset[str] = frozenset()
+    over_groups: bool = False  # HAVING
     reported: set[str] = field(default_factory=set, compare=False)
     through_plan: bool = (
         False  # Spark looks names up in its plan of the SELECT, which may lack columns
@@ -42,15 +47,24 @@ class Sight:
             return Column(parts[-1], type_, alias.flow, alias.broken)
         return self.outer.find(parts) if self.outer else None
 
-    def answer(self, parts: Sequence[str]) -> Answer | None:
-        """The columns of the nearest FROM clause that has some; None: an alias, or nothing."""
+    def meaning(self, parts: Sequence[str]) -> Meaning | None:
+        """What a name is bound to: an item of the SELECT list, or columns of the nearest FROM clause
+        that has some."""
+        name = parts[0].lower()
+        if len(parts) == 1 and name in self.first:
+            return Alias(name)
         own = self.scope.declared(parts)
-        if own is not None or parts[0].lower() in self.aliases:
-            return own
+        if own is None and (name in self.aliases or name in self.listed):
+            return Alias(name)
         around = self.outer
         while around is not None and own is None:
             own, around = around.scope.declared(parts), around.outer
         return own
+
+    @property
+    def of_rows(self) -> Sight:
+        """What an aggregate sees: names mean what they mean in the rows of a group."""
+        return replace(self, first=frozenset()) if self.over_groups else self
 
     def is_own(self, parts: Sequence[str]) -> bool:
         """Whether a name is surely a column of FROM."""

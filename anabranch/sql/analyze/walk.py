@@ -31,17 +31,16 @@ from anabranch.sql.analyze.columns import (
     table,
     together,
 )
-from anabranch.sql.analyze.ctes import bare, mentions_cte, reads_itself
+from anabranch.sql.analyze.ctes import bare, is_recursive, mentions_cte
 from anabranch.sql.analyze.findings import Finding
 from anabranch.sql.analyze.from_items import from_clause, items_of, pivoted
 from anabranch.sql.analyze.generators import columns_of
-from anabranch.sql.analyze.scope import Field, Scope, answers
+from anabranch.sql.analyze.scope import Alias, Field, Scope, answers
 from anabranch.sql.analyze.select import Block
 from anabranch.sql.analyze.sight import Sight, cure, text_of
 from anabranch.sql.text.source_text import SourceText
 
 Tables = Callable[[TableName], "Columns | Relation"]
-Ctes = Mapping[str, Relation]
 ROUNDS = 8  # that a recursion's columns are followed through itself
 SMALLEST_LONG = 2**31  # a larger whole number in ORDER BY is no position
 
@@ -54,6 +53,7 @@ class Walk:
     made: int = 0  # names given out so far
     generators: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # as Spark names them
     numbered: int = 0  # generators so far
+    ctes: dict[int, Relation] = field(default_factory=dict)  # what each gives, by its id
 
     def fresh(self, name: str) -> str:
         """A name that no other column has."""
@@ -78,74 +78,66 @@ class Walk:
             sight.reported.add(message)
             self.say(node, message, hint, unknown=unknown)
 
-    def quietly(self, tree: Tree, ctes: Ctes, outer: Sight | None) -> Relation:
-        """What a query gives; what is wrong with it is reported at another time."""
-        return self._quiet().query(tree, ctes, outer)
-
     def _quiet(self) -> Walk:
-        return Walk(self.text, self.tables, made=self.made, generators=self.generators)
+        """What is wrong with a query is reported at another time."""
+        return replace(self, findings=[], numbered=0, ctes=dict(self.ctes))
 
     # -- queries -------------------------------------------------------------------------------
 
-    def query(self, node: Tree, ctes: Ctes, outer: Sight | None) -> Relation:
+    def query(self, node: Tree, outer: Sight | None) -> Relation:
         with_ = node.args.get("with_")
         if isinstance(with_, exp.With):
-            ctes = self.with_ctes(with_, ctes, outer)
+            self.with_ctes(with_, outer)
         match node:
             case exp.Select():
                 before = len(self.findings)
-                rows = from_clause(self, node, ctes, outer)
-                return Block(self, node, ctes, rows, outer, reported_before=before).result()
+                rows = from_clause(self, node, outer)
+                return Block(self, node, rows, outer, reported_before=before).result()
             case exp.SetOperation():
-                return self.in_order(node, self.set_operation(node, ctes, outer), ctes, outer)
+                return self.in_order(node, self.set_operation(node, outer), outer)
             case exp.Subquery():
-                return self.subquery(node, ctes, outer)
+                return self.subquery(node, outer)
             case exp.Values():
-                return self.values(node, ctes, outer)
+                return self.values(node, outer)
         return Relation(None)
 
-    def with_ctes(self, with_: exp.With, ctes: Ctes, outer: Sight | None) -> Ctes:
-        """A CTE hides a table of its name in what follows, not in its own body unless RECURSIVE."""
-        known = dict(ctes)
+    def with_ctes(self, with_: exp.With, outer: Sight | None) -> None:
         for cte in with_.expressions:
-            name = cte.alias.lower()
-            if with_.recursive and reads_itself(cte):
-                known[name] = self.recursion(cte, known, outer)
+            if is_recursive(cte):
+                self.ctes[id(cte)] = self.recursion(cte, outer)
             else:
-                relation = self.query(cte.this, known, outer)
-                known[name] = self.renamed(relation, cte)
-        return known
+                self.ctes[id(cte)] = self.renamed(self.query(cte.this, outer), cte)
 
-    def recursion(self, cte: exp.CTE, ctes: Ctes, outer: Sight | None) -> Relation:
+    def recursion(self, cte: exp.CTE, outer: Sight | None) -> Relation:
         """Its columns are those of its first branch; where they come from is followed through the
         recursion until nothing is new.  Types are left to Spark."""
-        name, tree = cte.alias.lower(), bare(cte.this)
+        tree = bare(cte.this)
+        self.ctes[id(cte)] = Relation(None)
         if not isinstance(tree, exp.SetOperation):
-            self.query(tree, {**ctes, name: Relation(None)}, outer)
+            self.query(tree, outer)
             return self.renamed(Relation(None), cte)
-        known = untyped(self._quiet().seed(tree, cte, ctes, outer), cte)
+        known = untyped(self._quiet().seed(tree, cte, outer), cte)
         for _ in range(ROUNDS):
-            relation = untyped(self.quietly(tree, {**ctes, name: known}, outer), cte)
+            self.ctes[id(cte)] = known
+            relation = untyped(self._quiet().query(tree, outer), cte)
             if relation == known:
                 break
             known = relation
-        self.renamed(self.query(tree, {**ctes, name: known}, outer), cte)
+        self.ctes[id(cte)] = known
+        self.renamed(self.query(tree, outer), cte)
         return known
 
-    def seed(
-        self, tree: exp.SetOperation, cte: exp.CTE, ctes: Ctes, outer: Sight | None
-    ) -> Relation:
+    def seed(self, tree: exp.SetOperation, cte: exp.CTE, outer: Sight | None) -> Relation:
         """What the first branch of a recursion gives."""
-        ctes = {**ctes, cte.alias.lower(): Relation(None)}
         with_ = tree.args.get("with_")
         if isinstance(with_, exp.With):
-            ctes = self.with_ctes(with_, ctes, outer)
+            self.with_ctes(with_, outer)
         first, second = bare(tree.this), bare(tree.expression)
         if mentions_cte(first, cte) and not mentions_cte(second, cte):
             first = second
         if isinstance(first, exp.SetOperation):
-            return self.seed(first, cte, ctes, outer)
-        return self.query(first, ctes, outer)
+            return self.seed(first, cte, outer)
+        return self.query(first, outer)
 
     def renamed(self, relation: Relation, node: Tree) -> Relation:
         """`AS t(a, b)` gives the columns other names."""
@@ -161,9 +153,9 @@ class Walk:
             )
         return relation.named(names)
 
-    def set_operation(self, node: exp.SetOperation, ctes: Ctes, outer: Sight | None) -> Relation:
-        left = self.query(node.this, ctes, outer)
-        right = self.query(node.expression, ctes, outer)
+    def set_operation(self, node: exp.SetOperation, outer: Sight | None) -> Relation:
+        left = self.query(node.this, outer)
+        right = self.query(node.expression, outer)
         flow = left.flow | right.flow
         if left.columns is None or right.columns is None or node.args.get("by_name"):
             both = Relation(None, flow | left.whole | right.whole)
@@ -189,21 +181,23 @@ class Walk:
             compared = left.whole | right.whole
         return Relation(columns, flow | compared.deciding)
 
-    def subquery(self, node: exp.Subquery, ctes: Ctes, outer: Sight | None) -> Relation:
-        inside = self.query(node.this, ctes, outer)
+    def subquery(self, node: exp.Subquery, outer: Sight | None) -> Relation:
+        inside = self.query(node.this, outer)
         alias = (node.alias.lower(),) if node.alias else ()
-        inside = pivoted(self, node, inside, alias, ctes, outer)
-        return self.renamed(self.in_order(node, inside, ctes, outer), node)
+        inside = pivoted(self, node, inside, alias, outer)
+        return self.renamed(self.in_order(node, inside, outer), node)
 
-    def in_order(self, node: Tree, relation: Relation, ctes: Ctes, outer: Sight | None) -> Relation:
+    def in_order(self, node: Tree, relation: Relation, outer: Sight | None) -> Relation:
         """ORDER BY … LIMIT behind a set operation: it sees its columns.  Behind a query in parentheses
         it also sees what that query sees."""
         order = node.args.get("order")
         if order is None:
             return relation
         scope = items_of(self, relation, ()).scope
-        sight = Sight(scope.opened() if isinstance(node, exp.Subquery) else scope, outer)
-        flow = together(self.flow(each, sight, ctes) for each in order.expressions)
+        names = frozenset(each.name.lower() for each in scope.fields)
+        seen = scope.opened() if isinstance(node, exp.Subquery) else scope
+        sight = Sight(seen, outer, listed=names, first=names)
+        flow = together(self.flow(each, sight) for each in order.expressions)
         flow |= self.positions(order, relation)
         return relation.deciding(flow) if is_cut(node) else relation
 
@@ -221,8 +215,8 @@ class Walk:
                 flow |= relation.columns[at - 1].flow
         return flow
 
-    def values(self, node: exp.Values, ctes: Ctes, outer: Sight | None) -> Relation:
-        flow = together(self.flow(each, Sight(outer=outer), ctes) for each in node.expressions)
+    def values(self, node: exp.Values, outer: Sight | None) -> Relation:
+        flow = together(self.flow(each, Sight(outer=outer)) for each in node.expressions)
         first = node.expressions[0] if node.expressions else None
         if isinstance(first, (exp.Alias, exp.Aliases)):
             return self.renamed(Relation(None, flow), node)
@@ -232,24 +226,25 @@ class Walk:
 
     # -- expressions ---------------------------------------------------------------------------
 
-    def flow(self, root: Tree, sight: Sight, ctes: Ctes) -> Flow:
-        return expressions.flow(self, root, sight, ctes)
+    def flow(self, root: Tree, sight: Sight) -> Flow:
+        return expressions.flow(self, root, sight)
 
-    def within(self, node: Tree, sight: Sight, ctes: Ctes, skip: Sequence[str] = ()) -> Flow:
+    def within(self, node: Tree, sight: Sight, skip: Sequence[str] = ()) -> Flow:
         """Of the parts of a FROM item."""
         left_out = (*skip, "alias", "with_", "pivots", "joins", "laterals")
         parts = [each for key, value in node.args.items() if key not in left_out
                  for each in (value if isinstance(value, list) else [value])]  # fmt: skip
-        return together(
-            self.flow(each, sight, ctes) for each in parts if isinstance(each, exp.Expr)
-        )
+        return together(self.flow(each, sight) for each in parts if isinstance(each, exp.Expr))
 
     def column(self, node: exp.Column, sight: Sight) -> Flow:
         if expressions.star_of(node) is not None:
             self.star(node, sight)
             return NOTHING
         parts = [part.name for part in node.parts]
-        bind_column(node, sight.answer(parts))
+        meaning = sight.meaning(parts)
+        bind_column(node, meaning)
+        if isinstance(meaning, Alias) and meaning.name in sight.first & sight.aliases.keys():
+            return sight.aliases[meaning.name].flow
         column = sight.find(parts)
         if column is not None and not sight.lacks_field(parts):
             if sight.is_ambiguous(parts):
@@ -274,6 +269,9 @@ class Walk:
             names = columns_of(call, expressions.types_in(sight)(first))
         bind_names(call, names)
         return names
+
+    def cte(self, cte: exp.CTE | None) -> Relation | None:
+        return None if cte is None else self.ctes.get(id(cte))
 
     def table(self, name: TableName) -> Relation:
         known = self.tables(name)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.errors import ErrorLevel
 
 from anabranch.errors import AnabranchError, UnknownName, UserError, did_you_mean
 from anabranch.names import TableName
@@ -15,14 +16,15 @@ from anabranch.sql.analyze.analysis import analyze
 from anabranch.sql.analyze.checks import not_a_condition
 from anabranch.sql.analyze.columns import Column, Relation
 from anabranch.sql.analyze.expressions import types_in
+from anabranch.sql.analyze.failures import spark_judges
 from anabranch.sql.analyze.findings import Finding
 from anabranch.sql.analyze.from_items import items_of
 from anabranch.sql.analyze.mistakes import is_list_of_values
+from anabranch.sql.analyze.obstacles import mark_window_calls
 from anabranch.sql.analyze.scope import Scope
 from anabranch.sql.analyze.sight import Sight
 from anabranch.sql.analyze.types import VOID
 from anabranch.sql.analyze.walk import Tables, Walk
-from anabranch.sql.lower.obstacles import mark_window_calls
 from anabranch.sql.statements.records import (
     START,
     Assignments,
@@ -57,14 +59,10 @@ class Mistake:
 
 def mistake_of_write(statement: Write, name: TableName, tables: Tables) -> UserError | None:
     """The first thing that is surely wrong with a statement that writes to the table `name`."""
-    judge = _Judge(name, tables)
-    try:
-        mistakes = judge.mistakes(statement)
-        return next((each.error for each in mistakes), None)
-    except (AnabranchError, SqlglotError, LookupError, TypeError, ValueError, AttributeError):
-        return None  # Spark may take what we cannot read
-    except RecursionError:
-        return None
+    what = f"a statement that writes to {name}"
+    with suppress(AnabranchError), spark_judges(what):  # Spark may take what we cannot read
+        return next((each.error for each in _Judge(name, tables).mistakes(statement)), None)
+    return None
 
 
 @dataclass
@@ -190,7 +188,7 @@ class _Judge:
         """The type of an expression, and what is wrong with it."""
         tree, sight = _tree(text), Sight(scope)
         walk, types = Walk(SourceText(text), self.tables), types_in(Sight(scope))
-        walk.flow(tree, sight, {})
+        walk.flow(tree, sight)
         if condition:
             for wrong in not_a_condition(clause, tree, types):
                 walk.say(*wrong)

@@ -31,17 +31,10 @@ from anabranch.plan.nodes import (
     same_columns,
 )
 from anabranch.sql.analyze.bindings import answering_fields
+from anabranch.sql.analyze.resolve import FromColumns
 from anabranch.sql.lower.predicates import conditions
-from anabranch.sql.lower.relation import (
-    Domain,
-    FromColumns,
-    FromItem,
-    Names,
-    Place,
-    Relation,
-    Stop,
-)
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.lower.relation import Domain, FromItem, Names, Place, Relation
+from anabranch.sql.obstacles import Obstacle, Stop
 
 
 class Lowering(Protocol):

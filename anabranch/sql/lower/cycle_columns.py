@@ -45,8 +45,8 @@ def settle_columns(
             return known
     raise InvalidValue(
         f"the columns of {_listed(queries)} cannot be decided: {moved[0]} gets wider each time "
-        "round the circle",
-        hint="CAST it to the type that it shall have",
+        "round the cycle",
+        hint="CAST it to the type that it should have",
     )
 
 
@@ -73,8 +73,8 @@ def _start(
                 continue
             raise UserError(
                 f"the columns of {_listed(waiting)} cannot be found: every branch of their queries "
-                "reads the circle itself",
-                hint="a circle starts from a UNION branch that reads something else",
+                "reads the cycle itself",
+                hint="a cycle starts from a UNION branch that reads something else",
             )
     return known
 

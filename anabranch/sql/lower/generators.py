@@ -11,10 +11,11 @@ from anabranch.plan.exprs import Expr, Tree
 from anabranch.plan.nodes import Generate, Node
 from anabranch.sql.analyze.bindings import fields_of, generated_names, generator_number
 from anabranch.sql.analyze.generators import columns_of, is_generator
+from anabranch.sql.analyze.obstacles import is_aggregate
+from anabranch.sql.analyze.resolve import FromColumns, Resolver, resolved
 from anabranch.sql.lower.correlation import Lowering
-from anabranch.sql.lower.obstacles import is_aggregate
-from anabranch.sql.lower.relation import FromColumns, FromItem, Names, Place, Stop
-from anabranch.sql.lower.resolve import Resolver, resolved
+from anabranch.sql.lower.relation import FromItem, Names, Place
+from anabranch.sql.obstacles import Stop
 from anabranch.types import Type
 
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from anabranch.errors import UserError
 from anabranch.plan.exprs import Expr, Tree, column_tree, meaning, unwrapped
 from anabranch.plan.nodes import Aggregate, Call, Item, Node
 from anabranch.sql.analyze import functions
-from anabranch.sql.lower.grouping_sets import TooManySets, expand, grouping_sets
-from anabranch.sql.lower.obstacles import is_aggregate, name_of_call
-from anabranch.sql.lower.relation import Names, Selected, Stop, TypesOf
-from anabranch.sql.lower.resolve import Resolver, resolve_having, resolved
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.analyze.groups import Groups
+from anabranch.sql.analyze.obstacles import is_aggregate, name_of_call
+from anabranch.sql.analyze.resolve import Resolver, resolve_having, resolved
+from anabranch.sql.lower.grouping_sets import expand
+from anabranch.sql.lower.relation import Names, TypesOf
+from anabranch.sql.obstacles import Obstacle, Stop
 from anabranch.sql.text.source_text import SourceText
 
 _LONGEST_NAME = 60
@@ -131,57 +131,6 @@ def _typed(call: Call, arg_type: str) -> Call:
     return replace(call, arg_type=arg_type, exact=exact)
 
 
-@dataclass
-class Groups:
-    """GROUP BY as written: its keys, and grouping sets of them."""
-
-    keys: list[Tree]
-    sets: list[list[Tree]]
-
-    @property
-    def plain(self) -> bool:
-        return len(self.sets) == 1
-
-
-def groups(select: exp.Select, resolver: Resolver, items: Sequence[Selected]) -> Groups:
-    """The expressions of GROUP BY: ordinals, input columns, aliases; ALL: items without aggregates."""
-    group = select.args.get("group")
-    if group is None:
-        return Groups([], [[]])
-    if group.args.get("all"):
-        keys = [item.tree for item in items if not any(map(is_aggregate, item.tree.walk()))]
-        return Groups(keys, [keys])
-    aliased = _by_name(resolver, items)
-
-    def key(tree: Tree) -> Tree:
-        return _ordinal(tree, items) or aliased.resolve(tree.copy())
-
-    try:
-        sets = grouping_sets(group, key)
-    except TooManySets as error:
-        raise Stop(
-            resolver.source.obstacle("GROUPING_SETS", group, "CUBE", "GROUP BY", what=str(error))
-        ) from None
-    unique = {meaning(tree): tree for set_ in sets for tree in set_}
-    return Groups(list(unique.values()), sets)
-
-
-def _ordinal(tree: Tree, items: Sequence[Selected]) -> Tree | None:
-    if not (isinstance(tree, exp.Literal) and tree.is_int):
-        return None
-    position = int(tree.name)
-    if not 1 <= position <= len(items):
-        raise UserError(f"GROUP BY {position} is not between 1 and {len(items)}")
-    return items[position - 1].tree.copy()
-
-
-def _by_name(resolver: Resolver, items: Sequence[Selected]) -> Resolver:
-    aliases: dict[str, list[Tree]] = {}
-    for item in items:
-        aliases.setdefault(item.output.name.lower(), [item.tree])  # the first one, as Spark does
-    return replace(resolver, aliases=aliases)
-
-
 @dataclass(frozen=True)
 class Grouped:
     """The groups, and the expressions over them."""
@@ -214,8 +163,7 @@ def grouped(
     having = select.args.get("having")
     condition = None
     if having is not None:
-        by_meaning = {meaning(key): key for key in by.keys}
-        condition = resolve_having(resolver, having.this, by_meaning)
+        condition = resolve_having(resolver, having.this)
     trees = list(trees)
     if by.plain:
         for key in by.keys:

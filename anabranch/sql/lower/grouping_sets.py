@@ -7,9 +7,7 @@ The number of the set is a key too, so that a NULL that means "all" never equals
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import combinations, product
-from math import prod
+from collections.abc import Sequence
 from typing import Protocol
 
 from sqlglot import exp
@@ -17,18 +15,8 @@ from sqlglot import exp
 from anabranch.errors import UserError
 from anabranch.plan.exprs import Expr, Tree, cast, literal, meaning, unwrapped
 from anabranch.plan.nodes import Item, Node, Project, UnionAll, same_columns
+from anabranch.sql.analyze.resolve import resolved
 from anabranch.sql.lower.relation import TypesOf
-from anabranch.sql.lower.resolve import resolved
-
-MOST_SETS = 64  # CUBE of six keys
-Key = Callable[[Tree], Tree]
-
-
-class TooManySets(Exception):
-    """CUBE of n keys has 2ⁿ sets."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(f"{count} sets")
 
 
 class Expanded(Protocol):
@@ -36,59 +24,6 @@ class Expanded(Protocol):
 
     input: Node
     keys: dict[str, Item]
-
-
-def grouping_sets(group: exp.Group, key: Key) -> list[list[Tree]]:
-    """Every combination of the sets of each element; an ordinary key is one set."""
-    with_clause = {
-        kind: group.args.get(kind) for kind in ("rollup", "cube") if group.args.get(kind)
-    }
-    plain = list(group.expressions)
-    if with_clause:  # GROUP BY a, b WITH ROLLUP
-        choices = [_sets_of(kind, [[key(tree)] for tree in plain]) for kind in with_clause]
-    else:
-        choices = [_element(tree, key) for tree in plain]
-        for element in group.args.get("grouping_sets") or ():
-            choices.append(_element(element, key))
-    count = prod(map(len, choices))
-    if count > MOST_SETS:
-        raise TooManySets(count)
-    return [[tree for keys in combination for tree in keys] for combination in product(*choices)]
-
-
-def _element(tree: Tree, key: Key) -> list[list[Tree]]:
-    match tree:
-        case exp.Rollup() | exp.Cube():
-            kind = "rollup" if isinstance(tree, exp.Rollup) else "cube"
-            return _sets_of(kind, [_tuple(group_keys, key) for group_keys in tree.expressions])
-        case exp.GroupingSets():
-            return [keys for element in tree.expressions for keys in _nested(element, key)]
-        case exp.Tuple() if not tree.expressions:
-            return [[]]  # GROUP BY (): everything is one group
-    return [_tuple(tree, key)]
-
-
-def _nested(tree: Tree, key: Key) -> list[list[Tree]]:
-    if isinstance(tree, (exp.Rollup, exp.Cube, exp.GroupingSets)):
-        return _element(tree, key)
-    return [_tuple(tree, key)]
-
-
-def _tuple(tree: Tree, key: Key) -> list[Tree]:
-    if isinstance(tree, exp.Tuple):
-        return [key(element) for element in tree.expressions]
-    return [key(unwrapped(tree))]
-
-
-def _sets_of(kind: str, elements: list[list[Tree]]) -> list[list[Tree]]:
-    if kind == "cube" and 2 ** len(elements) > MOST_SETS:
-        raise TooManySets(2 ** len(elements))
-    if kind == "rollup":
-        subsets = [elements[:size] for size in range(len(elements), -1, -1)]
-    else:
-        sizes = range(len(elements), -1, -1)
-        subsets = [list(subset) for size in sizes for subset in combinations(elements, size)]
-    return [[tree for keys in subset for tree in keys] for subset in subsets]
 
 
 def expand(

@@ -18,11 +18,12 @@ from anabranch.plan.nodes import (
     same_columns,
 )
 from anabranch.sql.analyze.bindings import using_of
+from anabranch.sql.analyze.resolve import FromColumns, Resolver
 from anabranch.sql.lower.correlation import Lowering, OuterRows, correlated_columns
 from anabranch.sql.lower.predicates import extract_subqueries, is_subquery, push_down_not
-from anabranch.sql.lower.relation import FromColumns, FromItem, Names, Place, Stop
-from anabranch.sql.lower.resolve import Resolver
+from anabranch.sql.lower.relation import FromItem, Names, Place
 from anabranch.sql.lower.subqueries import apply_subquery
+from anabranch.sql.obstacles import Stop
 
 
 def joined(

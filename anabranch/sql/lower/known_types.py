@@ -6,7 +6,7 @@ everything is that the analysis of a query can derive.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -14,7 +14,7 @@ from sqlglot import exp
 from anabranch.model import Columns
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr, Tree, unwrapped
-from anabranch.plan.nodes import Aggregate, Call, Item, Node, Project, Scan, Window
+from anabranch.plan.nodes import Call, Item, Node, Scan
 from anabranch.sql.analyze.types import DOUBLE, type_of
 from anabranch.types import INTEGERS, Type
 
@@ -74,28 +74,21 @@ class _Types:
         return not (tree.name.isdigit() and int(tree.name) <= _LARGEST_INT)
 
     def column(self, node: Node, name: str) -> Type | None:
-        match node:
-            case Scan():
-                columns = self.tables[node.table]
-                type_ = next((column.type for column in columns if column.name == name), None)
-                return Type.parse(type_) if type_ else None
-            case Project():
-                return self.item(node.items, name, node.input)
-            case Aggregate():
-                calls = (self.call(call, node.input) for call in node.calls if call.name == name)
-                return next(calls, None) or self.item(node.keys, name, node.input)
+        match node.defined(name):
+            case Item() as item:
+                return (
+                    Type.parse(item.type) if item.type else self.of(node.inputs[0], item.expr.tree)
+                )
+            case Call() as call:
+                return self.call(call, node.inputs[0])
+        if isinstance(node, Scan):
+            columns = self.tables[node.table]
+            type_ = next((column.type for column in columns if column.name == name), None)
+            return Type.parse(type_) if type_ else None
         types = {
             self.column(node.inputs[origin.input], origin.name) for origin in node.typed_like(name)
         }
-        if types:
-            return types.pop() if len(types) == 1 else None
-        return self.item(node.calls, name, node.input) if isinstance(node, Window) else None
-
-    def item(self, items: Sequence[Item], name: str, input_: Node) -> Type | None:
-        item = next((item for item in items if item.name == name), None)
-        if item is None:
-            return None
-        return Type.parse(item.type) if item.type else self.of(input_, item.expr.tree)
+        return types.pop() if len(types) == 1 else None
 
     def call(self, call: Call, input_: Node) -> Type | None:
         argument = Type.parse(call.arg_type) if call.arg_type else None

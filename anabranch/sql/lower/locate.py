@@ -11,8 +11,8 @@ from anabranch.names import TableName
 from anabranch.plan.demand import Operator
 from anabranch.plan.exprs import Tree, unwrapped
 from anabranch.sql.analyze.ctes import cte_of, mentions, tables_in
+from anabranch.sql.analyze.obstacles import is_aggregate, mark_window_calls
 from anabranch.sql.analyze.reach import Reach
-from anabranch.sql.lower.obstacles import is_aggregate, mark_window_calls
 from anabranch.sql.text.source_text import SourceText
 
 

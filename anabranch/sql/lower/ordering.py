@@ -7,23 +7,17 @@ equal.  ORDER BY without LIMIT has no effect on what is stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from anabranch.errors import UserError
-from anabranch.plan.exprs import Expr, Tree, column, meaning
+from anabranch.plan.exprs import Expr, Tree, column, meaning, unwrapped
 from anabranch.plan.nodes import Item, Node, Order, TopK
-from anabranch.sql.lower.relation import (
-    FromColumns,
-    Place,
-    Relation,
-    Selected,
-    Stop,
-    TypesOf,
-)
-from anabranch.sql.lower.resolve import Resolver, is_resolved, resolved
+from anabranch.sql.analyze.resolve import FromColumns, Resolver, Selected, resolved
+from anabranch.sql.lower.relation import Place, Relation, TypesOf
 from anabranch.sql.lower.windows import check_orderable
+from anabranch.sql.obstacles import Stop
 
 
 @dataclass(frozen=True)
@@ -80,16 +74,10 @@ def sorted_by(
     prepare: Callable[[Tree], Tree] = lambda tree: tree,
 ) -> list[SortKey]:
     """ORDER BY: ordinals, output names, then columns of FROM."""
-    outputs: dict[str, Tree] = {}
+    outputs: dict[str, list[Tree]] = {}
     for item in items:
-        outputs.setdefault(item.output.name.lower(), item.tree)
-
-    def by_output(node: Tree) -> Tree:
-        if isinstance(node, exp.Column) and len(node.parts) == 1 and not is_resolved(node):
-            expression = outputs.get(node.name.lower())
-            return expression.copy() if expression is not None else node
-        return node
-
+        outputs.setdefault(item.output.name.lower(), [item.tree])
+    over_outputs = replace(resolver, aliases={**resolver.aliases, **outputs})
     clause = tree.args.get("order")
     keys = []
     for ordered_expr in clause.expressions if clause is not None else ():
@@ -105,7 +93,7 @@ def sorted_by(
                 raise UserError(f"ORDER BY {position} is not between 1 and {len(items)}")
             key = items[position - 1].tree.copy()
         else:
-            key = resolver.resolve(prepare(inner).transform(by_output))
+            key = unwrapped(over_outputs.resolve(prepare(inner)))
         keys.append(SortKey(key, descending, nulls_first))
     return keys
 

@@ -19,19 +19,13 @@ from anabranch.plan.exprs import (
 )
 from anabranch.plan.nodes import Filter, Item, Node, Project, UnionAll
 from anabranch.sql.analyze.bindings import Outputs, outputs_of
+from anabranch.sql.analyze.groups import Groups
 from anabranch.sql.analyze.pivots import labelled, parts
+from anabranch.sql.analyze.resolve import FromColumns, Output, Resolver, resolved
 from anabranch.sql.lower.correlation import Lowering
-from anabranch.sql.lower.grouping import Groups, grouped
-from anabranch.sql.lower.relation import (
-    FromColumns,
-    Names,
-    Output,
-    Place,
-    Relation,
-    Stop,
-    exposed,
-)
-from anabranch.sql.lower.resolve import Resolver, resolved
+from anabranch.sql.lower.grouping import grouped
+from anabranch.sql.lower.relation import Names, Place, Relation, exposed
+from anabranch.sql.obstacles import Stop
 
 
 def pivoted(relation: Relation, pivot: exp.Pivot, lowering: Lowering, place: Place) -> Relation:

@@ -11,7 +11,7 @@ from anabranch.plan.exprs import (
     Tree,
     unwrapped,
 )
-from anabranch.sql.lower.resolve import resolved
+from anabranch.sql.analyze.resolve import resolved
 from anabranch.sql.text.source_text import SourceText
 
 

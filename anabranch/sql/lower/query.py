@@ -36,9 +36,12 @@ from anabranch.plan.sameness import Sameness, sameness
 from anabranch.plan.walk import transform, walk
 from anabranch.sql.analyze import functions
 from anabranch.sql.analyze.analysis import bind_texts
-from anabranch.sql.analyze.bindings import fields_of
+from anabranch.sql.analyze.bindings import bound_cte, fields_of
+from anabranch.sql.analyze.ctes import is_recursive
 from anabranch.sql.analyze.from_items import is_wrapper
+from anabranch.sql.analyze.obstacles import find_obstacles
 from anabranch.sql.analyze.reach import Reach
+from anabranch.sql.analyze.resolve import FromColumns, Output, Resolver
 from anabranch.sql.analyze.scope import Field
 from anabranch.sql.lower.correlation import (
     OuterRows,
@@ -49,29 +52,23 @@ from anabranch.sql.lower.correlation import (
 )
 from anabranch.sql.lower.generators import UnknownNames, generated
 from anabranch.sql.lower.joins import joined
-from anabranch.sql.lower.key_types import key_candidates, may_have_other_types
+from anabranch.sql.lower.key_types import may_have_other_types
 from anabranch.sql.lower.known_types import known_type
-from anabranch.sql.lower.obstacles import find_obstacles
 from anabranch.sql.lower.ordering import ordered
 from anabranch.sql.lower.pivot import pivoted
 from anabranch.sql.lower.recursion import recursion
 from anabranch.sql.lower.relation import (
-    FromColumns,
     FromItem,
     Names,
-    Output,
     Place,
     Relation,
-    Stop,
     TypesOf,
     column_aliases,
     exposed,
-    with_ctes,
 )
-from anabranch.sql.lower.resolve import Resolver
 from anabranch.sql.lower.select import select
 from anabranch.sql.lower.set_operations import except_, intersect
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.obstacles import Obstacle, Stop
 from anabranch.sql.text.source_text import SourceText
 
 
@@ -173,26 +170,30 @@ class _Lowering:
         known = {expr: known_type(node, expr, self.reach.tables) for expr in exprs}
         unknown = [expr for expr, type_ in known.items() if type_ is None]
         answers = dict(zip(unknown, self.analyzed(node, unknown), strict=True)) if unknown else {}
-        for expr, type_ in answers.items():
+        for type_ in answers.values():
             if not sameness(type_).makes_keys:
-                raise Stop(self.without_equality(expr, type_))
+                code = "COLLATION" if sameness(type_) is Sameness.OPEN else "NO_EQUALITY"
+                raise Stop(self.without_equality(code, type_))
         return [known[expr] or answers[expr] for expr in exprs]
 
     def check_keys(self, plan: Node) -> None:
         """Refuses keys of types whose equality is unknown."""
         if may_have_other_types(source.tree for source in self.reach.texts):
-            for node, exprs in key_candidates(plan):
-                if computed := [expr for expr in exprs if expr.column is None]:
-                    self.types(node, computed)
+            for node in walk(plan):
+                if node.key_candidates is None:
+                    raise Stop(self.without_equality("NO_EQUALITY", node.head))
+                for over, exprs in node.key_candidates:
+                    if exprs:
+                        self.types(over, exprs)
 
-    def without_equality(self, expr: Expr, type_: str) -> Obstacle:
-        code = "COLLATION" if sameness(type_) is Sameness.OPEN else "NO_EQUALITY"
+    def without_equality(self, code: str, what: str) -> Obstacle:
+        """At the first part of the query that may be of such a type."""
         for source in self.reach.texts:
             for node in source.tree.find_all(exp.Collate, exp.Anonymous):
                 is_call = isinstance(node, exp.Anonymous)
                 if not is_call or node.name.lower() in functions.OTHER_TYPES:
-                    return source.obstacle(code, node, what=type_)
-        return self.reach.texts[0].obstacle(code, self.reach.texts[0].tree, what=type_)
+                    return source.obstacle(code, node, what=what)
+        return self.reach.texts[0].obstacle(code, self.reach.texts[0].tree, what=what)
 
     def analyzed(self, node: Node, exprs: Sequence[Expr]) -> Sequence[str]:
         """A recursion has the types of its seed."""
@@ -213,7 +214,6 @@ class _Lowering:
         self.inexact.update(calls)
 
     def query(self, tree: Tree, place: Place) -> Relation:
-        place = with_ctes(tree, place)
         match tree:
             case exp.Subquery():
                 return ordered(self.query(tree.this, place), tree, place, self.types)
@@ -386,22 +386,22 @@ class _Lowering:
         return exposed(relation, self.listed(tree, place), names)
 
     def table(self, tree: exp.Table, place: Place) -> Relation:
-        cte = None if tree.args.get("db") else place.ctes.get(tree.name.lower())
-        if isinstance(cte, Relation):
-            return cte
-        if cte is not None and cte.recursive:
-            return recursion(self, cte)
+        cte = bound_cte(tree)
         if cte is not None:
-            relation = self.query(cte.tree.this, cte.place)
-            aliases = column_aliases(cte.tree, relation)
-            outputs = tuple(map(Output, aliases)) or relation.outputs
-            return Relation(relation.node, outputs)
+            return self.cte(cte, place.source)
         name = self.reach.named(tree)
         view = self.reach.view(name)
         if view is not None:
             return self.query(view.tree, Place(view))
         columns = tuple(column_.name for column_ in self.reach.tables[name])
         return Relation(Scan(name, columns), tuple(map(Output, columns)))
+
+    def cte(self, cte: exp.CTE, source: SourceText) -> Relation:
+        if is_recursive(cte):
+            return recursion(self, cte, source)
+        relation = self.query(cte.this, Place(source))
+        aliases = column_aliases(cte, relation)
+        return Relation(relation.node, tuple(map(Output, aliases)) or relation.outputs)
 
     def inexact_below_root(self, plan: Node) -> list[Obstacle]:
         """Aggregates that cannot be retracted exactly may stand at the root only, where a group's old

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from sqlglot import exp
 
@@ -14,31 +13,34 @@ from anabranch.plan.exprs import Tree, cast, column
 from anabranch.plan.grammar import RECURSION_LEVEL
 from anabranch.plan.nodes import Item, Node, Project, Recursive, RecursiveRef, UnionAll
 from anabranch.plan.walk import open_recursions
-from anabranch.sql.analyze.ctes import bare, mentions_cte, reads_itself
+from anabranch.sql.analyze.ctes import bare, is_recursive, mentions_cte
+from anabranch.sql.analyze.resolve import Output
 from anabranch.sql.lower.correlation import Lowering
 from anabranch.sql.lower.predicates import has_quantified
-from anabranch.sql.lower.relation import Cte, Output, Relation, Stop, column_aliases, with_ctes
+from anabranch.sql.lower.relation import Place, Relation, column_aliases
+from anabranch.sql.obstacles import Stop
 from anabranch.sql.text.source_text import SourceText
 from anabranch.types import Type
 
 
-def recursion(lowering: Lowering, cte: Cte) -> Relation:
-    """The relation of a recursive CTE."""
-    relation = lowering.recursions.get(id(cte.tree))
+def recursion(lowering: Lowering, cte: exp.CTE, source: SourceText) -> Relation:
+    """The relation of a recursive CTE; within its own steps, a reference to it."""
+    relation = lowering.recursions.get(id(cte))
     if relation is not None:
         return relation
-    relation_ = _recursion(lowering, cte)
-    if not open_recursions(relation_.node):
-        lowering.recursions[id(cte.tree)] = relation_
-    return relation_
+    relation = _recursion(lowering, cte, source)
+    if open_recursions(relation.node):
+        del lowering.recursions[id(cte)]
+    else:
+        lowering.recursions[id(cte)] = relation
+    return relation
 
 
-def _recursion(lowering: Lowering, cte: Cte) -> Relation:
-    source, tree, body = cte.place.source, cte.tree, bare(cte.tree.this)
-    place, distinct = with_ctes(body, cte.place), _is_distinct(tree)
+def _recursion(lowering: Lowering, tree: exp.CTE, source: SourceText) -> Relation:
+    body, place, distinct = bare(tree.this), Place(source), _is_distinct(tree)
     if level_of(tree) is not None:
         raise Stop(source.obstacle("RECURSION_LEVEL", tree))
-    branches = list(_branches(body, cte, distinct=distinct))
+    branches = list(_branches(body, tree, source, distinct=distinct))
     seeds = [branch for branch in branches if not mentions_cte(branch, tree)]
     steps = [branch for branch in branches if mentions_cte(branch, tree)]
     if not seeds:
@@ -53,11 +55,10 @@ def _recursion(lowering: Lowering, cte: Cte) -> Relation:
         lowering.unified([_named(relation.node, columns) for relation in seed_relations])
     )
     column_types = lowering.types(seed, [column(name_) for name_ in columns])
-    self_reference = Relation(RecursiveRef(name, columns), outputs)
-    step_place = replace(place, ctes={**place.ctes, tree.alias.lower(): self_reference})
+    lowering.recursions[id(tree)] = Relation(RecursiveRef(name, columns), outputs)
     while True:
         lowering.stand_in(name, seed)
-        nodes = [_named(lowering.query(step, step_place).node, columns) for step in steps]
+        nodes = [_named(lowering.query(step, place).node, columns) for step in steps]
         for step, node in zip(steps, nodes, strict=True):
             nonlinear = None if distinct else not_linear(node)
             if nonlinear is not None:
@@ -85,8 +86,7 @@ def _recursion(lowering: Lowering, cte: Cte) -> Relation:
 def has_distinct_recursion(query: str) -> bool:
     """WITH RECURSIVE … UNION, which Spark refuses: it supports only UNION ALL."""
     return any(
-        clause.args.get("recursive")
-        and any(reads_itself(cte) and _is_distinct(cte) for cte in clause.expressions)
+        any(is_recursive(cte) and _is_distinct(cte) for cte in clause.expressions)
         for clause in SourceText(query).tree.find_all(exp.With)
     )
 
@@ -108,22 +108,19 @@ def _is_distinct(cte: exp.CTE) -> bool:
     return isinstance(tree, exp.Union) and bool(tree.args.get("distinct", True))
 
 
-def _branches(tree: Tree, cte: Cte, *, distinct: bool) -> Iterator[Tree]:
+def _branches(tree: Tree, cte: exp.CTE, source: SourceText, *, distinct: bool) -> Iterator[Tree]:
     """The branches of the recursion; a query that does not refer to it is a single branch."""
     is_union = isinstance(tree, exp.Union) and (
-        tree is bare(cte.tree.this) or not tree.args.get("with_")
+        tree is bare(cte.this) or not tree.args.get("with_")
     )
-    if not is_union or not mentions_cte(tree, cte.tree):
+    if not is_union or not mentions_cte(tree, cte):
         yield tree
     elif tree.args.get("distinct", True) and not distinct:
-        raise Stop(
-            cte.place.source.obstacle(
-                "RECURSION", tree.expression, "UNION", what="UNION inside of UNION ALL"
-            )
-        )
+        inner = "UNION inside UNION ALL"
+        raise Stop(source.obstacle("RECURSION", tree.expression, "UNION", what=inner))
     else:
-        yield from _branches(bare(tree.this), cte, distinct=distinct)
-        yield from _branches(bare(tree.expression), cte, distinct=distinct)
+        for side in (tree.this, tree.expression):
+            yield from _branches(bare(side), cte, source, distinct=distinct)
 
 
 def _united(branches: list[Node]) -> Node:

@@ -8,31 +8,13 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from anabranch.errors import UserError
-from anabranch.names import shown
 from anabranch.plan.exprs import Expr, Tree, column
 from anabranch.plan.nodes import Aggregate, Item, Node, Project
-from anabranch.sql.analyze.ctes import reads_itself
+from anabranch.sql.analyze.resolve import FromColumns, Output
 from anabranch.sql.analyze.scope import Answer, Field
-from anabranch.sql.lower.support import Obstacle
 from anabranch.sql.text.source_text import SourceText
 
 TypesOf = Callable[[Node, Sequence[Expr]], Sequence[str]]
-
-
-class Stop(Exception):
-    """Raised during lowering for a query that cannot be maintained incrementally."""
-
-    def __init__(self, obstacle: Obstacle) -> None:
-        super().__init__(str(obstacle))
-        self.obstacle = obstacle
-
-
-@dataclass(frozen=True)
-class Output:
-    """The name of an output column; not `named` if it was derived from the expression."""
-
-    name: str
-    named: bool = True
 
 
 @dataclass(frozen=True)
@@ -52,39 +34,6 @@ class Relation:
     @property
     def columns(self) -> tuple[str, ...]:
         return self.node.columns[: len(self.outputs)]
-
-
-@dataclass(frozen=True)
-class FromColumns:
-    """The columns of a FROM clause, in their order, and the columns of the plan that they are."""
-
-    fields: tuple[Field, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)  # `Field.column` → column of the plan
-
-    @classmethod
-    def of(cls, fields: Sequence[Field], names: Iterable[str]) -> FromColumns:
-        pairs = zip(fields, names, strict=True)
-        return cls(tuple(fields), {field_.column: name for field_, name in pairs})
-
-    def find(self, answer: Answer, name: exp.Column) -> str | None:
-        """The column of the plan that a name means."""
-        columns = [self.names[column] for column in answer.columns if column in self.names]
-        if len(columns) > 1:
-            text = ".".join(shown(part.name) for part in name.parts)
-            raise UserError(f"column {text} is ambiguous", hint="put the table's name before it")
-        return columns[0] if columns else None
-
-    def renamed(self, names: Mapping[str, str]) -> FromColumns:
-        """Only the columns that have a new name, under it."""
-        kept = [field_ for field_ in self.fields if self.names[field_.column] in names]
-        return FromColumns.of(kept, [names[self.names[field_.column]] for field_ in kept])
-
-    @property
-    def has_unnamed(self) -> bool:
-        return any(not field_.named for field_ in self.fields)
-
-    def __add__(self, other: FromColumns) -> FromColumns:
-        return FromColumns(self.fields + other.fields, {**self.names, **other.names})
 
 
 @dataclass
@@ -148,13 +97,9 @@ class Domain:
 
 @dataclass(frozen=True)
 class Place:
-    """The context of lowering: the text, the CTEs in scope, the domain of a correlated query.
-
-    Inside a recursive CTE its own name maps to a relation.
-    """
+    """The context of lowering: the text, and the domain of a correlated query."""
 
     source: SourceText
-    ctes: Mapping[str, Cte | Relation] = field(default_factory=dict)
     domain: Domain | None = None
 
     @property
@@ -166,21 +111,6 @@ class Place:
     def carried(self) -> tuple[str, ...]:
         """Columns that every relation lowered here must carry."""
         return self.domain.columns if self.domain else ()
-
-
-@dataclass(frozen=True)
-class Cte:
-    tree: exp.CTE
-    place: Place
-    recursive: bool = False
-
-
-@dataclass(frozen=True)
-class Selected:
-    """An item of a SELECT list, its expression over columns of the plan."""
-
-    output: Output
-    tree: Tree
 
 
 class Names:
@@ -224,12 +154,3 @@ def column_aliases(tree: Tree, relation: Relation) -> list[str]:
             f"{tree.alias} names {len(names)} columns, but there are {len(relation.outputs)}"
         )
     return names
-
-
-def with_ctes(tree: Tree, place: Place) -> Place:
-    """A CTE sees those before it, and a table with its own name."""
-    clause = tree.args.get("with_") or exp.With(expressions=[])
-    for cte in clause.expressions:
-        definition = Cte(cte, place.alone, bool(clause.args.get("recursive")) and reads_itself(cte))
-        place = replace(place, ctes={**place.ctes, cte.alias.lower(): definition})
-    return place

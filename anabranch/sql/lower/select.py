@@ -12,6 +12,9 @@ from sqlglot import exp
 
 from anabranch.plan.exprs import Expr, Tree, column, unwrapped
 from anabranch.plan.nodes import Aggregate, Filter, Item, Join, Node, OneRow, Project, same_columns
+from anabranch.sql.analyze.groups import Groups, groups
+from anabranch.sql.analyze.obstacles import is_aggregate, mark_window_calls
+from anabranch.sql.analyze.resolve import Resolver, Selected
 from anabranch.sql.lower.correlation import (
     Lowering,
     OuterRows,
@@ -19,8 +22,7 @@ from anabranch.sql.lower.correlation import (
     with_correlation_in_where,
 )
 from anabranch.sql.lower.generators import without_generators
-from anabranch.sql.lower.grouping import Grouped, Groups, grouped, groups, is_grouped
-from anabranch.sql.lower.obstacles import is_aggregate, mark_window_calls
+from anabranch.sql.lower.grouping import Grouped, grouped, is_grouped
 from anabranch.sql.lower.ordering import Limit, SortKey, limit_of, sorted_by, top
 from anabranch.sql.lower.predicates import (
     Pending,
@@ -31,11 +33,11 @@ from anabranch.sql.lower.predicates import (
     pending,
     push_down_not,
 )
-from anabranch.sql.lower.relation import Domain, Names, Place, Relation, Selected, Stop
-from anabranch.sql.lower.resolve import Resolver
+from anabranch.sql.lower.relation import Domain, Names, Place, Relation
 from anabranch.sql.lower.subqueries import apply_subquery, filter_by_subquery
 from anabranch.sql.lower.time_windows import Session, TimeWindows, in_sessions, in_where
 from anabranch.sql.lower.windows import inexact_calls, named_windows, with_windows
+from anabranch.sql.obstacles import Stop
 
 
 def select(lowering: Lowering, tree: exp.Select, place: Place) -> Relation:

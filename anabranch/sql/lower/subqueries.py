@@ -50,7 +50,8 @@ from anabranch.sql.lower.correlation import (
     marked_present,
 )
 from anabranch.sql.lower.predicates import Pending, is_quantified
-from anabranch.sql.lower.relation import Relation, Stop
+from anabranch.sql.lower.relation import Relation
+from anabranch.sql.obstacles import Stop
 
 
 def apply_subquery(lowering: Lowering, subquery: Pending, outer: OuterRows) -> Node:

@@ -12,7 +12,7 @@ As in Spark, a row without a time is in no window, and a row in several windows 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -31,11 +31,12 @@ from anabranch.plan.exprs import (
 )
 from anabranch.plan.nodes import Filter, Generate, Item, Node, Project, Window, same_columns
 from anabranch.sql.analyze import functions
+from anabranch.sql.analyze.clauses import calls_in
+from anabranch.sql.analyze.resolve import Resolver, resolved, resolved_expression
 from anabranch.sql.lower.correlation import Lowering
-from anabranch.sql.lower.relation import Place, Stop
-from anabranch.sql.lower.resolve import Resolver, resolved, resolved_expression
+from anabranch.sql.lower.relation import Place
+from anabranch.sql.obstacles import Stop
 
-_CLAUSES = ("expressions", "where", "group", "having", "qualify", "order")
 _WINDOW_TIME = frozenset({"window_time"})
 _MICROSECONDS = {
     "week": 604_800_000_000,
@@ -126,7 +127,7 @@ class TimeWindows:
     def applied(self, tree: exp.Select, node: Node) -> tuple[exp.Select, Node, Session | None]:
         """The query with columns instead of the calls, and the rows with these columns."""
         tree = _replaced(tree, _WINDOW_TIME, lambda window_call: self._of_input(window_call, node))
-        window_calls = list(_calls(tree, functions.TIME_WINDOWS))
+        window_calls = list(calls_in(tree, functions.TIME_WINDOWS))
         session = None
         if window_calls:
             first = window_calls[0]
@@ -276,38 +277,16 @@ def _over(
     return Expr.of(window)
 
 
-def time_windows(tree: exp.Select) -> list[str]:
-    """The names of the time windows of a SELECT."""
-    return list(
-        dict.fromkeys(
-            window_call.name.lower() for window_call in _calls(tree, functions.TIME_WINDOWS)
-        )
-    )
-
-
 def in_where(tree: exp.Select) -> bool:
-    return any(True for _ in _calls(tree, functions.TIME_WINDOWS, ("where",)))
-
-
-def _calls(
-    tree: exp.Select, names: frozenset[str], clauses: Sequence[str] = _CLAUSES
-) -> Iterator[Tree]:
-    """The calls in the clauses of one SELECT, not counting those in subqueries."""
-    for clause in clauses:
-        value = tree.args.get(clause)
-        for root in value if isinstance(value, list) else [value]:
-            if isinstance(root, exp.Expr):
-                for descendant in root.walk(prune=lambda node: isinstance(node, exp.Query)):
-                    if isinstance(descendant, exp.Anonymous) and descendant.name.lower() in names:
-                        yield descendant
+    return any(True for _ in calls_in(tree, functions.TIME_WINDOWS, ("where",)))
 
 
 def _replaced(tree: exp.Select, names: frozenset[str], value: Callable[[Tree], Tree]) -> exp.Select:
     """The SELECT with its calls replaced; an item keeps its name."""
-    if not any(True for _ in _calls(tree, names)):
+    if not any(True for _ in calls_in(tree, names)):
         return tree
     tree = tree.copy()
-    for old in list(_calls(tree, names)):
+    for old in list(calls_in(tree, names)):
         new = value(old)
         if new is old:
             continue

@@ -16,10 +16,10 @@ from sqlglot import exp
 from anabranch.plan.exprs import Expr, Tree, column_tree, meaning
 from anabranch.plan.nodes import Item, Node, Window
 from anabranch.sql.analyze import functions
-from anabranch.sql.lower.obstacles import name_of_call
-from anabranch.sql.lower.relation import Place, Stop, TypesOf
-from anabranch.sql.lower.resolve import resolved
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.analyze.obstacles import name_of_call
+from anabranch.sql.analyze.resolve import resolved
+from anabranch.sql.lower.relation import Place, TypesOf
+from anabranch.sql.obstacles import Obstacle, Stop
 from anabranch.types import Type
 
 _BY_POSITION = frozenset({"row_number", "ntile", "lag", "lead"})  # depend on the order of tied rows

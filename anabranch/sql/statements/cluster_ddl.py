@@ -71,14 +71,15 @@ def _check(name: str, address: str | None, settings: Mapping[str, str]) -> None:
         return
     if not address.startswith(CONNECT):
         raise InvalidValue(
-            f"cluster {name}: {redacted_address(address)!r} is no address of a Spark Connect server",
+            f"cluster {name}: {redacted_address(address)!r} is not the address of a Spark "
+            "Connect server",
             hint="write ADDRESS 'sc://host:15002'",
         )
     if redacted_address(address) != address:
         raise _secret(name, "its address")
     if problem := connect_problem(address):
         raise InvalidValue(
-            f"cluster {name}: {address!r} is no address of a Spark Connect server: {problem}",
+            f"cluster {name}: {address!r} is not the address of a Spark Connect server: {problem}",
             hint="write ADDRESS 'sc://host:15002'",
         )
     for key, value in settings.items():
@@ -107,7 +108,7 @@ def drop_cluster(cursor: Cursor) -> Statement:
 
 def create_index(cursor: Cursor, or_replace: bool) -> Statement:
     if or_replace:
-        raise cursor.error("IF NOT EXISTS or a name", "drop the index and create it anew")
+        raise cursor.error("IF NOT EXISTS or a name", "drop the index and recreate it")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = cursor.identifier(INDEX)
     cursor.expect("ON")

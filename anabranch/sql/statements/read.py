@@ -152,7 +152,7 @@ HINTS = {  # statements people try, and what to do instead
     "GRANT": None, "REVOKE": None, "LOAD": None, "MSCK": None, "DECLARE": None,
     "EXECUTE": None, "REPLACE": "write CREATE OR REPLACE …",
 }  # fmt: skip
-SCHEMA_HINT = "schemas are made on first use: write CREATE TABLE schema.table …"
+SCHEMA_HINT = "schemas are created on first use: write CREATE TABLE schema.table …"
 VIEW_HINT = "possible: CREATE VIEW, CREATE STREAM TABLE"
 
 

@@ -48,7 +48,7 @@ def not_reserved(name: str) -> str:
     if name.lower().startswith(RESERVED_PREFIX):
         raise InvalidValue(
             f"column {shown(name)} may not start with {RESERVED_PREFIX}",
-            hint="that prefix is kept for columns of Anabranch itself",
+            hint="that prefix is reserved for columns of Anabranch itself",
         )
     return name
 

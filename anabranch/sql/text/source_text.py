@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token
 from anabranch.errors import SqlSyntaxError
 from anabranch.names import TableName
 from anabranch.plan.exprs import VERBATIM, Tree, unwrapped
-from anabranch.sql.lower.support import Obstacle, obstacle
+from anabranch.sql.obstacles import Obstacle, obstacle
 
 _NEAR = 12  # tokens between a keyword and the first name after it
 

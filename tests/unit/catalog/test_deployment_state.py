@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
 
+from anabranch.catalog import deployment_state
 from anabranch.catalog.clusters import Cluster
 from anabranch.catalog.deployment_state import (
     Base,
+    Dirty,
     LeftGroup,
     Notes,
     Planned,
+    PlannedByHand,
+    PlannedChange,
+    PlannedReader,
+    PlannedRefusal,
+    PlannedStep,
     SuspendedReader,
     Undo,
 )
+from anabranch.catalog.deployments import Deployment
 from anabranch.catalog.indexes import Index
 from anabranch.names import TableName
 
@@ -48,6 +58,21 @@ WRITTEN: list[Any] = [
         options_left={A: {"schedule": "2s"}},
     ),
     Undo(),
+    Planned(
+        steps=(PlannedStep("swap", "db.s.a", ("db", "s", "a"), "view", "new", 7),),
+        clusters_changed=("c",),
+        empty=False,
+        changed=(PlannedChange("db.s.a", "modified", "-a\n+b"),),
+        dirty=(Dirty("db.s.a", True, ("index i of db.s.a is kept on cluster c, which is dirty",)),),
+        dirty_clusters=("c",),
+        dirty_schemas=("db.s",),
+        metadata_only=("db.s.b",),
+        readers=(PlannedReader("db.s.r", "view", ("db.s.a",), "broken", "there is no k"),),
+        by_hand=(PlannedByHand("db.s.a", "schedule = 2s", "stays"),),
+        refused=(PlannedRefusal("it drops most", None, "drop_most"),),
+        rows=0,
+    ),
+    Planned(),
 ]  # fmt: skip
 
 
@@ -84,6 +109,14 @@ def test_what_older_versions_wrote() -> None:
     assert undo.indexes == {A: (Index(A, "i", ("k",)),)}
     assert undo.views == {TableName.parse("db.s.v"): "SELECT 1"} and undo.locations == {"/a"}
     assert "left" not in undo.record() and "why" not in undo.record()["readers"][0]
+
+
+def test_state_is_typed_to_the_last_field() -> None:
+    """But for rows of our own tables, which a roll-back puts back as they were."""
+    kinds = [each for each in vars(deployment_state).values() if is_dataclass(each)]
+    for kind in (*kinds, Deployment):
+        for each in fields(kind):
+            assert not re.search(r"\b(Json|Any|object)\b", str(each.type)), f"{kind} {each.name}"
 
 
 def test_a_plan_keeps_all_that_it_said() -> None:

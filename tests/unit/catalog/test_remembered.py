@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from anabranch.catalog import cuts, streams, views
+from anabranch.catalog import cuts, deployments, leases, streams, views
+from anabranch.catalog.cuts import Version
+from anabranch.catalog.deployments import Owner
 from anabranch.catalog.store import Store
 from anabranch.catalog.streams import StreamTable
 from anabranch.names import TableName
@@ -78,6 +80,50 @@ def test_who_waited_for_others_reads_again(store: Store, asked: list[str]) -> No
         views.all_views(c)
         views.all_views(c)
     assert asked == ["ab_views", "ab_views"]
+
+
+def test_who_has_the_lock_forgets_only_what_others_write_without_it(
+    store: Store, asked: list[str]
+) -> None:
+    """A lease may have been waited for, and with it who stages; nobody has changed a view meanwhile."""
+    with store.writing() as c:
+        cuts.advance(c)
+        for _ in range(2):
+            assert views.all_views(c) == {} and deployments.open_ids(c) == frozenset()
+        leases.take(c, [A], 60.0)
+        assert views.all_views(c) == {} and deployments.open_ids(c) == frozenset()
+    assert asked == ["ab_views", "ab_deployments", "ab_waiters", "ab_deployments"]
+
+
+def test_whose_an_object_is_stands_in_its_record(store: Store, asked: list[str]) -> None:
+    row = {"database_name": "d", "schema_name": "s", "object_name": "a", "project": "p"}
+    row |= {"deployment_id": "1", "record": {"kind": "view"}, "named": True}
+    key = ("d", "s", "a")
+    with store.writing() as c:
+        deployments.put_deployed(c, [], [row])
+        assert deployments.deployed(c) == [(key, "p", {"kind": "view"})]
+        assert deployments.take_deployed(c, [key]) == [row]
+        assert deployments.owners(c) == {key: Owner("p", named=True)}
+        assert deployments.deployed_by(c) == {key: "1"}
+        deployments.put_deployed(c, [key], [])
+        assert deployments.owners(c) == {}
+    assert asked == ["ab_deployed", "ab_deployed"]
+
+
+def test_a_publish_knows_its_cut(store: Store, asked: list[str]) -> None:
+    with store.writing() as c:
+        first = cuts.current(c)
+        assert cuts.current(c) == first
+        assert [cuts.advance(c), cuts.current(c)] == [first + 1] * 2
+        assert [cuts.advance(c), cuts.current(c)] == [first + 2] * 2
+    assert asked == ["ab_meta"]
+
+
+def test_what_a_cut_shows_is_asked_once(store: Store, asked: list[str]) -> None:
+    with store.writing() as c:
+        cuts.add(c, cuts.advance(c), "test", [Version(A, "a.json")])
+        assert cuts.shown(c, "anabranch").pointers == cuts.newest(c) == {A: "a.json"}
+    assert asked.count("ab_versions") == 1
 
 
 def test_dependencies_are_part_of_the_whole_graph(store: Store, asked: list[str]) -> None:

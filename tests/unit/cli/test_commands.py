@@ -200,7 +200,7 @@ def test_init_writes_settings_once(ab: FakeAnabranch, tmp_path: Path, capsys: Ca
     assert "anabranch sql" in capsys.readouterr().out
     assert Settings.load().home == f"{tmp_path}/.anabranch"
     assert run(["init"]) == 1
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_init_elsewhere_with_a_server(ab: FakeAnabranch, tmp_path: Path, capsys: Capture) -> None:

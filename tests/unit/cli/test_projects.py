@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from anabranch import verbs
 from anabranch.cli.main import run
+from anabranch.project import compile as compiling
+from anabranch.project import confirm
+from anabranch.project import project as projects
+from anabranch.sql import offline
+from anabranch.sql.analyze.analysis import Analysis
+from anabranch.sql.analyze.walk import Tables
 from tests.unit.cli.conftest import FakeAnabranch
 from tests.unit.project.folder import ORDERS, REVENUE, project
 
@@ -30,6 +37,57 @@ def test_compile_says_what_there_is(ab: FakeAnabranch, tmp_path: Path, capsys: C
             {"name": "total", "type": "decimal(22,2)"},
         ],
     }
+
+
+@pytest.mark.analysis_fails
+def test_compile_says_whose_analysis_failed(
+    ab: FakeAnabranch, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug of ours is neither a mistake of the project nor a clean compile."""
+    project(tmp_path, orders=ORDERS, revenue=REVENUE, v="CREATE VIEW v AS SELECT id FROM orders")
+    real = compiling.analyze
+
+    def stumbles(query: str, tables: Tables) -> Analysis:
+        if "sum(" in query:
+            raise AttributeError("_ab_v4")
+        return real(query, tables)
+
+    monkeypatch.setattr(compiling, "analyze", stumbles)
+    assert run(["compile"]) == 3
+    out, err = capsys.readouterr()
+    said = "compiled 1 source table, 1 view, 1 stream table; the analysis of 1 object failed\n"
+    assert out == said
+    assert "shop.sales.revenue: its analysis failed, which is a fault of Anab" in err
+    assert "AttributeError: _ab_v4" in err and "--spark" in err and "shop.sales.v:" not in err
+    assert run(["compile", "--json"]) == 3
+    objects = json.loads(capsys.readouterr().out)["objects"]
+    failed = [each["name"] for each in objects if "analysis_failed" in each]
+    assert failed == ["shop.sales.revenue"] and len(objects) == 3
+    found = projects.load(tmp_path)
+    assert found.snapshot().objects  # plan and stage take it: Spark judges it
+    (failed,) = found.compiled.failures
+    judged = confirm.Confirmed(columns={failed: ()})
+    compilation = verbs.projects.Compilation(found, (), judged)  # compile --spark
+    assert compilation.unjudged == {} and "its analysis failed" in compilation.notes[0]
+
+
+@pytest.mark.analysis_fails
+def test_compile_says_whose_lowering_failed(
+    ab: FakeAnabranch, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strict = REVENUE.replace(" AS SELECT", " REFRESH MODE DIFFERENTIAL AS SELECT")
+    project(tmp_path, orders=ORDERS, revenue=strict)
+    assert run(["compile"]) == 0
+    capsys.readouterr()
+
+    def lower(*given: object, **named: object) -> object:
+        raise KeyError("_ab_v4")
+
+    monkeypatch.setattr(offline, "lower", lower)
+    assert run(["compile"]) == 3
+    out, err = capsys.readouterr()
+    assert out.endswith("; the analysis of 1 object failed\n")
+    assert "revenue: its analysis failed" in err and "KeyError" in err
 
 
 def test_compile_says_every_mistake(ab: FakeAnabranch, tmp_path: Path, capsys: Capture) -> None:

@@ -43,6 +43,21 @@ def test_a_change_whose_tables_are_small_is_only_asked_for_its_keys() -> None:
     assert rules == {"before", "push_keys"}
 
 
+def test_operators_are_shown_as_they_are_when_their_change_is_derived() -> None:
+    lines = told()
+    start = lines.index("rules of operators, before their deltas:")
+    shown = lines[start : lines.index("rules of the delta:")]
+    assert shown[1] == "  filter_below_join:"
+    assert any(line.strip() == "Filter v > 1 AND id < 9" for line in shown), shown
+
+
+def test_the_rules_that_share_scans_are_shown_one_by_one() -> None:
+    lines = told(LARGE)
+    delta = lines[lines.index("rules of the delta:") :]
+    rules = [line.strip(" :") for line in delta if line.startswith("  ") and line[2] != " "]
+    assert rules == ["before", "push_keys", "reduce_scans", "filter_below_join", "share_scans"]
+
+
 def test_a_change_is_shown_with_what_is_known_of_its_tables() -> None:
     lines = told(LARGE)
     assert "  share_scans:" in lines

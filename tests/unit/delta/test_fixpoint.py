@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from anabranch.delta.fixpoint import (
+    BatchRanges,
     Converged,
     Exploded,
     Meter,
     NoFixedPoint,
-    Spans,
     Strategy,
     follow,
     from_empty,
@@ -53,15 +53,15 @@ class Counting:
 
     adds: list[int] = field(default_factory=list)
     takes: list[int] = field(default_factory=list)
-    asked: list[tuple[str, str, Node, Spans]] = field(default_factory=list)
+    asked: list[tuple[str, str, Node, BatchRanges]] = field(default_factory=list)
     meter: Meter | None = None
 
-    def add(self, member: Member, records: Node, spans: Spans) -> int:
-        self.asked.append(("add", member.name.name, records, spans))
+    def add(self, member: Member, records: Node, ranges: BatchRanges) -> int:
+        self.asked.append(("add", member.name.name, records, ranges))
         return self.adds.pop(0) if self.adds else 0
 
-    def take(self, member: Member, records: Node, spans: Spans, *, seeds: bool) -> int:
-        self.asked.append(("seed" if seeds else "take", member.name.name, records, spans))
+    def take(self, member: Member, records: Node, ranges: BatchRanges, *, seeds: bool) -> int:
+        self.asked.append(("seed" if seeds else "take", member.name.name, records, ranges))
         return self.takes.pop(0) if self.takes else 0
 
     def remove(self) -> None:
@@ -95,8 +95,8 @@ def test_a_round_looks_only_at_what_is_new() -> None:
     ]  # in the last round nothing came for b
     first, second = backend.asked[1], backend.asked[3]
     assert not deltas(first[2]) and deltas(second[2]) == {B}
-    span = second[3][B]
-    assert (span.before, span.after) == (0, 1)
+    batch_range = second[3][B]
+    assert (batch_range.before, batch_range.after) == (0, 1)
 
 
 def test_plans_do_not_grow_with_the_rounds() -> None:
@@ -234,10 +234,10 @@ def test_a_round_that_explodes_is_told_as_one_that_went_past_its_bound(
     bound: FixpointBound,
 ) -> None:
     class Exploding(Counting):
-        def add(self, member: Member, records: Node, spans: Spans) -> int:
+        def add(self, member: Member, records: Node, ranges: BatchRanges) -> int:
             if not self.adds:  # all members have been asked once
                 raise Exploded(member.name, bound)
-            return super().add(member, records, spans)
+            return super().add(member, records, ranges)
 
     backend = Exploding(adds=[3, 4])
     bounds = FixpointBounds(9, rows=10, seconds=1_000)
@@ -255,10 +255,10 @@ def test_the_rows_of_a_round_are_bounded_over_all_members() -> None:
     class Watching(Counting):
         left: list[int | None]
 
-        def add(self, member: Member, records: Node, spans: Spans) -> int:
+        def add(self, member: Member, records: Node, ranges: BatchRanges) -> int:
             assert self.meter is not None
             self.left = [*getattr(self, "left", []), self.meter.rows_left]
-            return super().add(member, records, spans)
+            return super().add(member, records, ranges)
 
     backend = Watching(adds=[6, 3, 1, 0, 0])
     from_empty(backend, members(), FixpointBounds(9, rows=10), lambda _: None)

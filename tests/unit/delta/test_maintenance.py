@@ -152,7 +152,7 @@ def test_unchanged_tables_are_read_once_and_as_they_are() -> None:
 
 def test_explain_says_what_is_kept_and_why() -> None:
     text = explain(kept("SELECT g, sum(f) AS s FROM t GROUP BY g"))
-    assert "by groups, recomputed: SUM(t.f) cannot be kept from changes alone" in text
+    assert "by groups, recomputed: SUM(t.f) cannot be maintained from changes alone" in text
     assert "touched groups:" in text
     text = explain(kept("SELECT g, max(i) AS m FROM t GROUP BY g"))
     assert "_ab_n bigint" in text

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from anabranch.deploy.plan import Plan, make_plan, what_if_plan
+from anabranch.catalog.deployment_state import Planned
+from anabranch.deploy.plan import ByHand, Plan, Refusal, make_plan, what_if_plan
+from anabranch.deploy.readers import Reader
 from anabranch.deploy.select import chosen, matches
 from anabranch.deploy.snapshot import EMPTY, ObjectKey
 from anabranch.deploy.steps import Action, in_order
@@ -142,7 +145,7 @@ def test_json_says_everything() -> None:
         "object": "db.mart.daily",
         "parts": ["db", "mart", "daily"],
         "kind": "stream table",
-        "why": "db.mart.daily is defined anew",
+        "why": "db.mart.daily has a new definition",
         "rows": 0,
     }
 
@@ -159,11 +162,11 @@ def test_a_plan_reads_like_a_letter() -> None:
         "  db.mart.daily  db.mart.daily reads db.mart.joined, which is dirty",
         "",
         "steps",
-        "  build    db.mart.joined  db.mart.joined is defined anew  about 950 rows",
-        "  build    db.mart.daily   db.mart.daily reads db.mart.joined, which is built anew"
+        "  build    db.mart.joined  db.mart.joined has a new definition  about 950 rows",
+        "  build    db.mart.daily   db.mart.daily reads db.mart.joined, which is rebuilt"
         "  about 950 rows",
-        "  swap     db.mart.joined  db.mart.joined is defined anew",
-        "  swap     db.mart.daily   db.mart.daily reads db.mart.joined, which is built anew",
+        "  swap     db.mart.joined  db.mart.joined has a new definition",
+        "  swap     db.mart.daily   db.mart.daily reads db.mart.joined, which is rebuilt",
         "",
         "2 to build, about 1,900 rows to process",
     ]
@@ -218,3 +221,20 @@ def test_a_selection_that_cannot_stand_alone_is_refused() -> None:
         make_plan(SHOP, new, select=["mart.top"])
     assert error.value.hint == "select +db.mart.top to take along what it reads"
     assert make_plan(SHOP, new, select=["+mart.top"]).keys(Action.BUILD)[-1] == key("mart.top")
+
+
+def test_the_catalog_keeps_all_that_a_plan_says() -> None:
+    """With types: what is read again is what was written, to the last reason."""
+    changed = without(edited(SHOP, "clean.sales"), "mart.daily")
+    plan = make_plan(SHOP, changed, rows=ROWS)
+    error = Refused("it drops most of the project", hint="agree to it")
+    reader = Reader(key("mart.r").table, (key("mart.joined").table,), "rebuilt")
+    by_hand = ByHand(key("mart.joined"), "schedule = 2s", "stays")
+    plan = replace(
+        plan, readers=(reader,), by_hand=(by_hand,), refused=(Refusal(error, "drop_most"),)
+    )
+    kept = json.loads(json.dumps(plan.planned.record()))
+    assert Planned.read(kept) == plan.planned and kept == plan.as_dict()
+    assert {each.object for each in plan.planned.dirty or ()} == set(map(str, plan.found.dirty))
+    assert all(each.why for each in plan.planned.dirty or ())
+    assert [each.action for each in plan.planned.steps] == [s.action.value for s in plan.steps]

@@ -15,8 +15,8 @@ from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus
 
 from anabranch.errors import InternalError, InvalidValue
 from anabranch.lake.footers import TAIL_ID, data_files, delete_files
-from anabranch.lake.marks import Marks
 from anabranch.lake.ranges import pruned
+from anabranch.lake.row_deletes import RowDeletes
 from anabranch.lake.schemas import schema_of
 from anabranch.model import FILE_PATH_ID, POSITION_ID, Bound, Column
 
@@ -166,8 +166,8 @@ def test_which_marks_reach_which_files() -> None:
         )
 
     data = [entry("b", 1), entry("a", 1), entry("c", 5)]
-    marks = Marks([entry("m1", 2, "a", "b"), entry("m2", 3), entry("m3", 9, "d", "e")])
-    assert marks.applying_to(data).paths == {"m1", "m2"}
-    assert [each.data_file.file_path for each in marks.touched(data)] == ["a", "b"]
-    assert marks.without(Marks([entry("m2", 3)])).paths == {"m1", "m3"}
-    assert Marks(()).touched(data) == []
+    deletes = RowDeletes([entry("m1", 2, "a", "b"), entry("m2", 3), entry("m3", 9, "d", "e")])
+    assert deletes.applying_to(data).paths == {"m1", "m2"}
+    assert [each.data_file.file_path for each in deletes.touched(data)] == ["a", "b"]
+    assert deletes.without(RowDeletes([entry("m2", 3)])).paths == {"m1", "m3"}
+    assert RowDeletes(()).touched(data) == []

@@ -50,7 +50,7 @@ def test_memory_keeps_nothing(mount: Mount, tmp_path: Path, kind: str) -> None:
     mount(str(tmp_path), kind)
     catalog, warehouse = found(tmp_path)
     for said, what in ((catalog, "catalog"), (warehouse, "warehouse")):
-        assert said.startswith(f"{what} {tmp_path}") and f"it lies in memory ({kind})" in said
+        assert said.startswith(f"{what} {tmp_path}") and f"it is in memory ({kind})" in said
         assert "fsync = false" in said
     assert found(tmp_path, fsync=False) == [], "the operator has said that rows may be lost"
 
@@ -60,7 +60,7 @@ def test_sqlite_does_not_work_over_a_network(mount: Mount, tmp_path: Path, kind:
     mount(str(tmp_path), kind)
     catalog, warehouse = found(tmp_path)
     assert "SQLite does not work over a network file system" in catalog and "PostgreSQL" in catalog
-    assert "need not keep what was synced" in warehouse
+    assert "may not honour fsync" in warehouse
 
 
 def test_the_nearest_and_the_last_mount_counts(mount: Mount, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_it_is_said_at_open_and_by_check(
     mount(str(tmp_path), "tmpfs")
     with caplog.at_level(logging.WARNING, "anabranch"), installed(), connect(tmp_path / "h") as ab:
         problems = ab.check()
-        assert "it lies in memory (tmpfs)" in caplog.text
+        assert "it is in memory (tmpfs)" in caplog.text
         assert [row["problem"] for row in problems] == ["NOT_DURABLE", "NOT_DURABLE"]
         assert all(row["cure"] and str(tmp_path) in row["detail"] for row in problems)
         assert [row["repaired"] for row in ab.check(repair=True)] == [False, False]

@@ -1,15 +1,17 @@
 """A new operator is its class and its delta rule: nothing else in the engine has to know of it.
 
-`Duplicate` gives every row several times.  It is printed, pruned, asked for keys, limited to ranges,
-written as SQL, differentiated, maintained and over-deleted like any other, on random queries and rows.
+`Duplicate` gives every row several times.  It is printed, pruned, asked for keys and for what it
+compares, limited to ranges, written as SQL, differentiated, maintained and over-deleted like any other,
+on random queries and rows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from sqlglot import exp
@@ -25,6 +27,8 @@ from anabranch.plan.exprs import Expr, column
 from anabranch.plan.monotone import not_monotone
 from anabranch.plan.nodes import (
     WEIGHT,
+    Call,
+    Candidates,
     Filter,
     Generate,
     Item,
@@ -46,6 +50,9 @@ from anabranch.plan.show import show
 from anabranch.plan.statistics import Statistics, TableStatistics
 from anabranch.plan.walk import transform, walk
 from anabranch.refresh.fingerprint import Spelling
+from anabranch.refresh.verify import is_computed
+from anabranch.sql.lower import query as lowering
+from anabranch.sql.lower.known_types import known_type
 from anabranch.sql.render import to_sql
 from tests.oracle import data
 from tests.oracle.kept import Kept, World
@@ -72,6 +79,10 @@ class Duplicate(OverOne):
         return (on,)
 
     @property
+    def key_candidates(self) -> Candidates:
+        return ()
+
+    @property
     def head(self) -> str:
         return f"Duplicate {self.times} times"
 
@@ -93,6 +104,27 @@ class Silent(OverOne):
 
     def body(self, sql: Sql) -> exp.Query:
         return sql.select(self.input, items_of(self.columns))
+
+
+@dataclass(frozen=True)
+class Counting(Silent):
+    """An operator that adds a column."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.input.columns, "n")
+
+    def defined(self, name: str) -> Call | None:
+        return Call("n", Expr("COUNT(*)"), "count") if name == "n" else None
+
+
+@dataclass(frozen=True)
+class Matching(Silent):
+    """An operator that compares a value of its own."""
+
+    @property
+    def key_candidates(self) -> Candidates:
+        return ((self.input, (Expr("`v` COLLATE UTF8_LCASE"),)),)
 
 
 SCAN = Scan(A, ("id", "k", "v"))
@@ -163,6 +195,64 @@ def test_a_member_may_be_read_below_it_only_if_it_says_so() -> None:
     assert not list(not_monotone(Duplicate(SCAN, 2), [A]))
     (broken,) = not_monotone(Silent(SCAN), [A])
     assert broken.operator is Operator.OTHER
+
+
+def lowered_with(
+    above: Callable[[Node], Node], query: str, monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """The obstacles of a query in whose plan an operator stands above every table."""
+
+    def with_it(plan: Node, rules: Sequence[Any]) -> Node:
+        return transform(optimize(plan, rules), lambda n: above(n) if isinstance(n, Scan) else n)
+
+    def types(node: Node, exprs: Sequence[Expr]) -> list[str]:
+        return ["string collate UTF8_LCASE" if "COLLATE" in each.text else "int" for each in exprs]
+
+    columns = {A: tuple(Column(name, "string") for name in SCAN.names)}
+    with monkeypatch.context() as patched:
+        patched.setattr(lowering, "optimize", with_it)
+        return [
+            f"{e.code} {e.message}" for e in lowering.lower(query, columns, {}, types).obstacles
+        ]
+
+
+JUDGED = "SELECT id, k FROM a WHERE v COLLATE UTF8_LCASE = 'a'"  # row by row
+
+
+def test_what_does_not_say_what_it_compares_is_refused_where_types_may_have_no_equality(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (said,) = lowered_with(Silent, JUDGED, monkeypatch)
+    assert said.startswith("NO_EQUALITY Silent: ")
+    assert lowered_with(Silent, "SELECT id, k FROM a WHERE v = 'a'", monkeypatch) == []
+    assert lowered_with(lambda node: Duplicate(node, 2), JUDGED, monkeypatch) == []
+
+
+def test_the_types_of_its_columns_are_known_from_what_it_says() -> None:
+    tables = {A: tuple(Column(name, "int") for name in SCAN.names)}
+    assert known_type(Duplicate(SCAN, 2), column("k"), tables) == "int"
+    assert known_type(Counting(SCAN), column("n"), tables) == "bigint"
+    assert known_type(Counting(SCAN), column("k"), tables) == "int"
+
+
+def test_values_may_come_from_several_rows_unless_it_says_otherwise() -> None:
+    assert not is_computed(Duplicate(SCAN, 2))
+    assert is_computed(Silent(SCAN))
+
+
+def test_what_it_compares_has_an_equality(monkeypatch: pytest.MonkeyPatch) -> None:
+    (said,) = lowered_with(Matching, JUDGED, monkeypatch)
+    assert said.startswith("COLLATION string collate UTF8_LCASE: ")
+
+
+def test_every_operator_of_a_query_says_what_it_compares(world: World) -> None:
+    seen = set()
+    for seed in range(QUERIES):
+        if (plan := world.lower(draw(seed).text, {}).plan) is not None:
+            for node in walk(plan):
+                assert node.key_candidates is not None, type(node)
+                seen.add(type(node).__name__)
+    assert {"Aggregate", "Join", "Outer", "AntiJoin", "Window", "TopK"} <= seen
 
 
 def test_what_it_may_lose(world: World) -> None:

@@ -135,7 +135,7 @@ CIRCLE = {
 def test_a_circle_prints_its_path(tmp_path: Path) -> None:
     path = "shop.sales.a -> shop.sales.b -> shop.sales.c -> shop.sales.a"
     assert mistakes(project(tmp_path, **CIRCLE)) == [
-        f"a.sql:2:15: objects read each other in a circle: {path} | break the circle, or set "
+        f"a.sql:2:15: objects read each other in a cycle: {path} | break the cycle, or set "
         "allow_circular = true for stream tables"
     ]
 
@@ -155,12 +155,12 @@ def test_columns_inside_a_circle_are_checked(tmp_path: Path) -> None:
 def test_a_circle_through_a_view_is_never_allowed(tmp_path: Path) -> None:
     view = CIRCLE["b"].replace("STREAM TABLE", "VIEW")
     (said,) = mistakes(project(tmp_path, None, "allow_circular = true", **{**CIRCLE, "b": view}))
-    assert said.endswith("break the circle: shop.sales.b is a view")
+    assert said.endswith("break the cycle: shop.sales.b is a view")
 
 
 def test_an_object_that_reads_itself(tmp_path: Path) -> None:
     (said,) = mistakes(project(tmp_path, a="CREATE VIEW a AS SELECT 1 AS x FROM a"))
-    assert "circle: shop.sales.a -> shop.sales.a" in said
+    assert "cycle: shop.sales.a -> shop.sales.a" in said
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_an_object_that_reads_itself(tmp_path: Path) -> None:
         ("CREATE INDEX i ON revenue (region) IN CLUSTER c", "2:47: there is no cluster c | write"),
         (
             "CREATE INDEX i ON revenue (total); CREATE INDEX I ON revenue (total)",
-            "index I is there",
+            "index I appears twice",
         ),
         ("COMMENT ON COLUMN revenue.totl IS ''", "2:27: shop.sales.revenue has no column totl"),
         (
@@ -182,7 +182,7 @@ def test_an_object_that_reads_itself(tmp_path: Path) -> None:
             "does not read shop.sales.ordrs",
         ),
         ("CREATE TEST t GIVEN orders (x) AS (SELECT 1) EXPECT NO ROWS", "shop.sales.orders has no"),
-        ("CREATE TEST t EXPECT NO ROWS; CREATE TEST t EXPECT NO ROWS", "test t is there twice"),
+        ("CREATE TEST t EXPECT NO ROWS; CREATE TEST t EXPECT NO ROWS", "test t appears twice"),
     ],
 )
 def test_what_belongs_to_an_object_is_checked(tmp_path: Path, text: str, said: str) -> None:

@@ -29,7 +29,7 @@ def test_a_name_inside_may_say_as_much_as_it_likes(tmp_path: Path, name: str) ->
 @pytest.mark.parametrize("name", ["order", "shop.orders", "`default`.orders", "other.sales.orders"])
 def test_a_name_inside_must_agree_with_the_path(tmp_path: Path, name: str) -> None:
     (said,) = mistakes(project(tmp_path, orders=f"CREATE TABLE {name} (a INT)"))
-    assert said.startswith("orders.sql:1:") and "stands in models/shop/sales/orders.sql" in said
+    assert said.startswith("orders.sql:1:") and "is defined in models/shop/sales/orders.sql" in said
     assert "name it orders, or move it to models/" in said
 
 
@@ -113,7 +113,7 @@ def test_clusters(tmp_path: Path) -> None:
     assert list(found.files.clusters) == ["fast", "two"]
     assert mistakes(found) == [
         "none.sql:1:1: there is no CREATE CLUSTER in this file | None",
-        "slow.sql:1:16: cluster slwo stands in clusters/slow.sql | name it slow, or move it to "
+        "slow.sql:1:16: cluster slwo is defined in clusters/slow.sql | name it slow, or move it to "
         "clusters/slwo.sql",
         "two.sql:1:21: a cluster's file holds one CREATE CLUSTER | None",
     ]

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from anabranch.refresh.cost import PRIOR, Line, Run, Work, fit, learn
+from anabranch.refresh.cost import PRIOR, CostModel, Run, Work, fit, learn
 
 SMALL = Work(delta_rows=100, scanned_rows=1_000)
 LARGE = Work(scanned_rows=10_000_000)
@@ -73,5 +73,5 @@ def test_it_follows_a_machine_that_becomes_slower() -> None:
 
 
 def test_no_time_is_predicted_below_nothing() -> None:
-    line = fit([*runs(SMALL, *[0] * 5), *runs(LARGE, *[0] * 5)], Line(0, 0))
+    line = fit([*runs(SMALL, *[0] * 5), *runs(LARGE, *[0] * 5)], CostModel(0, 0))
     assert line.fixed > 0 and line.rate > 0

@@ -109,4 +109,4 @@ def test_what_events_say() -> None:
     rebuilt = event_of(T, CostHistory(), OBSTRUCTED, decision(REINITIALIZE, "the query changed"))
     assert changed and changed.message == "FULL after DIFFERENTIAL: in full: 1 s"
     assert rebuilt
-    assert rebuilt.message == "built anew: the query changed; not incremental: WINDOW"
+    assert rebuilt.message == "rebuilt: the query changed; not incremental: WINDOW"

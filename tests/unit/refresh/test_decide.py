@@ -9,11 +9,12 @@ import pytest
 
 from anabranch.delta.fixpoint import Converged, Strategy
 from anabranch.errors import BaseExpired, FileMissing, PlanFailed, Refused
-from anabranch.model import Action, RefreshMode
+from anabranch.model import Action, RefreshMode, TableKind
 from anabranch.names import TableName
-from anabranch.refresh.cost import Costs, Line, Work
+from anabranch.refresh.cost import CostModel, Costs, Work
 from anabranch.refresh.decide import (
     ASKED,
+    SORTED_ROWS,
     Code,
     DecisionInputs,
     Reason,
@@ -48,7 +49,7 @@ def now(delta: int = 1_000, source: int = 1_000_000, **more: Any) -> DecisionInp
 
 def taking(differential: float, full: float) -> dict[str, Any]:
     """Costs that do not depend on rows."""
-    return {"costs": Costs(Line(differential, 0), Line(full, 0))}
+    return {"costs": Costs(CostModel(differential, 0), CostModel(full, 0))}
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,29 @@ def test_what_leaves_no_choice(
     assert found.alternative_ms is None
 
 
+@pytest.mark.parametrize(
+    ("facts", "action", "code", "reason"),
+    [
+        (now(unfilled=(T,)), FULL, Code.FIRST, "first refresh"),
+        (now(tampered=WROTE), REINITIALIZE, Code.TAMPERED, "another program wrote"),
+        (now(changed=False), NO_DATA, Code.NO_CHANGE, "no change in the sources"),
+        (now(expired="shop.s"), FULL, Code.BASE_EXPIRED,
+         "the base snapshot of shop.s has expired"),
+        (now(1, SORTED_ROWS), FULL, Code.SORTED_AGAIN, "100,000 rows are few enough to sort again"),
+        (now(1, SORTED_ROWS + 1), DIFFERENTIAL, Code.CHANGED_ROWS, "1 changed rows"),
+        (now(200_000), DIFFERENTIAL, Code.CHANGED_ROWS, "200,000 changed rows"),
+        (now(200_001), FULL, Code.SORTED_AGAIN, "200,001 changed rows are 20% of the table"),
+        # what it would cost does not matter: the order of the files is what the copy is for
+        (now(**taking(9_000, 1)), DIFFERENTIAL, Code.CHANGED_ROWS, "1,000 changed rows"),
+        (now(threshold=0.0), DIFFERENTIAL, Code.CHANGED_ROWS, "1,000 changed rows"),
+    ],
+)  # fmt: skip
+def test_an_index(facts: DecisionInputs, action: Action, code: Code, reason: str) -> None:
+    found = decide(replace(facts, kind=TableKind.INDEX))
+    assert (found.action, found.reason) == (action, Reason(code, reason))
+    assert found.predicted_ms is None and found.alternative_ms is None
+
+
 def test_stored_rows_are_looked_at_only_where_they_can_be_of_use() -> None:
     """Of the rows of another query, of other columns or of another program nothing is compared."""
     for facts in (now(unfilled=(T,)), now(redefined=REPLACED), now(tampered=WROTE)):
@@ -92,7 +116,7 @@ def test_who_starts_from_nothing_says_why() -> None:
     assert [each.action for each in (asked, gone, failed)] == [FULL, REINITIALIZE, FULL]
     assert [each.wanted for each in (asked, gone, failed)] == [True, True, False]
     assert [each.fallback for each in (asked, gone, failed)] == [False, False, True]
-    assert gone.reason.text == "a file that it needs is gone or damaged: a.parquet is gone"
+    assert gone.reason.text == "a file that it needs is missing or damaged: a.parquet is gone"
     assert all(each.afresh for each in (asked, gone, failed))
 
 

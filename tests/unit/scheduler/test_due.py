@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from anabranch.catalog.refresh_groups import RefreshGroup
+from anabranch.errors import InternalError
 from anabranch.graph.policies import SchedulePolicy
-from anabranch.model import Status
+from anabranch.model import Status, WaitCode
 from anabranch.refresh.failures import mark
 from anabranch.refresh.observe import CatalogState
-from anabranch.scheduler.due import BY_HAND, NOT_DUE, Agenda
+from anabranch.refresh.publish_sets import PublishSet, Result, Verdict
+from anabranch.refresh.waiting import NOT_DUE
+from anabranch.scheduler.due import BY_HAND, Agenda
 from tests.unit.scheduler.looks import NOW, ago, name, state
 
 DIAMOND = {"b": "a", "c": "a", "d": "b c"}
@@ -84,7 +89,7 @@ def test_one_hindered_member_holds_the_group() -> None:
     suspended = state(DIAMOND, c={"status": Status.SUSPENDED})
     assert waits(suspended) == {"b": "t.c is suspended"}
     later = {"status": Status.ERROR, "next_retry_at": NOW + timedelta(seconds=2)}
-    assert waits(state(DIAMOND, c=later)) == {"b": "t.c failed and is tried again in 2.0 s"}
+    assert waits(state(DIAMOND, c=later)) == {"b": "t.c failed and is retried in 2.0 s"}
     now = {"status": Status.ERROR, "next_retry_at": NOW}
     assert waits(state(DIAMOND, c=now)) == {"b": None}
 
@@ -178,7 +183,7 @@ def test_who_cannot_get_there_is_waited_for_by_name() -> None:
     assert planned(moved(look, "a1"))[0] == ["s1", "total", "twice"]  # s2 has nothing to do
     later = {**FRESH, "status": Status.ERROR, "next_retry_at": NOW + timedelta(seconds=2)}
     look = state(BANK, s1=DUE, s2=later, total=DUE)
-    assert planned(look)[2]["total"] == "waits for t.s2: t.s2 failed and is tried again in 2.0 s"
+    assert planned(look)[2]["total"] == "waits for t.s2: t.s2 failed and is retried in 2.0 s"
 
 
 def test_a_boundary_is_a_source() -> None:
@@ -212,3 +217,38 @@ def test_tables_that_stand_at_the_cut_say_so() -> None:
     stands = {each.name.name: each.cut_id for each in late.streams.values()}
     assert stands == {"s1": 9, "s2": None, "total": None}
     assert noted.noting([name("total")]) is noted
+
+
+def test_codes_of_waits() -> None:
+    """What programs go by: the words beside them are for people."""
+    look = state(
+        {"a": "s", "b": "s", "c": "s", "d": "s", "e": "d", "f": "s", "g": "s"},
+        a={"schedule": None},
+        b={"schedule": "1h", "last_refresh_at": ago(1)},
+        c={"status": Status.SUSPENDED},
+        d={"next_retry_at": ago(-9), "last_refresh_at": None},
+        f={"status": Status.ERROR},
+    )
+    failed = replace(look.streams[name("f")], failed_mark=mark(look, name("f")))
+    look = moved(replace(look, streams={**look.streams, name("f"): failed}), "d")
+    agenda = Agenda(look, NOW, leased=frozenset([name("g"), name("x")]))
+    codes = {group.id.name: wait.code for group in agenda.groups if (wait := agenda.wait(group))}
+    assert codes == {
+        "a": WaitCode.BY_HAND,
+        "b": WaitCode.NOT_DUE,
+        "c": WaitCode.SUSPENDED,
+        "d": WaitCode.BACKING_OFF,
+        "e": WaitCode.BACKING_OFF,
+        "f": WaitCode.AWAITING_CHANGE,
+    }
+
+
+def test_a_result_that_skips_has_a_code_and_no_other_has() -> None:
+    (group,) = state({"b": "a"}).groups
+    for verdict in Verdict:
+        for code in (None, WaitCode.BEHIND):
+            if (verdict is Verdict.SKIPPED) is (code is not None):
+                assert Result(PublishSet((group,)), verdict, code=code).code is code
+            else:
+                with pytest.raises(InternalError):
+                    Result(PublishSet((group,)), verdict, code=code)

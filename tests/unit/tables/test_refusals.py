@@ -94,7 +94,7 @@ def test_other_refusals_come_first(ab: Anabranch) -> None:
         ab.create_stream_table(
             "shop.s", RANDOM.replace("sales", "nothing"), refresh_mode="DIFFERENTIAL"
         )
-    with pytest.raises(Refused, match="in a circle: "):
+    with pytest.raises(Refused, match="in a cycle: "):
         ab.create_stream_tables(
             {"shop.one": "SELECT rand() AS r FROM shop.two", "shop.two": "SELECT 1 FROM shop.one"},
             refresh_mode="DIFFERENTIAL",

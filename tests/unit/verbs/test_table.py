@@ -15,8 +15,8 @@ from anabranch import Anabranch, listing
 from anabranch.catalog.grants import ROLES
 from anabranch.cli.main import cli
 from anabranch.errors import AnabranchError, InvalidValue, UnknownName
+from anabranch.sql.batches import batches
 from anabranch.sql.statements.records import Call, CreateTest, Insert, Query
-from anabranch.sql.text.batches import batches
 from anabranch.statements import STATEMENTS
 from anabranch.verbs.table import BY_SQL, PROCEDURES, SECTIONS, VERBS, Absent, Role, Verb
 

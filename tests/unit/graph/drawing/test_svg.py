@@ -29,7 +29,7 @@ def test_a_diamond() -> None:
     assert texts[:4] == ["s.a", "source table", "S.B", "active · 2s · 1m old"]
     assert texts[-2:] == [
         "group 1: published together, epoch 0",
-        "a source arrives here on several ways",
+        "a source arrives here by several paths",
     ]
     boxes = [each for each in root.iter(f"{SVG}rect") if "box" in each.get("class", "")]
     assert len(boxes) == 4

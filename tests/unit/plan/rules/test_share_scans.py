@@ -18,8 +18,7 @@ from anabranch.plan.nodes import (
     Scan,
     Version,
 )
-from anabranch.plan.optimize import KEY_RULES, optimize
-from anabranch.plan.rules.share_scans import share_scans
+from anabranch.plan.optimize import KEY_RULES, SHARE_RULES, optimize
 from anabranch.plan.statistics import NOTHING, Statistics, TableStatistics
 from anabranch.plan.walk import walk
 from tests.oracle.kept import World
@@ -27,6 +26,10 @@ from tests.oracle.kept import World
 WORLD = World({"a": "id INT, k INT, v INT", "b": "id INT, k INT, w DOUBLE", "c": "id INT, k INT"})
 A, B, C = (TableName.of(name) for name in "abc")
 ROWS = {A: 3, B: 2, C: 1}
+
+
+def share_scans(plan: Node, statistics: Statistics) -> Node:
+    return optimize(plan, SHARE_RULES, statistics)
 
 
 def larges(*tables: TableName) -> Statistics:

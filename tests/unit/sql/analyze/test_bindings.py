@@ -16,8 +16,9 @@ from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Node
 from anabranch.plan.show import show
 from anabranch.sql.analyze.analysis import bind_texts
-from anabranch.sql.analyze.bindings import answer_of, answering_fields
+from anabranch.sql.analyze.bindings import answer_of, answering_fields, bound_cte, meaning_of
 from anabranch.sql.analyze.reach import Reach
+from anabranch.sql.analyze.scope import Alias
 from anabranch.sql.lower.query import Lowered, lower
 from anabranch.sql.text.source_text import SourceText
 
@@ -77,6 +78,63 @@ def test_copies_of_a_tree_keep_what_is_bound_to_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "meanings"),
+    [
+        ("SELECT k AS v FROM a WHERE v > 1", ["v of a"]),
+        ("SELECT k AS v, v + 1 FROM a", ["v of a"]),
+        ("SELECT k AS x, x + 1 FROM a", ["item x"]),
+        ("SELECT k AS v FROM a GROUP BY v", ["v of a"]),
+        ("SELECT k AS v FROM a QUALIFY row_number() OVER (ORDER BY v) = 1", ["v of a"]),
+        ("SELECT k AS v FROM a ORDER BY v", ["item v"]),
+        ("SELECT k AS v FROM a ORDER BY a.v", ["v of a"]),
+        ("SELECT k AS v FROM a GROUP BY k HAVING v > 1", ["item v"]),
+        ("SELECT k AS v FROM a GROUP BY k HAVING max(v) > 1", ["v of a"]),
+        ("SELECT k AS v FROM a GROUP BY k, a.v HAVING v > 1", ["v of a", "v of a"]),
+        ("SELECT k AS v, a.v AS w FROM a GROUP BY 1, 2 HAVING v > 1", ["v of a", "v of a"]),
+        ("SELECT k AS v, id AS w FROM a GROUP BY 1, 2 HAVING v > 1", ["item v"]),
+        ("SELECT k AS v FROM a GROUP BY ROLLUP (k, (a.v)) HAVING v > 1", ["v of a", "v of a"]),
+        (
+            "SELECT 1 FROM b WHERE EXISTS (SELECT id AS w FROM a GROUP BY id HAVING w > 1)",
+            ["item w"],
+        ),
+        ("SELECT k AS v FROM a UNION ALL SELECT w FROM b ORDER BY v", ["w of b", "item v"]),
+    ],
+)
+def test_what_the_name_of_an_item_means(query: str, meanings: list[str]) -> None:
+    found: list[str] = []
+    for node in bound(query).find_all(exp.Column):
+        meaning = meaning_of(node)
+        if isinstance(meaning, Alias):
+            found.append(f"item {meaning.name}")
+        elif meaning is not None and meaning.fields[0].name in ("v", "w"):
+            found.append(f"{meaning.fields[0].name} of {meaning.fields[0].qualifier[-1]}")
+    assert sorted(found) == sorted(meanings)
+
+
+def test_every_mention_of_a_cte_means_the_one_that_is_in_scope_in_copies_too() -> None:
+    tree = bound(
+        "WITH a AS (SELECT id FROM a), c AS (SELECT id FROM a) "
+        "SELECT id FROM c WHERE id IN (WITH c AS (SELECT k AS id FROM b) SELECT id FROM c)"
+    )
+    first, second, inner = tree.find_all(exp.CTE)
+
+    def ctes(part: exp.Expr) -> dict[str, list[exp.CTE | None]]:
+        meant: dict[str, list[exp.CTE | None]] = {}
+        for table in part.find_all(exp.Table):
+            meant.setdefault(table.name, []).append(bound_cte(table))
+        return meant
+
+    expected = {"a": [None, first], "b": [None], "c": [second, inner]}
+    for part in (tree, tree.copy()):
+        found = ctes(part)
+        assert found.keys() == expected.keys()
+        for name, each in expected.items():
+            assert sorted(map(id, found[name])) == sorted(map(id, each))
+    (subquery,) = tree.find_all(exp.In)
+    assert ctes(subquery.copy())["c"] == [inner]  # nothing of the query around is needed
+
+
+@pytest.mark.parametrize(
     "query",
     [
         # the alias of VALUES stands in no table: it is not of the query around
@@ -126,8 +184,15 @@ def test_columns_of_a_generator_in_a_view() -> None:
 
 
 def test_lowering_looks_up_no_names() -> None:
-    """It reads what the analysis has bound to them."""
+    """It reads what the analysis has bound to them; only what changes the text of a query, before it is
+    analyzed, asks for itself what a name in FROM means."""
+    allowed = {
+        "anabranch.sql.analyze.scope": {"Answer", "Field", "unknown"},
+        "anabranch.sql.analyze.ctes": {"bare", "is_recursive", "mentions_cte"},
+    }
     for path in sorted(Path(*anabranch.sql.lower.__path__).glob("*.py")):
+        if path.stem in ("base_branches", "locate"):
+            continue
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module == "anabranch.sql.analyze.scope":
-                assert {each.name for each in node.names} <= {"Answer", "Field", "unknown"}, path
+            if isinstance(node, ast.ImportFrom) and node.module in allowed:
+                assert {each.name for each in node.names} <= allowed[node.module], path

@@ -15,10 +15,10 @@ from anabranch.model import Column as TableColumn
 from anabranch.names import TableName
 from anabranch.plan.exprs import VERBATIM
 from anabranch.sql.analyze.analysis import Column, Columns, analyze
+from anabranch.sql.batches import batches
 from anabranch.sql.lower.query import lower
 from anabranch.sql.lower.supported import SUPPORTED
 from anabranch.sql.statements.records import CreateTable
-from anabranch.sql.text.batches import batches
 from anabranch.types import Type
 from benchmarks.tpch import data as tpch
 from tests.e2e import traps

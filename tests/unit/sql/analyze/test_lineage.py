@@ -52,6 +52,11 @@ def said(query: str, *names: str) -> str:
         ("SELECT s, sum(a) AS n FROM t GROUP BY s", "s: t.s |, n: t.a | t.s"),
         ("SELECT s AS k, count(*) AS n FROM t GROUP BY 1 HAVING max(b) > 1",
          "k: t.s | t.b, n:  | t.b t.s"),
+        # an alias comes before a column of its name in HAVING, but not inside of an aggregate
+        ("SELECT s AS k, a AS b FROM t GROUP BY s, a HAVING b > 1 AND max(b) > 1",
+         "k: t.s | t.a t.b, b: t.a | t.b t.s"),
+        ("SELECT a AS b FROM t GROUP BY a, b HAVING b > 1", "b: t.a | t.b"),  # b is a key
+        ("SELECT a AS b FROM t ORDER BY b LIMIT 1", "b: t.a |"),
         ("SELECT * FROM u WHERE n > 1", "id: u.id | u.n, x: u.x | u.n, n: u.n |"),
         ("SELECT t.a, u.x FROM t JOIN u ON t.id = u.id", "a: t.a | t.id u.id, x: u.x | t.id u.id"),
         ("SELECT id, x FROM t JOIN u USING (id)", "id: t.id | u.id, x: u.x | t.id u.id"),

@@ -15,9 +15,9 @@ from anabranch.names import TableName
 from anabranch.spark import session
 from anabranch.sql.analyze.columns import Column, Relation, table
 from anabranch.sql.analyze.writes import mistake_of_write
+from anabranch.sql.batches import batches
 from anabranch.sql.statements.read import parse_statement
 from anabranch.sql.statements.records import CreateTable, Delete, Insert, Merge, Statement, Update
-from anabranch.sql.text.batches import batches
 from anabranch.types import Type
 from tests.e2e import traps
 

@@ -49,7 +49,7 @@ def test_a_circle_starts_where_something_else_is_read() -> None:
     analyse = Analyser()
     settle_columns({B: "SELECT x FROM db.s.a", A: START}, analyse)
     assert analyse.asked[0] == "SELECT x FROM db.s.base"
-    with pytest.raises(UserError, match="every branch of their queries reads the circle itself"):
+    with pytest.raises(UserError, match="every branch of their queries reads the cycle itself"):
         settle_columns({A: "SELECT x FROM db.s.b", B: "SELECT x FROM db.s.a"}, analyse)
 
 

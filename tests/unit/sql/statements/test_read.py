@@ -323,7 +323,7 @@ REFUSALS: list[tuple[str, type[AnabranchError], str]] = [
     ("SHOW VIEWS", Unsupported, "SHOW VIEWS is not supported"),
     ("SET spark.x = 1", Unsupported, "start with anabranch."),
     ("SET anabranch.x =", SqlSyntaxError, "expected a value"),
-    ("CREATE SCHEMA shop", Unsupported, "made on first use"),
+    ("CREATE SCHEMA shop", Unsupported, "created on first use"),
     ("CREATE INDEX i ON t", SqlSyntaxError, 'expected "("'),
     ("CREATE INDEX i ON t (a, A)", InvalidValue, "column A appears twice"),
     ("CREATE OR REPLACE INDEX i ON t (a)", SqlSyntaxError, "drop the index"),

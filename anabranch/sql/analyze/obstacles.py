@@ -9,7 +9,7 @@ from sqlglot import exp
 from anabranch.plan.exprs import Tree, meaning, unwrapped
 from anabranch.plan.sameness import Sameness, sameness
 from anabranch.sql.analyze import functions
-from anabranch.sql.lower.support import Obstacle, obstacle
+from anabranch.sql.obstacles import Obstacle, obstacle
 from anabranch.sql.text.source_text import SourceText
 
 

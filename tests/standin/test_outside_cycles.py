@@ -90,7 +90,7 @@ def test_plan_and_stage_refuse_a_circle_that_is_not_allowed(
     close(ab)
     own.write("models/db/p/a.sql", query)
     (refused,) = ab.plan(str(own.folder)).as_dict()["refused"]
-    assert "read each other in a circle" in refused["error"]
+    assert "read each other in a cycle" in refused["error"]
     assert refused["unless"] is None
     with pytest.raises(Refused, match=ROUND) as raised:
         ab.stage(str(own.folder), suspend_readers=True)
@@ -114,7 +114,7 @@ def test_the_swap_looks_at_circles_itself(
 
     staged = own.stage(UP)
     close(ab)
-    monkeypatch.setattr(promote, "deployed_circles", lambda *_: ())
+    monkeypatch.setattr(promote, "deployed_cycles", lambda *_: ())
     with pytest.raises(Refused, match=ROUND):
         ab.promote(staged)
 
@@ -150,7 +150,7 @@ def test_a_circle_that_is_allowed_has_its_rules(own: Own, ab: Anabranch) -> None
         with pytest.raises(Refused, match=r"db\.p\.a reads db\.h\.o, .*NOT IN") as raised:
             verb(str(own.folder))
         assert "-> db.p.a" in raised.value.message
-        assert "more rows must never take rows away" in (raised.value.hint or "")
+        assert "more rows must never remove rows" in (raised.value.hint or "")
     own.deploy(UP)
     assert [row["members"] for row in ab.scc_status()] == [["db.h.o", "db.p.a"]]
     assert sorted(ab.table("db.p.a").collect()) == [(1,), (2,), (3,), (4,)]
@@ -164,7 +164,7 @@ def test_promote_asks_spark_for_the_rules(own: Own, ab: Anabranch) -> None:
     from anabranch.deploy import promote
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(promote, "deployed_circles", lambda *_: ())
+        patch.setattr(promote, "deployed_cycles", lambda *_: ())
         with pytest.raises(Refused, match=r"db\.p\.a reads db\.h\.o") as raised:
             ab.promote(staged)
-    assert "the circle is closed here" in raised.value.message
+    assert "the cycle is closed here" in raised.value.message

@@ -2,25 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import Protocol
 
 from sqlglot import exp
 
 from anabranch.errors import UnknownName, UserError
+from anabranch.names import shown
 from anabranch.plan.exprs import Expr, Tree, column_tree, meaning, operand
 from anabranch.sql.analyze import functions
-from anabranch.sql.analyze.bindings import answer_of, fields_of
+from anabranch.sql.analyze.bindings import answer_of, fields_of, meaning_of
+from anabranch.sql.analyze.fields import field_name, struct, zipped
 from anabranch.sql.analyze.names import implied_name
-from anabranch.sql.analyze.scope import Answer, Field, unknown
-from anabranch.sql.lower.fields import field_name, struct, zipped
-from anabranch.sql.lower.obstacles import is_aggregate
-from anabranch.sql.lower.relation import Domain, FromColumns, Output, Selected, Stop
+from anabranch.sql.analyze.obstacles import is_aggregate
+from anabranch.sql.analyze.scope import Alias, Answer, Field, unknown
+from anabranch.sql.obstacles import Stop
 from anabranch.sql.text.source_text import SourceText
 
 _RESOLVED = "resolved"  # marks a column of the plan
 _WITHOUT_PARENTHESES = functions.TIME_DEPENDENT | functions.NONDETERMINISTIC
+
+
+@dataclass(frozen=True)
+class Output:
+    """The name of an output column; not `named` if it was derived from the expression."""
+
+    name: str
+    named: bool = True
+
+
+@dataclass(frozen=True)
+class FromColumns:
+    """The columns of a FROM clause, in their order, and the columns of the plan that they are."""
+
+    fields: tuple[Field, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)  # `Field.column` → column of the plan
+
+    @classmethod
+    def of(cls, fields: Sequence[Field], names: Iterable[str]) -> FromColumns:
+        pairs = zip(fields, names, strict=True)
+        return cls(tuple(fields), {field_.column: name for field_, name in pairs})
+
+    def find(self, answer: Answer, name: exp.Column) -> str | None:
+        """The column of the plan that a name means."""
+        columns = [self.names[column] for column in answer.columns if column in self.names]
+        if len(columns) > 1:
+            text = ".".join(shown(part.name) for part in name.parts)
+            raise UserError(f"column {text} is ambiguous", hint="put the table's name before it")
+        return columns[0] if columns else None
+
+    def renamed(self, names: Mapping[str, str]) -> FromColumns:
+        """Only the columns that have a new name, under it."""
+        kept = [field_ for field_ in self.fields if self.names[field_.column] in names]
+        return FromColumns.of(kept, [names[self.names[field_.column]] for field_ in kept])
+
+    @property
+    def has_unnamed(self) -> bool:
+        return any(not field_.named for field_ in self.fields)
+
+    def __add__(self, other: FromColumns) -> FromColumns:
+        return FromColumns(self.fields + other.fields, {**self.names, **other.names})
+
+
+@dataclass(frozen=True)
+class Selected:
+    """An item of a SELECT list, its expression over columns of the plan."""
+
+    output: Output
+    tree: Tree
+
+
+class Outer(Protocol):
+    """What a correlated query uses of the queries around it."""
+
+    def find(self, answer: Answer, name: exp.Column) -> str | None: ...
 
 
 @dataclass
@@ -31,7 +88,7 @@ class Resolver:
     source: SourceText
     scope: FromColumns
     aliases: dict[str, list[Tree]] = field(default_factory=dict)
-    outer: Domain | None = None
+    outer: Outer | None = None
 
     def resolve(self, tree: Tree) -> Tree:
         return tree.transform(self._replace)
@@ -67,37 +124,32 @@ class Resolver:
         return node
 
     def column(self, node: exp.Column) -> Tree:
-        answer = answer_of(node)
-        own = self.of_from(node)
-        if own is not None and answer is not None:
-            return _column(node, own, answer)
-        return self._alias(node, answer)
+        meaning_ = meaning_of(node)
+        if isinstance(meaning_, Alias) and meaning_.name in self.aliases:
+            return _item(node, self.aliases[meaning_.name])
+        if isinstance(meaning_, Answer):
+            name = self.of_from(node)
+            if name is None and self.outer is not None:
+                name = self.outer.find(meaning_, node)
+            if name is not None:
+                return _column(node, name, meaning_)
+        raise self._unknown(node)
 
     def of_from(self, node: exp.Column) -> str | None:
         """The column of FROM that a name means."""
         answer = answer_of(node)
         return None if answer is None else self.scope.find(answer, node)
 
-    def _alias(self, node: exp.Column, answer: Answer | None) -> Tree:
-        """A lateral alias; columns of FROM come first."""
+    def _unknown(self, node: exp.Column) -> Exception:
         parts = [part.name for part in node.parts]
-        trees = self.aliases.get(parts[0].lower(), [])
-        if len({meaning(tree) for tree in trees}) > 1:
-            raise UserError(f"alias {parts[0]} is ambiguous", hint="give the items different names")
-        if trees:
-            start = operand(trees[0].copy())
-            names = node.parts[1:]
-            return reduce(lambda a, name: exp.Dot(this=a, expression=name.copy()), names, start)
-        if self.outer and answer is not None and (outer := self.outer.find(answer, node)):
-            return _column(node, outer, answer)
         name = parts[-1].lower()
         if len(parts) == 1 and name in _WITHOUT_PARENTHESES:
             time_dependent = name in functions.TIME_DEPENDENT
             code = "TIME_DEPENDENT_FUNCTION" if time_dependent else "NONDETERMINISTIC_FUNCTION"
-            raise Stop(self.source.obstacle(code, node, what=parts[0]))
+            return Stop(self.source.obstacle(code, node, what=parts[0]))
         if self.scope.has_unnamed:
-            raise Stop(self.source.obstacle("NO_COLUMN_NAME", node, what=parts[-1]))
-        raise unknown(parts, self.scope.fields)
+            return Stop(self.source.obstacle("NO_COLUMN_NAME", node, what=parts[-1]))
+        return unknown(parts, self.scope.fields)
 
     def _call(self, node: exp.Anonymous) -> Tree:
         """Stars among the arguments become columns, except in COUNT(*); units are no columns."""
@@ -146,8 +198,18 @@ class Resolver:
 
 def _column(node: exp.Column, name: str, answer: Answer) -> Tree:
     """The column, or a field of it."""
-    start: Tree = resolved(name)
-    names = node.parts[len(node.parts) - len(answer.rest) :]
+    return _field(resolved(name), node.parts[len(node.parts) - len(answer.rest) :])
+
+
+def _item(node: exp.Column, trees: Sequence[Tree]) -> Tree:
+    """An item of the SELECT list, or a field of it."""
+    if len({meaning(tree) for tree in trees}) > 1:
+        alias = node.parts[0].name
+        raise UserError(f"alias {alias} is ambiguous", hint="give the items different names")
+    return _field(operand(trees[0].copy()), node.parts[1:])
+
+
+def _field(start: Tree, names: Sequence[Tree]) -> Tree:
     return reduce(lambda left, name: exp.Dot(this=left, expression=name.copy()), names, start)
 
 
@@ -178,20 +240,17 @@ def _is_word(tree: Tree) -> bool:
     return isinstance(tree, exp.Column) and len(tree.parts) == 1
 
 
-def resolve_having(resolver: Resolver, tree: Tree, keys: Mapping[str, object]) -> Tree:
-    """HAVING: columns of FROM inside aggregate calls and where they are keys, otherwise outputs."""
+def resolve_having(resolver: Resolver, tree: Tree) -> Tree:
+    """HAVING, which sees the first item of a name; calls of aggregates are left to be lifted."""
+    firsts = {name: trees[:1] for name, trees in resolver.aliases.items()}
+    over_groups = replace(resolver, aliases=firsts)
+    over_rows = replace(resolver, aliases={})
 
-    def replace(node: Tree) -> Tree:
+    def resolve(node: Tree) -> Tree:
         if is_aggregate(node):
-            return Resolver(resolver.source, resolver.scope, outer=resolver.outer).resolve(node)
-        if not isinstance(node, exp.Column) or is_resolved(node):
-            return node
-        parts = [part.name for part in node.parts]
-        outputs = resolver.aliases.get(parts[0].lower(), []) if len(parts) == 1 else []
-        if resolver.of_from(node) is not None:
-            source_column = resolver.column(node)
-            if not outputs or meaning(source_column) in keys:
-                return source_column
-        return operand(outputs[0].copy()) if outputs else resolver.column(node)
+            return over_rows.resolve(node)
+        if isinstance(node, exp.Column) and not is_resolved(node):
+            return over_groups.column(node)
+        return node
 
-    return tree.transform(replace)
+    return tree.transform(resolve)

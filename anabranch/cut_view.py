@@ -1,6 +1,6 @@
 """Tables at one cut: what names mean, and how they are read.
 
-A World is one version of everything: the pointers of one SELECT, the texts of the views, and, inside
+A CutView is one version of everything: the pointers of one SELECT, the texts of the views, and, inside
 a transaction or refresh, the staged versions in front of them.
 """
 
@@ -22,7 +22,7 @@ from anabranch.errors import (
     Unsupported,
     UserError,
 )
-from anabranch.indexes.read import cheapest
+from anabranch.lake.indexes import cheapest
 from anabranch.lake.lake import Lake
 from anabranch.lake.stage import Stage
 from anabranch.lake.version import TableVersion
@@ -65,12 +65,12 @@ class NotObserved(UnknownName):
     def __init__(self, names: Iterable[TableName]) -> None:
         self.names = frozenset(names)
         super().__init__(f"there is no table {', '.join(sorted(map(str, self.names)))} at this cut")
-        self.hint = "a foreign table is part of a cut once it was read outside of it"
+        self.hint = "a foreign table becomes part of a cut once it has been read"
 
 
 @public_class("table", "sql")
 @dataclass
-class World:
+class CutView:
     lake: Lake
     spark: Spark
     pointers: Mapping[TableName, str]
@@ -86,7 +86,7 @@ class World:
     # Foreign tables that were observed for this world, and the world after more were; None: all are
     # read as the cut shows them.
     fresh: frozenset[TableName] | None = None
-    again: Callable[[Collection[TableName]], World] | None = None
+    again: Callable[[Collection[TableName]], CutView] | None = None
 
     @property
     def moment(self) -> Moment:
@@ -130,7 +130,7 @@ class World:
         if unseen:
             raise NotObserved(unseen)
 
-    def _observing(self, act: Callable[[World], T]) -> T:
+    def _observing(self, act: Callable[[CutView], T]) -> T:
         """Act upon this world, or upon the one after foreign tables that it needs were observed."""
         try:
             return act(self)

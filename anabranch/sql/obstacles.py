@@ -59,12 +59,12 @@ CODES: dict[str, Code] = {
     ),
     "TIES": Code(
         "ties in an order",
-        "rows that tie differ in a column that has no order, so any of them may come first",
-        "leave out the column, or order by something that tells the rows apart",
+        "rows that tie differ in a column that has no order, so which of them comes first is undefined",
+        "leave out the column, or order by something that distinguishes the rows",
     ),
     "ORDER_DEPENDENT_WINDOW": Code(
         "order-dependent window function",
-        "among rows that tie any one may be taken",
+        "which of the rows that tie is taken is undefined",
         "use a ROWS frame, MIN or MAX, or order by the value itself",
     ),
     "WINDOW": Code("window function", "the function needs OVER (…)", "write OVER (ORDER BY …)"),
@@ -105,14 +105,14 @@ CODES: dict[str, Code] = {
     ),
     "COLLATION": Code(
         "collation",
-        "values that a collation calls equal differ in their bytes, so that it is left open which of "
-        "them a group, a join or a set shows",
+        "values that a collation calls equal differ in their bytes, so which of them a group, a "
+        "join or a set shows is undefined",
         "use LOWER(s) or TRIM(s) as the key instead; a comparison with COLLATE in WHERE is incremental",
     ),
     "NO_EQUALITY": Code(
         "value without equality",
-        "values of this type cannot be compared, so that rows with them cannot be found again",
-        "take out what is needed as a plain type, such as with variant_get(v, '$.a', 'int')",
+        "values of this type cannot be compared, so rows with them cannot be located",
+        "extract what is needed as a plain type, such as with variant_get(v, '$.a', 'int')",
     ),
     "UNKNOWN_FUNCTION": Code(
         "unknown function",
@@ -179,3 +179,11 @@ def obstacle(
     entry = CODES[code]
     message = f"{what}: {entry.meaning}" if what else entry.meaning
     return Obstacle(code, entry.operator, line, column, message, entry.hint, view)
+
+
+class Stop(Exception):
+    """Raised for a query that cannot be maintained incrementally."""
+
+    def __init__(self, obstacle: Obstacle) -> None:
+        super().__init__(str(obstacle))
+        self.obstacle = obstacle

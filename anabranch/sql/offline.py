@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
+from sqlglot.errors import SqlglotError
+
 from anabranch.model import Column, Columns
 from anabranch.names import TableName
 from anabranch.plan.exprs import Expr
 from anabranch.plan.nodes import Node
+from anabranch.sql.analyze.obstacles import find_obstacles
 from anabranch.sql.lower.key_types import may_have_other_types
 from anabranch.sql.lower.known_types import offline_type
-from anabranch.sql.lower.obstacles import find_obstacles
 from anabranch.sql.lower.query import Lowered, lower
-from anabranch.sql.lower.support import Obstacle
+from anabranch.sql.obstacles import Obstacle
 from anabranch.sql.text.source_text import SourceText
 
 
@@ -61,7 +63,5 @@ def offline_lowered(
     output = tuple(Column(f"c{at}", "", True) for at in range(width or 0))
     try:
         return lower(query, columns, views, types, output=output)
-    except NeedsSpark:
+    except (NeedsSpark, SqlglotError):  # creation looks again, and says if it cannot plan the query
         return None
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
-        return None  # creation looks again, and says that it cannot plan the query

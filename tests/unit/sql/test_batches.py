@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.sql.batches import batches, created_together
 from anabranch.sql.statements.read import parse_statement
-from anabranch.sql.text.batches import batches, created_together
 from anabranch.sql.text.parse import split
 
 

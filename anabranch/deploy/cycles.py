@@ -1,4 +1,4 @@
-"""Circles that a deployment or a roll-back closes through tables outside of the project.
+"""Cycles that a deployment or a roll-back closes through tables outside of the project.
 
 `compile` and `stage` see what the project defines.  Only with the readers of others does it show that a
 table would read itself: that is refused as ALTER STREAM TABLE … AS refuses it.
@@ -20,11 +20,19 @@ from anabranch.errors import AnabranchError, Refused
 from anabranch.names import TableName
 from anabranch.plan.monotone import not_monotone
 from anabranch.project.compile import stored_columns
-from anabranch.refresh.cycles import Circle, check_allowed, circles, not_monotone_in, path
+from anabranch.refresh.cycles import (
+    Members,
+    check_allowed,
+    cyclic_components,
+    not_monotone_in,
+    path,
+)
 from anabranch.refresh.observe import CatalogState
 from anabranch.runtime import Runtime
 from anabranch.settings import Settings
-from anabranch.sql.analyze.offline import offline_lowered
+from anabranch.sql.analyze.failures import spark_judges
+from anabranch.sql.lower.query import Lowered
+from anabranch.sql.offline import offline_lowered
 
 
 @dataclass(frozen=True)
@@ -59,19 +67,23 @@ class Queries:
 
     @cached_property
     def reads(self) -> Reads:
-        """What each of them names: views stand in a circle under their own names."""
+        """What each of them names: views stand in a cycle under their own names."""
         return {n: _named(text, self.names) for n, text in {**self.views, **self.streams}.items()}
 
-    def closed(self, before: Queries, moved: Collection[TableName]) -> list[Circle]:
-        """Circles that what moved is in, with others: those of the project alone stage has checked."""
+    def closed(self, before: Queries, moved: Collection[TableName]) -> list[Members]:
+        """Cycles that what moved is in, with others: those of the project alone stage has checked."""
         if self == before:
             return []
         inside = frozenset(moved)
-        return [each for each in circles(self.reads) if each & inside and not each <= inside]
+        return [
+            each for each in cyclic_components(self.reads) if each & inside and not each <= inside
+        ]
 
-    def check_allowed(self, settings: Settings, before: Queries, found: Collection[Circle]) -> None:
+    def check_allowed(
+        self, settings: Settings, before: Queries, found: Collection[Members]
+    ) -> None:
         if found and not settings.allow_circular:
-            known = circles(before.reads)
+            known = cyclic_components(before.reads)
             check_allowed(settings, self.reads, [each for each in found if each not in known])
 
 
@@ -110,7 +122,7 @@ class Moving:
     altered: Collection[ObjectKey]
 
 
-def deployed_circles(
+def deployed_cycles(
     runtime: Runtime, seen: CatalogState, new: Snapshot, moving: Moving, staged: tuple[str, ...]
 ) -> Iterator[AnabranchError]:
     """What can be told of a deployment without Spark; promote looks again, with Spark."""
@@ -125,9 +137,9 @@ def deployed_circles(
         return
     if found:
         columns = columns_after(runtime, seen, new, moved, moving.altered)
-        for circle in found:
-            members = sorted(circle & after.streams.keys())
-            wrong = (_not_monotone(columns, after, name, circle) for name in members)
+        for component in found:
+            members = sorted(component & after.streams.keys())
+            wrong = (_not_monotone(columns, after, name, component) for name in members)
             yield from islice(filter(None, wrong), 1)
 
 
@@ -142,7 +154,7 @@ def check_rollback(
 
 
 def _not_monotone(
-    columns: Columns, after: Queries, name: TableName, circle: Circle
+    columns: Columns, after: Queries, name: TableName, component: Members
 ) -> Refused | None:
     query = after.streams[name]
     below: set[TableName] = set()
@@ -155,16 +167,20 @@ def _not_monotone(
     views = {each: after.views[each] for each in below & after.views.keys()}
     given = columns.given(query)
     tables = {each: stored_columns(columns.of(each)) for each in below - views.keys()}
-    found = offline_lowered(query, None if given is None else len(given), tables, views)
+    found: Lowered | None = None
+    with spark_judges("its query", name):
+        found = offline_lowered(query, None if given is None else len(given), tables, views)
     if found is None or found.plan is None:
         return None
-    for broken in not_monotone(found.plan, circle):
-        return with_path(not_monotone_in(name, query, views, tables, broken), after.reads, circle)
+    for broken in not_monotone(found.plan, component):
+        return with_path(
+            not_monotone_in(name, query, views, tables, broken), after.reads, component
+        )
     return None
 
 
-def with_path(error: Refused, reads: Reads, circle: Circle) -> Refused:
-    """The same for who did not write the whole circle: which way it goes, and what can be done."""
-    error.message = f"{error.message}\nthe circle is closed here: {path(reads, circle)}"
-    error.hint = f"{error.hint}; or let one of the others in the circle read something else"
+def with_path(error: Refused, reads: Reads, component: Members) -> Refused:
+    """The same for who did not write the whole cycle: which way it goes, and what can be done."""
+    error.message = f"{error.message}\nthe cycle is closed here: {path(reads, component)}"
+    error.hint = f"{error.hint}; or let one of the others in the cycle read something else"
     return error

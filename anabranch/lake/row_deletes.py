@@ -32,7 +32,7 @@ class Terms:
     scope: Callable[[ManifestEntry], str]
 
 
-class Marks:
+class RowDeletes:
     """A set of files, or parts of files, that delete rows."""
 
     def __init__(self, entries: Sequence[ManifestEntry], terms: Terms | None = None) -> None:
@@ -63,10 +63,10 @@ class Marks:
         """Rows that are named by their places; of those named by values nobody knows how many."""
         return sum(e.data_file.record_count for e in self.entries if kind(e) is not KEYS)
 
-    def of_kind(self, *kinds: object) -> Marks:
-        return Marks([each for each in self.entries if kind(each) in kinds], self.terms)
+    def of_kind(self, *kinds: object) -> RowDeletes:
+        return RowDeletes([each for each in self.entries if kind(each) in kinds], self.terms)
 
-    def parts(self) -> Iterator[Marks]:
+    def parts(self) -> Iterator[RowDeletes]:
         """Those that name places, and those that name values, column by column: disjoint."""
         if (places := self.of_kind(PLACES, VECTOR)).entries:
             yield places
@@ -74,22 +74,24 @@ class Marks:
         for each in self.of_kind(KEYS).entries:
             by_columns.setdefault(tuple(sorted(each.data_file.equality_ids or ())), []).append(each)
         for _, some in sorted(by_columns.items()):
-            yield Marks(some, self.terms)
+            yield RowDeletes(some, self.terms)
 
-    def __add__(self, other: Marks) -> Marks:
-        return Marks((*self.entries, *other.without(self).entries), self.terms or other.terms)
+    def __add__(self, other: RowDeletes) -> RowDeletes:
+        return RowDeletes((*self.entries, *other.without(self).entries), self.terms or other.terms)
 
-    def without(self, other: Marks) -> Marks:
+    def without(self, other: RowDeletes) -> RowDeletes:
         known = {_identity(each) for each in other.entries}
         left = [each for each in self.entries if _identity(each) not in known]
-        return Marks(left, self.terms or other.terms)
+        return RowDeletes(left, self.terms or other.terms)
 
-    def applying_to(self, files: Sequence[ManifestEntry]) -> Marks:
+    def applying_to(self, files: Sequence[ManifestEntry]) -> RowDeletes:
         """Those that can apply to one of the data files."""
         if not self.entries:
             return self
         ordered = self._ordered(files)
-        return Marks([each for each in self.entries if self._reached(each, ordered)], self.terms)
+        return RowDeletes(
+            [each for each in self.entries if self._reached(each, ordered)], self.terms
+        )
 
     def touched(self, files: Sequence[ManifestEntry]) -> list[ManifestEntry]:
         """The data files that one of these can apply to."""
@@ -105,15 +107,15 @@ class Marks:
         ordered = sorted(files, key=lambda each: each.data_file.file_path)
         return _Ordered([each.data_file.file_path for each in ordered], ordered)
 
-    def _reached(self, mark: ManifestEntry, ordered: _Ordered) -> Sequence[ManifestEntry]:
-        age = mark.sequence_number or 0
-        if kind(mark) is KEYS:
+    def _reached(self, delete: ManifestEntry, ordered: _Ordered) -> Sequence[ManifestEntry]:
+        age = delete.sequence_number or 0
+        if kind(delete) is KEYS:
             files = ordered.older_than(age)
-            scope = self.terms.keys(mark).scope if self.terms is not None else ""
+            scope = self.terms.keys(delete).scope if self.terms is not None else ""
             if not scope or self.terms is None:
                 return files
             return [each for each in files if self.terms.scope(each) == scope]
-        low, high = _bounds(mark)
+        low, high = _bounds(delete)
         start = bisect_left(ordered.paths, low) if low is not None else 0
         # an upper bound that a writer cut short was rounded up, so it is still an upper bound
         end = bisect_right(ordered.paths, high) if high is not None else len(ordered.paths)
@@ -166,10 +168,10 @@ def _identity(entry: ManifestEntry) -> tuple[str, int]:
     return entry.data_file.file_path, _later(entry, OFFSET) or 0
 
 
-def _bounds(mark: ManifestEntry) -> tuple[str | None, str | None]:
-    if kind(mark) is VECTOR:
-        return referenced(mark), referenced(mark)
-    return _bound(mark.data_file.lower_bounds), _bound(mark.data_file.upper_bounds)
+def _bounds(delete: ManifestEntry) -> tuple[str | None, str | None]:
+    if kind(delete) is VECTOR:
+        return referenced(delete), referenced(delete)
+    return _bound(delete.data_file.lower_bounds), _bound(delete.data_file.upper_bounds)
 
 
 def _bound(bounds: dict[int, bytes] | None) -> str | None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from anabranch.names import TableName
+from anabranch.project.compile import stored_columns
+from anabranch.sql import offline as offline_module
 from anabranch.sql.analyze.analysis import Column, analyze
-from anabranch.sql.analyze.offline import offline_obstacles
+from anabranch.sql.analyze.tables import tables_of
+from anabranch.sql.lower.query import Lowered
+from anabranch.sql.lower.supported import SUPPORTED
+from anabranch.sql.offline import offline_obstacles
 from anabranch.types import Type
+from tests.fixtures.analysis.lists import ACCEPTED
+from tests.fixtures.analysis.lists import TABLES as ANALYSED
 from tests.oracle.kept import World
 from tests.oracle.queries import draw
 from tests.oracle.tables import TABLES
+from tests.unit.delta import test_fixtures as fixtures
+from tests.unit.sql.analyze.test_corpus import known
 
 WORLD = World(TABLES)
 
@@ -46,6 +57,40 @@ def offline(query: str) -> list[str]:
 )
 def test_codes(query: str, codes: list[str]) -> None:
     assert [each.partition(" ")[0] for each in offline(query)] == codes
+
+
+TOLD_OFFLINE = [
+    *[(query, ANALYSED) for query in ACCEPTED],
+    *[
+        (each.example, {"a": "id INT, k INT, v INT", "b": "id INT, k INT, w INT"})
+        for each in SUPPORTED
+    ],
+    *[(case.query, fixtures.TABLES) for _, case in fixtures.CASES],
+]
+
+
+@pytest.mark.parametrize(("query", "declared"), TOLD_OFFLINE)
+def test_nothing_that_spark_accepts_makes_it_fail(
+    query: str, declared: Mapping[str, str | tuple[Column, ...]]
+) -> None:
+    """Whatever it says, or leaves to Spark: it does not stumble."""
+    tables = known(declared)
+    stored = {
+        name: stored_columns(tables(name)) for name in tables_of(query) if tables(name) is not None
+    }
+    found = analyze(query, tables).columns
+    offline_obstacles(query, None if found is None else len(found), stored, {})
+
+
+def test_a_fault_of_ours_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is for the callers to go on, and to say so."""
+
+    def boom(*given: object, **named: object) -> Lowered:
+        raise AttributeError("_ab_v4")
+
+    monkeypatch.setattr(offline_module, "lower", boom)
+    with pytest.raises(AttributeError, match="_ab_v4"):
+        offline("SELECT id FROM a")
 
 
 def test_random_queries_get_the_answer_of_their_plan() -> None:
