@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 
 import anabranch
 from anabranch import Anabranch
 from anabranch.catalog import tables
+from anabranch.cli import session
 from tests.standin import engine
 
 # Notes about work and failures, which are written because a call failed.
@@ -84,13 +86,10 @@ READ = {
 @contextmanager
 def commands_on_the_standin() -> Iterator[None]:
     """Command lines open their homes with the stand-in as well."""
-    real = anabranch.connect
 
     def connect(target: Any = None, **settings: Any) -> Anabranch:
-        return real(target, **{"spark": SPARK, "parallelism": 1, **settings})
+        return anabranch.connect(target, **{"spark": SPARK, "parallelism": 1, **settings})
 
-    anabranch.connect = connect
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "connect", connect)
         yield
-    finally:
-        anabranch.connect = real
