@@ -39,10 +39,13 @@ def transform(node: Node, rule: Callable[[Node], Node]) -> Node:
     return visit(node)
 
 
+def scans_of(node: Node) -> list[Scan]:
+    return [part for part in walk(node) if isinstance(part, Scan)]
+
+
 def reads_now(node: Node) -> frozenset[TableName]:
     """The tables that a plan reads at their current version; a fixed version does not change."""
-    scans = (scan for scan in walk(node) if isinstance(scan, Scan))
-    return frozenset(part.table for part in scans if part.version is Version.NOW)
+    return frozenset(scan.table for scan in scans_of(node) if scan.version is Version.NOW)
 
 
 def settles_ties(node: Node) -> bool:
@@ -52,7 +55,7 @@ def settles_ties(node: Node) -> bool:
 
 def tables(node: Node) -> frozenset[TableName]:
     """The tables that a plan reads."""
-    return frozenset(scan.table for scan in walk(node) if isinstance(scan, Scan))
+    return frozenset(scan.table for scan in scans_of(node))
 
 
 @cached(5_000)

@@ -16,9 +16,9 @@ from anabranch.errors import BaseExpired, FileMissing
 from anabranch.lake.version import TableVersion
 from anabranch.model import Columns, Delta
 from anabranch.names import TableName
-from anabranch.plan.nodes import Node, Parameter, Scan, Version
+from anabranch.plan.nodes import Node, Parameter, Version
 from anabranch.plan.statistics import NONE, Limits
-from anabranch.plan.walk import walk
+from anabranch.plan.walk import scans_of
 from anabranch.refresh.cost import Work
 from anabranch.refresh.cost_history import CostHistory, last_runs, recall
 from anabranch.refresh.decide import DecisionInputs, Reason
@@ -256,13 +256,9 @@ ROWS_PER_SCAN = 50_000  # planning and starting a scan takes as long as reading 
 def scanned(planned: Iterable[Planned], sources: Sources) -> int:
     """Rows that are read of the sources; a plan of many scans costs something without any rows.
     What is asked of a large table in several places is read in few scans."""
-    scans = [scan for node, limits in planned for scan in _scans(sources.planned(node, limits))]
+    scans = [scan for node, limits in planned for scan in scans_of(sources.planned(node, limits))]
     rows = sum(sources.rows_of(scan) for scan in scans if scan.version is not Version.DELTA)
     return rows + ROWS_PER_SCAN * max(len(scans) - 1, 0)
-
-
-def _scans(plan: Node) -> list[Scan]:
-    return [leaf for leaf in walk(plan) if isinstance(leaf, Scan)]
 
 
 def _touched(kept: ByGroups) -> Parameter:

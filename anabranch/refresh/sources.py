@@ -22,7 +22,7 @@ from anabranch.plan.statistics import (
     TableStatistics,
     rows_read,
 )
-from anabranch.plan.walk import walk
+from anabranch.plan.walk import scans_of
 
 BROADCAST_ROWS = 500_000  # up to here a delta is sent whole to every task
 LARGE_ROWS = 500_000  # from here on reading a table twice costs more than keeping rows of it
@@ -64,12 +64,12 @@ class Sources:
     def statistics(self, node: Node, limits: Limits = NONE) -> Statistics:
         """What the optimizer is told.  Footers of changed files are read only if the plan reads more
         than changes, and manifests only of large tables that it may read a part of."""
-        again = any(scan.version is not Version.DELTA for scan in _scans(node))
+        again = any(scan.version is not Version.DELTA for scan in scans_of(node))
         statistics = self._statistics(node, limits, footers=again)
         if all(table.rows < LARGE_ROWS for table in statistics.tables.values()):
             return statistics
         scans: dict[TableName, list[Scan]] = {}
-        for scan in _scans(optimize(node, RANGE_RULES, statistics)):
+        for scan in scans_of(optimize(node, RANGE_RULES, statistics)):
             table = statistics.tables.get(scan.table)
             if scan.version is not Version.DELTA and table and table.rows >= LARGE_ROWS:
                 scans.setdefault(scan.table, []).append(scan)
@@ -89,7 +89,7 @@ class Sources:
 
     def _statistics(self, node: Node, limits: Limits, *, footers: bool) -> Statistics:
         columns: dict[TableName, dict[str, None]] = {}
-        for scan in _scans(node):
+        for scan in scans_of(node):
             columns.setdefault(scan.table, {}).update(dict.fromkeys(scan.names))
         tables = {
             table: self._table(table, names, footers=footers)
@@ -146,7 +146,3 @@ class Sources:
 def plain(columns: Columns) -> frozenset[str]:
     """Columns of which equal values are the same bits: 0.0 equals -0.0, and a map equals nothing."""
     return frozenset(each.name for each in columns if sameness(each.type) is Sameness.BYTES)
-
-
-def _scans(node: Node) -> list[Scan]:
-    return [part for part in walk(node) if isinstance(part, Scan)]

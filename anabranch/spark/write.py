@@ -1,26 +1,33 @@
-"""One Spark job writes one folder; a sub-folder per Op says what its files are for."""
+"""One Spark job writes one folder; a sub-folder per Op says what its files are for.
+
+How many rows it produced is told by Spark and not by what lies on disk.  The tasks of a write count
+their rows for Spark's own statistics, which reach the driver with the results of the tasks, whatever
+disk they wrote to: reading that number costs nothing.  It lies in Java and is not public, so a session
+without it, such as one on a Connect server, observes the rows on their way instead
+(`DataFrame.observe`).
+"""
 
 from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as encoded
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, DataFrameWriter
+from pyspark.sql import DataFrame, DataFrameWriter, Observation
 from pyspark.sql import functions as F
 
 from anabranch.errors import InternalError
 from anabranch.lazy import lazy
 from anabranch.model import Column, Columns, Op, Written
 from anabranch.names import RESERVED_PREFIX, quote
+from anabranch.spark import private
 from anabranch.spark.errors import translated
-from anabranch.spark.produced import save
 from anabranch.spark.shared_disk import local, see_from_everywhere
 from anabranch.spark.types import FILE, POSITION, id_metadata, parse_type, sql_type, with_ids
 
@@ -31,6 +38,8 @@ else:
 
 
 OP = "_ab_op"
+ROWS = "rows"
+Prepare = Callable[[DataFrame], Any]  # a frame's writer, with all its options
 PHYSICAL = {FILE.name: "file_path", POSITION.name: "pos"}  # as Iceberg names them
 # A user's columns of these names step aside: readers go by field id, or by the table's name mapping.
 ASIDE = {name: f"{RESERVED_PREFIX}user_{name}" for name in PHYSICAL.values()}
@@ -42,6 +51,7 @@ WRITE_OPTIONS = {
 
 _lock = threading.Lock()
 _count = 0
+_counts_itself = True  # until a version of Spark shows that it cannot be asked
 
 
 def actions() -> int:
@@ -77,6 +87,29 @@ def write(df: DataFrame, directory: str, columns: Columns, files: int | None = N
         _counted()
         folder, rows = save(frame, writer, lambda: new_folder(directory))
     return replace(written(folder, list_files(folder), ops), rows=rows)
+
+
+def save(frame: DataFrame, prepare: Prepare, folder: Callable[[], str]) -> tuple[str, int]:
+    """Write a frame as Parquet into a new folder: the folder, and the rows that were produced."""
+    global _counts_itself  # noqa: PLW0603  a property of the Spark that this process runs
+    directory = folder()
+    if _counts_itself and private.is_classic(frame):
+        run = private.write_of(frame, prepare(frame), directory)
+        if run is None:
+            _counts_itself = False
+        else:
+            counted = private.rows_written(run())
+            if counted is not None:
+                return directory, counted
+            private.remove(frame.sparkSession, directory)  # it is written once more, and counted
+            directory = folder()
+    return directory, _observed(frame, prepare, directory)
+
+
+def _observed(frame: DataFrame, prepare: Prepare, directory: str) -> int:
+    seen = Observation()
+    prepare(frame.observe(seen, F.count(F.lit(1)).alias(ROWS))).parquet(directory)
+    return int(seen.get[ROWS])
 
 
 def evaluate(df: DataFrame, columns: Columns) -> None:

@@ -431,7 +431,7 @@ class Made:
 
     def _delete(self) -> str:
         assert self.table is not None
-        return f"DELETE FROM {self.table.name}{self._conditions()}"
+        return f"DELETE FROM {self.table.name}{self._conditions()}{self._returning()}"
 
     def _select(self) -> str:
         if self.from_ is not None:

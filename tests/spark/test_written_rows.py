@@ -13,7 +13,8 @@ from anabranch import missing
 from anabranch.cache import Cache
 from anabranch.errors import DataError, Refused
 from anabranch.model import Column
-from anabranch.spark import private, produced, shared_disk
+from anabranch.spark import private, shared_disk
+from anabranch.spark import write as writing
 from anabranch.spark.session import Spark
 from anabranch.spark.shared_disk import see_from_everywhere
 from anabranch.spark.write import write
@@ -26,7 +27,7 @@ OPS = "SELECT id, IF(id < 3, 'add', 'keep') AS _ab_op FROM range(10)"
 def test_every_way_tells_the_rows(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, itself: bool
 ) -> None:
-    monkeypatch.setattr(produced, "_counts_itself", itself)
+    monkeypatch.setattr(writing, "_counts_itself", itself)
     session = spark.session
     for rows, files in (("SELECT id FROM range(7)", 1), (OPS, 1), (OPS, None)):
         done = write(session.sql(rows), str(tmp_path / "t"), ID, files)
@@ -35,7 +36,7 @@ def test_every_way_tells_the_rows(
     assert write(session.sql("SELECT id FROM range(0)"), str(tmp_path / "t"), ID).rows == 0
     with pytest.raises(DataError):
         write(session.sql("SELECT id DIV 0 AS id FROM range(2)"), str(tmp_path / "t"), ID)
-    assert produced._counts_itself is itself
+    assert writing._counts_itself is itself
 
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
@@ -43,8 +44,8 @@ def test_rows_are_written_once(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adaptive: str
 ) -> None:
     """Adaptive execution wraps the write, and its count is found all the same."""
-    monkeypatch.setattr(produced, "_counts_itself", True)
-    monkeypatch.setattr(produced, "_observed", lambda *_: pytest.fail("written once more"))
+    monkeypatch.setattr(writing, "_counts_itself", True)
+    monkeypatch.setattr(writing, "_observed", lambda *_: pytest.fail("written once more"))
     before = spark.session.conf.get("spark.sql.adaptive.enabled", "true")
     spark.session.conf.set("spark.sql.adaptive.enabled", adaptive)
     try:
@@ -58,10 +59,10 @@ def test_a_spark_that_does_not_tell(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The public way is taken from then on."""
-    monkeypatch.setattr(produced, "_counts_itself", True)
+    monkeypatch.setattr(writing, "_counts_itself", True)
     monkeypatch.setattr(private, "write_of", lambda *_: None)
     done = write(spark.session.sql("SELECT id FROM range(7)"), str(tmp_path / "t"), ID)
-    assert done.rows == 7 and produced._counts_itself is False
+    assert done.rows == 7 and writing._counts_itself is False
     assert len(list((tmp_path / "t").iterdir())) == 1
 
 
@@ -69,7 +70,7 @@ def test_a_count_that_cannot_be_read_once(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """That write is done the public way, leaves nothing else, and the log says why."""
-    monkeypatch.setattr(produced, "_counts_itself", True)
+    monkeypatch.setattr(writing, "_counts_itself", True)
     real = private.rows_written
 
     class Done:
@@ -80,7 +81,7 @@ def test_a_count_that_cannot_be_read_once(
     missing.forget()
     with caplog.at_level("WARNING", logger="anabranch"):
         done = write(spark.session.sql("SELECT id FROM range(7)"), str(tmp_path / "t"), ID)
-    assert done.rows == 7 and produced._counts_itself is True
+    assert done.rows == 7 and writing._counts_itself is True
     assert "no metrics today" in caplog.text
     found = [str(path) for path in (tmp_path / "t").rglob("*.parquet")]
     assert sorted(found) == sorted(done.add)
