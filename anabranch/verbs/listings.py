@@ -30,6 +30,10 @@ def events(session: Session, name: str | None = None, limit: int | None = None) 
     return listing.events(session.store, named(name), limit)
 
 
+def upkeep(session: Session, limit: int | None = None) -> Rows:
+    return listing.upkeep(session.store, limit)
+
+
 def cuts(session: Session, limit: int | None = None) -> Rows:
     return listing.cuts(session.store, limit)
 

@@ -18,7 +18,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     (
         *("errors", "failpoints", "lazy", "missing", "noted", "retry", "cache", "edition"),
-        *("names", "types", "model", "durations", "redaction", "tracebacks"),
+        *("names", "types", "model", "durations", "durable", "redaction", "tracebacks"),
     ),
     ("values", "places", "schedules", "trust", "settings", "graph", "plan", "datalog"),
     ("delta", "sql"),
