@@ -749,6 +749,10 @@ class Anabranch:
         """Do all upkeep now: compact small files, expire old snapshots, delete orphaned files."""
         return verbs.upkeep.maintain(self._session)
 
+    def upkeep(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Rounds of upkeep that did something, newest first: the scheduler's, and `maintain`."""
+        return verbs.listings.upkeep(self._session, limit)
+
     def grants(self, prefix: str = "anabranch_", schema: str = "public") -> dict[str, list[str]]:
         """The SQL that creates the roles reader, writer, scheduler and owner on PostgreSQL."""
         return verbs.listings.grants(self._session, prefix, schema)

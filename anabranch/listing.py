@@ -14,6 +14,7 @@ from anabranch.catalog import history as history_rows
 from anabranch.catalog import indexes as index_rows
 from anabranch.catalog import lineage as lineage_rows
 from anabranch.catalog import refresh_groups as group_rows
+from anabranch.catalog import rounds as round_rows
 from anabranch.catalog import streams
 from anabranch.catalog import views as view_rows
 from anabranch.catalog.bounds import bounds_of
@@ -283,6 +284,12 @@ def events(store: Store, name: TableName | None = None, limit: int | None = None
         return event_rows.listing(c, _as_kept(c, name, event_rows.tables_with_events), limit)
 
 
+def upkeep(store: Store, limit: int | None = None) -> Rows:
+    """Rounds of upkeep that did something, newest first."""
+    with store.reading() as c:
+        return round_rows.listing(c, limit)
+
+
 def _as_kept(
     c: Connection, name: TableName | None, past: Callable[[Connection], set[TableName]]
 ) -> TableName | None:
@@ -394,6 +401,7 @@ SYSTEM_VIEWS: dict[str, Callable[[Store, Settings], Rows]] = {
     "refresh_groups": lambda store, _: refresh_groups(store),
     "cuts": lambda store, _: cuts(store),
     "events": lambda store, _: events(store),
+    "upkeep": lambda store, _: upkeep(store),
     "catalogs": lambda store, _: catalogs(store),
     "clusters": lambda store, _: clusters(store),
     "indexes": lambda store, _: indexes(store),

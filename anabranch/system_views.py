@@ -151,6 +151,21 @@ COLUMNS: dict[str, dict[str, str]] = {
         "kind": _TEXT,
         "message": _TEXT,
     },
+    "upkeep": {
+        "round_id": _INT,
+        "started_at": _TIME,
+        "duration_ms": _INT,
+        "initiated_by": _TEXT,
+        "tables_compacted": _TEXTS,
+        **dict.fromkeys(
+            (
+                *("cuts_forgotten", "snapshots_expired", "manifests_merged", "stages_ended"),
+                *("files_deleted", "bytes_deleted", "history_forgotten", "cut_id"),
+            ),
+            _INT,
+        ),
+        "errors": _TEXTS,
+    },
     "settings": {
         "name": _TEXT,
         "value": _TEXT,

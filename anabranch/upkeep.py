@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from anabranch.catalog import deployments, events, history, leases, streams, tables
+from anabranch.catalog import deployments, events, history, leases, rounds, streams, tables
 from anabranch.catalog.indexes import all_indexes
 from anabranch.catalog.retention import Retention
+from anabranch.catalog.rounds import Round
 from anabranch.errors import AnabranchError, FileMissing, FileUnreadable, Unsupported
 from anabranch.lake.places import is_our_root
 from anabranch.lake.publish import Rows
@@ -33,17 +35,41 @@ def maintain(runtime: Runtime) -> dict[str, Any]:
     """Tidy everything now; tables stay readable all the time, and no row changes."""
     runtime.store.refuse_damaged()
     runtime.lake.fence.claim()
+    start = time.monotonic()
     compacted, failed = compact_tables(runtime, sorted(runtime.lake.pointers()))
     forgotten = forget_records(runtime)
     report = tidy(runtime)
     catch_up(runtime)
     fill_in(runtime)
-    return {
+    done = {
         "tables_compacted": compacted,
         "tables_damaged": [str(name) for name in failed],
         "history_forgotten": forgotten,
         **asdict(report),
     }
+    keep_round(runtime, rounds.MAINTAIN, start, {**done, "errors": told(failed.items())})
+    return done
+
+
+def keep_round(
+    runtime: Runtime, initiated_by: str, start: float, done: Mapping[str, Any]
+) -> Round | None:
+    """Note what a round did that began at `start`; nothing, if it found nothing to do."""
+    spent = round(1000 * (time.monotonic() - start))
+    found = Round.of(initiated_by, spent, done)
+    if not found.did:
+        return None
+    with runtime.store.writing() as c:
+        rounds.record(c, found)
+    return found
+
+
+def told(failed: Iterable[tuple[TableName | None, AnabranchError]]) -> tuple[str, ...]:
+    """What could not be tidied, with the reason; None is everything."""
+    return tuple(
+        error.message if name is None or str(name) in error.message else f"{name}: {error.message}"
+        for name, error in failed
+    )
 
 
 def compact_tables(
@@ -86,6 +112,7 @@ def forget_records(runtime: Runtime) -> int:
         before = tables.now(c) - kept
         forgotten = history.forget(c, before)
         events.forget(c, before)
+        rounds.forget(c, before)
         deployments.forget(c, before)
         leases.forget(c)
     return forgotten

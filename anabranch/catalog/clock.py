@@ -27,6 +27,7 @@ PAST = (
     tables.stream_tables.c.last_refresh_at,
     tables.history.c.started_at,
     tables.events.c.at,
+    tables.rounds.c.started_at,
 )
 
 

@@ -51,6 +51,7 @@ RIGHTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "ab_stream_tables": (f"UPDATE ({', '.join(STATE)})",),  # never what was declared
         "ab_history": _WORK,
         "ab_events": ("DELETE",),
+        "ab_upkeep": ("INSERT", "DELETE"),
         "ab_inputs": _WORK,
         "ab_frontiers": _WORK,
         "ab_dependencies": _WORK,
@@ -64,7 +65,10 @@ RIGHTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "ab_deployments": ("UPDATE (undo)", "DELETE"),  # those that are over, with their age
     },
 }
-SEQUENCES = {"writer": ("ab_events_event_id_seq",), "scheduler": ("ab_history_refresh_id_seq",)}
+SEQUENCES = {
+    "writer": ("ab_events_event_id_seq",),
+    "scheduler": ("ab_history_refresh_id_seq", "ab_upkeep_round_id_seq"),
+}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,40}\Z")
 
 

@@ -449,6 +449,26 @@ def foreign_catalogs(c: Connection) -> None:
     )
 
 
+def rounds_of_upkeep(c: Connection) -> None:
+    """What upkeep did is kept, as refreshes are."""
+    counts = (
+        *("cuts_forgotten", "snapshots_expired", "manifests_merged", "stages_ended"),
+        *("files_deleted", "bytes_deleted", "history_forgotten"),
+    )
+    _make_table(
+        c,
+        "ab_upkeep",
+        Column("round_id", Serial, primary_key=True),
+        Column("started_at", Moment, nullable=False),
+        Column("duration_ms", BigInteger, nullable=False),
+        Column("initiated_by", String(32), nullable=False),
+        Column("tables_compacted", JSON, nullable=False),
+        *(Column(each, BigInteger, nullable=False) for each in counts),
+        Column("cut_id", BigInteger),
+        Column("errors", JSON, nullable=False),
+    )
+
+
 MIGRATIONS: Mapping[int, Migration] = {  # 1 is the first layout, which nothing leads to
     2: costs_and_events,
     3: groups_leases_and_deployments,
@@ -469,6 +489,7 @@ MIGRATIONS: Mapping[int, Migration] = {  # 1 is the first layout, which nothing 
     18: server,
     19: codes_of_reasons,
     20: foreign_catalogs,
+    21: rounds_of_upkeep,
 }
 FORMAT_VERSION = max(MIGRATIONS)  # of the catalogs that this Anabranch makes
 

@@ -28,7 +28,7 @@ from anabranch.catalog import tables
 # Notes about processes and machines, which mean nothing elsewhere.
 _OF_PROCESSES = {"ab_leases", "ab_waiters", "ab_read_leases", "ab_stages", "ab_boots"}
 # Texts for people, in which a path is what it was.
-_PROSE = {"ab_history", "ab_events"}
+_PROSE = {"ab_history", "ab_events", "ab_upkeep"}
 # Columns that catalogs had until a migration dropped them.
 _DROPPED = {"ab_meta.layout"}
 Change = Callable[[Any], Any]

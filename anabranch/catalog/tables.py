@@ -362,6 +362,25 @@ events = Table(
     Column("message", Text, nullable=False),
     Index("ab_events_table", "table_name", "event_id"),
 )
+# Rounds of upkeep that did something.
+rounds = Table(
+    "ab_upkeep",
+    metadata,
+    Column("round_id", Serial, primary_key=True),
+    Column("started_at", Moment, nullable=False),
+    Column("duration_ms", BigInteger, nullable=False),
+    Column("initiated_by", String(32), nullable=False),
+    Column("tables_compacted", JSON, nullable=False),
+    Column("cuts_forgotten", BigInteger, nullable=False),
+    Column("snapshots_expired", BigInteger, nullable=False),
+    Column("manifests_merged", BigInteger, nullable=False),
+    Column("stages_ended", BigInteger, nullable=False),
+    Column("files_deleted", BigInteger, nullable=False),
+    Column("bytes_deleted", BigInteger, nullable=False),
+    Column("history_forgotten", BigInteger, nullable=False),
+    Column("cut_id", BigInteger),
+    Column("errors", JSON, nullable=False),
+)
 # Work under way: files that carry a stage's id are not garbage while its row and its owner live.
 stages = Table(
     "ab_stages",

@@ -41,6 +41,10 @@ STATUS_COLUMNS = (
 )  # fmt: skip
 VERIFY_COLUMNS = ("table", "equal", "missing_rows", "unexpected_rows")
 EVENT_COLUMNS = ("at", "table", "kind", "message")
+UPKEEP_COLUMNS = (
+    *("started_at", "initiated_by", "seconds", "tables_compacted", "cuts_forgotten"),
+    *("snapshots_expired", "files_deleted", "bytes_deleted", "errors"),
+)
 CHECK_COLUMNS = ("table", "kind", "problem", "path", "detail", "cure", "repaired", "error")
 LINEAGE_COLUMNS = ("column", "source_table", "source_column", "kind", "via")
 CUT_COLUMNS = ("cut_id", "published_at", "kind", "tables")
@@ -290,6 +294,17 @@ def maintain(session: CliSession, out: Output) -> None:
 
 
 @click.command()
+@limited(50, "Rounds to show, newest first.")
+@command
+def upkeep(session: CliSession, out: Output, limit: int) -> None:
+    """List what upkeep did: the scheduler's rounds, and `maintain`, newest first."""
+    rows = session.ab.upkeep(limit)
+    for row in rows:
+        row["seconds"] = row["duration_ms"] / 1000
+    out.rows(rows, UPKEEP_COLUMNS, "no upkeep had anything to do yet")
+
+
+@click.command()
 @click.argument("destination")
 @click.option(
     "--verify", is_flag=True, help="Read what was copied before, and copy damaged files again."
@@ -404,6 +419,7 @@ COMMANDS = (
     check,
     recover,
     maintain,
+    upkeep,
     backup,
     restore,
     adopt,

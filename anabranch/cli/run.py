@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from types import FrameType
 from typing import Any
 
+from anabranch.catalog.rounds import said
 from anabranch.cli.output import Output, counted
 from anabranch.cli.session import CliSession
 from anabranch.model import WaitCode
+from anabranch.session import Progress
 
 NEWS = ("PUBLISHED", "FAILED")
 WORDS = {"PUBLISHED": "published", "FAILED": "failed", "SKIPPED": "waits"}
@@ -80,11 +82,24 @@ def line(result: dict[str, Any], at: datetime) -> str:
     return f"{text}: {result['reason']}" if result["reason"] else text
 
 
+def with_upkeep(out: Output, watcher: Progress | None) -> Progress:
+    """Also tell what the scheduler's upkeep did, a line for each round; it is no answer."""
+
+    def watch(event: str, data: Mapping[str, Any]) -> None:
+        if watcher is not None:
+            watcher(event, data)
+        if event == "upkeep":
+            out.note(f"{datetime.now():%H:%M:%S}  {'upkeep':<9}  {said(data)}")
+
+    return watch
+
+
 def run_scheduler(session: CliSession, out: Output, ticks: int | None) -> None:
     ab = session.ab
     with session.progress.task("starting Spark …"):
         _ = ab.spark  # before the signals are ours: Spark's start sets its own
     stop = Stop(out.note, ab.spark.interruptAll)
+    ab.on_progress = with_upkeep(out, ab.on_progress)
     with stop.installed():
         out.note(f"watching {counted(len(ab.status()), 'stream table')}; Ctrl-C stops")
         done = ab.run(ticks=ticks, stop=stop.asked, abandon=stop.forced, watch=Report(out))

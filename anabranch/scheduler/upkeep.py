@@ -12,13 +12,14 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
-from anabranch.catalog import events
+from anabranch.catalog import events, rounds
 from anabranch.errors import AnabranchError, SparkLost
 from anabranch.names import TableName
 from anabranch.runtime import Runtime
 from anabranch.tracebacks import for_a_log
-from anabranch.upkeep import compact_tables, forget_records, tidy
+from anabranch.upkeep import compact_tables, forget_records, keep_round, tidy, told
 
 COMPACTIONS = 4  # tables in a round
 COLLECT_SECONDS = 600.0  # how often files are listed, at most
@@ -54,9 +55,17 @@ class Upkeep:
             except SparkLost:
                 return  # the ticks say so
             except AnabranchError as error:
-                self._failed({None: error})
+                self._stopped(error)
             except Exception as error:  # whatever it is, the ticks go on
                 log.error("upkeep failed", exc_info=for_a_log(error))
+
+    def _stopped(self, error: AnabranchError) -> None:
+        """A round that ended early: what was wrong is said, if the catalog can be written at all."""
+        try:
+            news = self._failed({None: error})
+            self._report(time.monotonic(), {"errors": told(news.items())})
+        except Exception:  # a catalog that cannot be reached: the next round asks it again
+            log.warning("upkeep failed: %s", error.message)
 
     def round(self) -> bool:
         """One share of the upkeep; False when another scheduler is at it."""
@@ -65,6 +74,7 @@ class Upkeep:
             if not lease.tables:
                 return False
             runtime.lake.fence.claim()
+            begin = time.monotonic()
             names = sorted(runtime.lake.pointers())
             first = self._next % len(names) if names else 0
             names = names[first:] + names[:first]
@@ -78,20 +88,24 @@ class Upkeep:
             if collecting:
                 spent = time.monotonic() - start
                 self._collect_at = start + max(COLLECT_SECONDS, COLLECT_SHARE * spent)
-            done = {**asdict(report), "history_forgotten": forgotten, "compacted": len(compacted)}
-            self._report(done)
-            self._failed(dict[TableName | None, AnabranchError](failed.items()))
+            news = self._failed(dict[TableName | None, AnabranchError](failed.items()))
+            done = {"tables_compacted": tuple(compacted), "history_forgotten": forgotten}
+            self._report(begin, {**done, **asdict(report), "errors": told(news.items())})
         return True
 
-    def _report(self, done: Mapping[str, int | None]) -> None:
-        told = {key: count for key, count in done.items() if count and key != "cut_id"}
-        if told:
-            said = ", ".join(f"{key.replace('_', ' ')}: {count:,}" for key, count in told.items())
-            log.info("upkeep: %s", said)
-            self._runtime.progress("upkeep", told)
+    def _report(self, begin: float, done: Mapping[str, Any]) -> None:
+        """Kept, logged and shown, if anything was done."""
+        found = keep_round(self._runtime, rounds.SCHEDULER, begin, done)
+        if found is not None:
+            row = asdict(found)
+            log.info("upkeep: %s", rounds.said(row))
+            self._runtime.progress("upkeep", row)
 
-    def _failed(self, failed: dict[TableName | None, AnabranchError]) -> None:
-        """An event for each table that cannot be tidied, once until the reason changes."""
+    def _failed(
+        self, failed: dict[TableName | None, AnabranchError]
+    ) -> dict[TableName | None, AnabranchError]:
+        """An event for each table that cannot be tidied, once until the reason changes; those are
+        returned."""
         news = {
             name: error.message
             for name, error in failed.items()
@@ -102,3 +116,4 @@ class Upkeep:
             with self._runtime.store.writing() as c:
                 for name, message in news.items():
                     events.record(c, name, events.UPKEEP, f"upkeep failed: {message}")
+        return {name: failed[name] for name in news}

@@ -34,6 +34,11 @@ def events(session: Session, name: str | None = None, limit: int | None = None) 
 
 
 @uncompared
+def upkeep(session: Session, limit: int | None = None) -> Rows:
+    return listing.upkeep(session.store, limit)
+
+
+@uncompared
 def cuts(session: Session, limit: int | None = None) -> Rows:
     return listing.cuts(session.store, limit)
 

@@ -200,6 +200,7 @@ SECTIONS: Mapping[str, tuple[Verb, ...]] = {
     ),
     "Operations": (
         _verb("upkeep.maintain", _S, _CHANGES, "CALL system.maintain()", "maintain"),
+        _view("upkeep", "upkeep", "upkeep"),
         _verb("upkeep.check", _R, _CHANGES, "CALL system.check(deep => TRUE)", "check"),
         _verb("upkeep.backup", _R, _READS, "CALL system.backup('/backup/shop')", "backup"),
         _verb(

@@ -50,6 +50,7 @@ class Rule:
 
 def listings(ab: Anabranch) -> None:
     ab.status(), ab.history(), ab.cuts(), ab.groups(), ab.deployments(), ab.graph(), ab.events()
+    ab.upkeep()
     ab.tables(), ab.columns(), ab.settings(), ab.refresh_groups(), ab.diamond_groups()
     ab.scc_status(), ab.clusters(), ab.indexes(), ab.dependency_tree("s.d"), ab.explain("s.d")
     ab.catalogs(), ab.lineage("s.d"), ab.grants(), ab.set("parallelism", 2)
@@ -144,9 +145,9 @@ IS_OLD = tables.deployments.c.id == "e" * 32
 ACTS = [
     Rule(
         "reader", "list", listings,
-        "status history cuts groups deployments graph events tables columns settings refresh_groups "
-        "diamond_groups scc_status catalogs clusters indexes dependency_tree explain lineage grants "
-        "set",
+        "status history cuts groups deployments graph events upkeep tables columns settings "
+        "refresh_groups diamond_groups scc_status catalogs clusters indexes dependency_tree explain "
+        "lineage grants set",
     ),
     Rule("reader", "ask", asked, "ShowTables Describe Set ExplainStreamTable"),
     Rule("reader", "read", lambda ab: ab.table("s.d").collect(), "table"),

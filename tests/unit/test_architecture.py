@@ -17,18 +17,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Layers from the bottom up: a layer may import itself and those below.
 LAYERS = (
     (
-        *(
-            "errors",
-            "failpoints",
-            "lazy",
-            "missing",
-            "noted",
-            "retry",
-            "cache",
-            "edition",
-            "durable",
-        ),
-        *("names", "types", "model", "durations", "redaction", "tracebacks"),
+        *("errors", "failpoints", "lazy", "missing", "noted", "retry", "cache", "edition"),
+        *("names", "types", "model", "durations", "durable", "redaction", "tracebacks"),
     ),
     ("values", "places", "schedules", "trust", "settings", "graph", "plan", "datalog"),
     ("delta", "sql"),

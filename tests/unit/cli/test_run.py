@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
+from anabranch.catalog.rounds import Round
 from anabranch.cli.output import Notes
-from anabranch.cli.run import Report
+from anabranch.cli.run import Report, with_upkeep
 from anabranch.model import WaitCode
 
 SILENT = {WaitCode.BY_HAND, WaitCode.NOT_DUE}
@@ -22,6 +25,9 @@ class Heard(Notes):
 
     def answer(self, text: str, data: object) -> None:
         self.lines.append(text.split(maxsplit=1)[1])
+
+    def note(self, text: str) -> None:
+        self.lines.append(f"note: {text.split(maxsplit=1)[1]}")
 
 
 @pytest.fixture
@@ -83,3 +89,21 @@ def test_what_is_published_or_fails_is_said_every_time(report: Report, heard: He
         ]
         * 2
     )
+
+
+def test_a_round_of_upkeep_is_one_line_and_no_answer(heard: Heard) -> None:
+    passed_on: list[str] = []
+
+    def other(event: str, data: Mapping[str, Any]) -> None:
+        passed_on.append(event)
+
+    watch = with_upkeep(heard, other)  # type: ignore[arg-type]
+    done = {"tables_compacted": tuple("abcdef"), "snapshots_expired": 1, "files_deleted": 1_234}
+    done |= {"bytes_deleted": 5_600_000, "stages_ended": 2, "errors": ("s.x: it is damaged",)}
+    watch("upkeep", asdict(Round.of("scheduler", 1_440, done)))
+    watch("refresh_started", {"table": "s.t"})
+    assert heard.lines == [
+        "note: upkeep     compacted a, b, c, d and 2 more, expired 1 snapshot, cleared 2 writes given "
+        "up, deleted 1,234 files (5.6 MB) in 1.4 s; failed: s.x: it is damaged"
+    ]
+    assert passed_on == ["upkeep", "refresh_started"]
