@@ -13,6 +13,7 @@ from anabranch.errors import UserError
 from anabranch.plan.exprs import Tree, cast, column
 from anabranch.plan.grammar import RECURSION_LEVEL
 from anabranch.plan.nodes import Item, Node, Project, Recursive, RecursiveRef, UnionAll
+from anabranch.plan.sameness import Sameness, sameness
 from anabranch.plan.walk import open_recursions
 from anabranch.sql.analyze.ctes import bare, mentions_cte, reads_itself
 from anabranch.sql.lower.correlation import Lowering
@@ -75,7 +76,8 @@ def _recursion(lowering: Lowering, cte: Cte) -> Relation:
     typed_steps = [
         _typed(node, own_types, column_types) for node, own_types in zip(nodes, types, strict=True)
     ]
-    result = Recursive(name, seed, _united(typed_steps), distinct)
+    loose = any(sameness(each) is not Sameness.BYTES for each in column_types)
+    result = Recursive(name, seed, _united(typed_steps), distinct, loose and not distinct)
     why = not_maintainable(result) if distinct else None
     if why is not None:
         raise Stop(source.obstacle("RECURSION", steps[0], what=why))
