@@ -1,9 +1,18 @@
-"""R = S + F(R), and F is linear in R:
+"""R = S + F(R), and F is linear in R.  While F stays as it was, a change of the seeds is followed by
 
-ΔR = ΔS + ΔF(R₀) + F₁(ΔR)      ΔF: F before and after the change of what else it reads
+ΔR = ΔS + F(ΔR)
 
-a recursion of its own over signed rows.  Since derivations are counted, rows that lose one of several
-derivations stay, and rows that only support each other go: nothing has to be rederived.
+a recursion of its own over signed rows: derivations are counted, so rows that lose one of several stay.
+It ends because both of its sides do: the rows that are gone are among those of F(F(… S₀)), and the new
+ones among those of F(F(… S₁)).
+
+When F changes, ΔR = ΔS + ΔF(R₀) + F₁(ΔR) holds as well, but has no end where the change leaves a cycle
+that nothing reaches any more: rows of R₀ go round it with both signs for ever, though R₀ and R₁ are
+finite.  R₀ has to be computed for ΔF(R₀) in any case, so it is taken from R₁:
+
+ΔR = R₁ − R₀
+
+which ends when both do, as a recomputation does.
 
 R = S ∪ F(R) keeps every row once, so derivations are not counted (a cycle in the data has infinitely
 many): its delta is the difference of the two sets, computed by iteration (delta/closure.py).
@@ -11,7 +20,16 @@ many): its delta is the difference of the two sets, computed by iteration (delta
 
 from __future__ import annotations
 
-from anabranch.delta.rule import RULES, Changed, Rule, at, differentiates
+from anabranch.delta.rule import (
+    RULES,
+    Changed,
+    Rule,
+    at,
+    differentiates,
+    net,
+    unit_weights,
+    weighted,
+)
 from anabranch.errors import InternalError
 from anabranch.plan.nodes import (
     WEIGHT,
@@ -25,7 +43,7 @@ from anabranch.plan.nodes import (
     Version,
     items_of,
 )
-from anabranch.plan.walk import open_recursions, transform
+from anabranch.plan.walk import open_recursions, reads_now
 
 
 @differentiates(Recursive)
@@ -33,25 +51,15 @@ def recursive(node: Recursive, changed: Changed, delta: Rule) -> Node | None:
     before = at(node, Version.BEFORE, changed)
     if node.distinct:
         return Difference(before, at(node, Version.AFTER))
-    seeds = [delta(node.seed, changed), delta(_step_over(before, node), changed)]
-    present = tuple(seed for seed in seeds if seed is not None)
-    if not present:
+    if reads_now(node.step) & changed:
+        change = UnionAll((weighted(at(node, Version.AFTER), 1), weighted(before, -1)))
+        return change if node.loose else unit_weights(net(change))
+    seeds = delta(node.seed, changed)
+    if seeds is None:
         return None
     signed = RecursiveRef(f"{node.name}_delta", (*node.columns, WEIGHT))
     step = over_signed_rows(at(node.step, Version.AFTER, changed), signed)
-    return Recursive(signed.name, UnionAll(present), step)
-
-
-def _step_over(before: Node, node: Recursive) -> Node:
-    """F(R₀): the step over all rows before the change."""
-    return transform(
-        node.step,
-        lambda reference: (
-            before
-            if isinstance(reference, RecursiveRef) and reference.name == node.name
-            else reference
-        ),
-    )
+    return Recursive(signed.name, seeds, step)
 
 
 def over_signed_rows(node: Node, signed: RecursiveRef) -> Node:

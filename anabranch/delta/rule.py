@@ -10,12 +10,13 @@ from sqlglot import exp
 
 from anabranch.delta.registry import Registry
 from anabranch.names import TableName
-from anabranch.plan.exprs import binary, call, column, literal, weight
+from anabranch.plan.exprs import binary, call, cast, column, literal, weight
 from anabranch.plan.nodes import (
     WEIGHT,
     Aggregate,
     Call,
     Filter,
+    Generate,
     Item,
     Node,
     Project,
@@ -29,6 +30,8 @@ from anabranch.plan.walk import transform
 Changed = frozenset[TableName]
 Rule = Callable[[Node, Changed], Node | None]
 OperatorRule = Callable[[Any, Changed, Rule], Node | None]
+
+_COPY = "_ab_i"
 
 RULES = Registry[OperatorRule]()  # of Δ
 differentiates = RULES.add
@@ -56,6 +59,14 @@ def net(change: Node) -> Node:
     total = Call(WEIGHT, call("SUM", column(WEIGHT)))
     totals = Aggregate(change, items_of(names), (total,))
     return Filter(totals, binary(exp.NEQ, column(WEIGHT), literal(0)))
+
+
+def unit_weights(change: Node) -> Node:
+    """Each row as often as its weight says, with the weight +1 or -1."""
+    size, sign = (cast(call(each, column(WEIGHT)), "bigint") for each in ("ABS", "SIGN"))
+    copies = Generate(change, call("EXPLODE", call("SEQUENCE", weight(1), size)), (_COPY,))
+    names = [name for name in change.columns if name != WEIGHT]
+    return Project(copies, (*items_of(names), Item(WEIGHT, sign)))
 
 
 def weighted(node: Node, sign: int) -> Node:

@@ -68,13 +68,15 @@ class Recursive(Clause):
     The step refers to the recursion by RecursiveRef, once in each of its branches; it is linear in it.
 
     `distinct`: R = seed ∪ step(R), the least such set; the step is monotone in it and may refer to it
-    several times.
+    several times.  `loose`: rows that are equal may differ, such as 0.0 and -0.0, so that nobody may
+    count one for the other.
     """
 
     name: str
     seed: Node
     step: Node
     distinct: bool = False
+    loose: bool = False
 
     combines: ClassVar[bool] = False
     monotone: ClassVar[bool] = True

@@ -12,6 +12,7 @@ from anabranch.errors import UserError
 from anabranch.plan.exprs import Tree, cast, column
 from anabranch.plan.grammar import RECURSION_LEVEL
 from anabranch.plan.nodes import Item, Node, Project, Recursive, RecursiveRef, UnionAll
+from anabranch.plan.sameness import Sameness, sameness
 from anabranch.plan.walk import open_recursions
 from anabranch.sql.analyze.ctes import bare, is_recursive, mentions_cte
 from anabranch.sql.analyze.resolve import Output
@@ -76,7 +77,8 @@ def _recursion(lowering: Lowering, tree: exp.CTE, source: SourceText) -> Relatio
     typed_steps = [
         _typed(node, own_types, column_types) for node, own_types in zip(nodes, types, strict=True)
     ]
-    result = Recursive(name, seed, _united(typed_steps), distinct)
+    loose = any(sameness(each) is not Sameness.BYTES for each in column_types)
+    result = Recursive(name, seed, _united(typed_steps), distinct, loose and not distinct)
     why = not_maintainable(result) if distinct else None
     if why is not None:
         raise Stop(source.obstacle("RECURSION", steps[0], what=why))
