@@ -182,7 +182,11 @@ def switching(patch: pytest.MonkeyPatch, conductor: Conductor) -> Iterator[None]
     with patch.context() as inside:
         inside.setattr("anabranch.leases.time", _Clock(conductor.wait))
         inside.setattr("anabranch.retry.time", _Clock(lambda seconds: None))
-        for each in ("anabranch.lake.attached", "anabranch.lake.fence", "anabranch.catalog.heartbeat"):
+        for each in (
+            "anabranch.lake.attached",
+            "anabranch.lake.fence",
+            "anabranch.catalog.heartbeat",
+        ):
             inside.setattr(f"{each}.time", _Clock(lambda seconds: None))
         inside.setattr(Store, "_prepare", _unseen(Store._prepare))
         inside.setattr(cuts, "hold", _unseen(cuts.hold))
