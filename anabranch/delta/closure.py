@@ -23,7 +23,7 @@ from anabranch.plan.nodes import (
     Version,
     items_of,
 )
-from anabranch.plan.walk import open_recursions, transform, walk
+from anabranch.plan.walk import open_recursions, tables, transform, walk
 
 _SCHEMA = "_ab_recursions"  # users have no tables in it
 
@@ -106,4 +106,13 @@ def recomputes_recursion(maintenance: Maintenance) -> bool:
     )
     return has_recursion and not (
         isinstance(maintenance, ByRows) and root_recursion(maintenance.full)
+    )
+
+
+def compares_recursion(maintenance: Maintenance) -> bool:
+    """Whether the plan has a recursion with UNION ALL that is computed before and after a change of
+    the tables that it goes through."""
+    return any(
+        isinstance(node, Recursive) and not node.distinct and bool(tables(node.step))
+        for node in walk(maintenance.full)
     )

@@ -11,7 +11,7 @@ from anabranch.cache import Cache
 from anabranch.catalog.events import COLLATION, RECURSION, Event
 from anabranch.catalog.streams import UNPLANNED, is_unplanned
 from anabranch.cut_view import CutView
-from anabranch.delta.closure import recomputes_recursion, with_seeds
+from anabranch.delta.closure import compares_recursion, recomputes_recursion, with_seeds
 from anabranch.delta.maintenance import ByRows, Maintenance, maintenance
 from anabranch.errors import NotIncremental, SchemaError, UserError
 from anabranch.lake.types import to_iceberg, to_text
@@ -300,13 +300,17 @@ def definition_notices(name: TableName, mode: RefreshMode, definition: Definitio
         Event(name, COLLATION, f"{shown(column)} {WITHOUT_COLLATION}")
         for column in definition.collated
     ]
-    if (
-        mode is RefreshMode.FULL
-        or definition.kept is None
-        or not recomputes_recursion(definition.kept)
-    ):
+    if mode is RefreshMode.FULL:
         return said
-    return [*said, Event(name, RECURSION, AFRESH)]
+    return [*said, *(Event(name, RECURSION, each) for each in costly_recursions(definition))]
+
+
+def costly_recursions(definition: Definition) -> list[str]:
+    """What it costs to follow the recursions of a query, where that is more than the change."""
+    if definition.kept is None:
+        return []
+    afresh = [AFRESH] if recomputes_recursion(definition.kept) else []
+    return [*afresh, *([COMPARED] if compares_recursion(definition.kept) else [])]
 
 
 WITHOUT_COLLATION = (
@@ -319,6 +323,11 @@ AFRESH = (
     "WITH RECURSIVE … UNION is only part of the query, so its rows are not stored: each refresh first "
     "computes what they were; a stream table of its own, read by this one, would follow the change "
     "alone"
+)
+
+COMPARED = (
+    "WITH RECURSIVE … UNION ALL counts how often a row is derived: a change of the tables that it goes "
+    "through computes it as it was before and as it is after; one of those that it starts from does not"
 )
 
 

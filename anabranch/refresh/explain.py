@@ -7,7 +7,6 @@ from collections.abc import Callable
 from anabranch.catalog.indexes import Index, all_indexes
 from anabranch.catalog.streams import StreamTable
 from anabranch.cut_view import CutView
-from anabranch.delta.closure import recomputes_recursion
 from anabranch.delta.explain import explain as explain_kept
 from anabranch.delta.explain import explain_rules
 from anabranch.delta.maintenance import ByRows, Combine, Maintenance
@@ -20,7 +19,7 @@ from anabranch.plan.statistics import NOTHING
 from anabranch.plan.walk import tables
 from anabranch.refresh.cycles import Members, component_of, path
 from anabranch.refresh.decide import DecisionInputs, decide, seconds
-from anabranch.refresh.definition import AFRESH, Definition, define
+from anabranch.refresh.definition import Definition, costly_recursions, define
 from anabranch.refresh.indexes import observe_index
 from anabranch.refresh.inputs import decision_inputs, gather, remember
 from anabranch.refresh.lineage import explained
@@ -72,8 +71,7 @@ def explain(runtime: Runtime, name: TableName, *, rules: bool = False) -> str:
         sections.append(_obstacles(definition, world))
     if definition.kept is not None:
         sections.append("incremental: yes")
-        if recomputes_recursion(definition.kept):
-            sections.append(f"note: {AFRESH}")
+        sections += [f"note: {each}" for each in costly_recursions(definition)]
         sections.append(explain_kept(definition.kept))
         if isinstance(definition.kept, ByRows) and definition.hidden:
             hidden = "\n".join(f"{column.name} {column.type}" for column in definition.hidden)

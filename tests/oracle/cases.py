@@ -10,6 +10,7 @@ import duckdb
 
 from tests.oracle import data
 from tests.oracle.data import Window
+from tests.oracle.endless import ending, is_endless
 from tests.oracle.kept import Bag, Kept, Obstructed, World, Wrong
 from tests.oracle.queries import Drawn, draw
 
@@ -49,7 +50,7 @@ class Seeded:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`kind`: kept · refused · invalid (DuckDB does not take the query) · wrong … · broken …"""
+    """`kind`: kept · refused · endless (so is the query) · invalid (for DuckDB) · wrong … · broken …"""
 
     kind: str
     text: str = ""
@@ -60,9 +61,12 @@ class Verdict:
 
 
 def judge(world: World, case: Case) -> Verdict:
-    """Incremental equals recompute, window by window."""
+    """Incremental equals recompute, window by window, as long as the query has a result."""
     try:
-        expected = _begin(world, case)
+        _begin(world, case)
+        if is_endless(world, case.query):
+            return Verdict("endless")
+        expected = world.recompute(case.query)
     except (duckdb.Error, ValueError) as error:
         return Verdict("invalid", str(error))
     try:
@@ -76,11 +80,10 @@ def judge(world: World, case: Case) -> Verdict:
     return Verdict("kept")
 
 
-def _begin(world: World, case: Case) -> Bag:
+def _begin(world: World, case: Case) -> None:
     world.reset()
     for statement in case.start:
         world.db.execute(statement)
-    return world.recompute(case.query)
 
 
 def _follow(world: World, case: Case, expected: Bag) -> None:
@@ -91,4 +94,7 @@ def _follow(world: World, case: Case, expected: Bag) -> None:
         for statement in window:
             world.db.execute(statement)
         touched = sorted({data.table_of(statement) for statement in window})
-        kept.refresh(world.end(case.noise, touched))
+        if is_endless(world, case.query):
+            return
+        with ending(world, case.query):
+            kept.refresh(world.end(case.noise, touched))

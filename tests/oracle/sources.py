@@ -74,6 +74,23 @@ def _recursion(b: Builder) -> Source:
     return Source(f"({text}) AS {alias}", under(alias, cols))
 
 
+@construct("source", "recursion to the end")
+def _recursion_to_the_end(b: Builder) -> Source:
+    """Ways of any number of steps.  Most edges lead upwards, so that they end; a few lead anywhere,
+    also round a cycle, which a change may cut off.  Where one is reached, the query has no result."""
+    first, then, name, alias = b.pick("a", "b", "d"), b.pick("a", "b", "d"), b.alias(), b.alias()
+    b.tables.update((first, then))
+    anywhere = {"a": "s.v = 'z'", "b": "s.w = 'z'", "d": "s.z = 3.00"}[then]
+    seeds = b.pick("", " WHERE id = 1", " WHERE k > 1")
+    shown = b.pick(f"{name}.x, s.k", "s.id, s.k", f"{name}.y, s.k")
+    step = f"SELECT {shown} FROM {name} JOIN {then} AS s ON {name}.y = s.id"
+    text = (
+        f"WITH RECURSIVE {name} (x, y) AS (SELECT id, k FROM {first}{seeds} UNION ALL "
+        f"{step} AND (s.id < s.k OR {anywhere})) SELECT x, y FROM {name}"
+    )
+    return Source(f"({text}) AS {alias}", under(alias, (Col("x", "int"), Col("y", "int"))))
+
+
 @construct("source", "pivot", nested=True)
 def _pivot(b: Builder) -> Source:
     return _pivoted(b, b.pick("sum(c2)", "min(c2)", "max(c2)"))

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from random import Random
 
 import pytest
 from _pytest.mark import ParameterSet
 
+from tests.oracle import data
 from tests.oracle.cases import Case, Seeded, Verdict, judge
 from tests.oracle.kept import World
 from tests.oracle.queries import draw, names
 from tests.oracle.shrink import fixture, shrunk
 from tests.oracle.tables import TABLES
+from tests.oracle.weights import WEIGHTS
 
 CASES = int(os.environ.get("ANABRANCH_ORACLE_CASES", "2500"))
 CHUNK = 100
@@ -74,6 +77,24 @@ def _report(world: World, seed: int, case: Case) -> str:
     small = shrunk(world, case)
     verdict = judge(world, small)
     return f"{verdict.kind}: {verdict.text}\n\n{fixture(world, small, f'seed {seed}')}"
+
+
+RECURSIVE = WEIGHTS | {"recursion to the end": 60, "one source": 60, "plain query": 60}
+
+
+@pytest.mark.parametrize("first", range(0, CASES // 25, CHUNK // 2))
+def test_recursions_end_when_they_do(worlds: list[World], first: int) -> None:
+    """Whatever a change leaves behind, also cycles that nothing reaches any more."""
+    kinds: Counter[str] = Counter()
+    for seed in range(first, first + CHUNK // 2):
+        drawn, random = draw(seed, RECURSIVE), Random(f"recursion {seed}")
+        start = data.start(random, drawn.tables)
+        case = Case(drawn.text, start, data.windows(random, drawn.tables))
+        verdict = judge(worlds[seed % len(worlds)], case)
+        kinds[verdict.kind] += "recursion to the end" in drawn.used
+        assert verdict.kind != "invalid", f"seed {seed}: {case.query}\n{verdict.text}"
+        assert not verdict.fails, _report(worlds[0], seed, case)
+    assert kinds["kept"] > kinds["endless"], kinds
 
 
 @pytest.mark.extended

@@ -67,7 +67,8 @@ SUPPORTED = (
               "where the recursion is the whole query, and else are computed first",
               "WITH RECURSIVE r(n) AS (SELECT k FROM a UNION"
               " SELECT b.w FROM r JOIN b ON r.n = b.k) SELECT n FROM r"),
-    Supported("`WITH RECURSIVE … UNION ALL`", "a recursion over the change",
+    Supported("`WITH RECURSIVE … UNION ALL`", "a recursion over the change of what it starts from; the "
+              "difference of before and after where the tables it goes through change",
               "WITH RECURSIVE r(n) AS (SELECT k FROM a UNION ALL"
               " SELECT b.w FROM r JOIN b ON r.n = b.k) SELECT n FROM r"),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.oracle.endless import ending
 from tests.oracle.kept import Kept, World
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "delta"
@@ -63,7 +64,8 @@ def test_case(world: World, case: Case, noise: bool) -> None:
     for statements, expected in case.windows:
         world.begin()
         world.db.execute(statements.replace("`", '"'))
-        kept.refresh(world.end(noise))
+        with ending(world, case.query):
+            kept.refresh(world.end(noise))
         if expected is not None:
             rows = (
                 [] if expected == "nothing" else world.db.execute(f"VALUES {expected}").fetchall()
