@@ -15,7 +15,7 @@ from anabranch.errors import UserError
 from anabranch.names import quote
 from anabranch.spark.session import Spark
 from tests.another_program import alter
-from tests.e2e.world import Outside, bag
+from tests.e2e.world import Outside, bag, rows
 
 # Keys, values, and a text; the names of tables.
 NAMES = {
@@ -140,6 +140,19 @@ def test_every_operator_meets_odd_names(
         found = bag(ab.table(told("$t"), where=told("$k = 1 AND $d = 'x'")))
         assert found == bag(ab.sql(told("SELECT * FROM $t WHERE $k = 1 AND $d = 'x'")))
         outside.catalog.close()
+
+
+def test_an_incremental_sum_meets_odd_names(ab: Anabranch) -> None:
+    """The least of the above: blanks, backticks, dots and keywords in keys, values and results."""
+    ab.sql(told("CREATE TABLE $t ($k INT, $s BIGINT, $b INT)"))
+    ab.sql(told("INSERT INTO $t VALUES (1, 10, 2), (1, 20, 3), (2, 30, 4)"))
+    query = "SELECT $k, SUM($s) AS `sum of it`, MAX($b) AS `from` FROM $t GROUP BY $k"
+    ab.create_stream_table("odd", told(query), refresh_mode="DIFFERENTIAL", schedule=None)
+    ab.sql(told("UPDATE $t SET $s = $s + 1 WHERE $b = 3"))
+    ab.refresh("odd")
+    assert ab.history("odd")[0]["action"] == "DIFFERENTIAL"
+    assert bag(ab.table("odd")) == rows((1, 31, 3), (2, 30, 4))
+    assert ab.verify("odd")["equal"]
 
 
 def check(ab: Anabranch, outside: Outside, queries: dict[str, str], cycle: dict[str, str]) -> None:

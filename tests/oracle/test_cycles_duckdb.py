@@ -191,7 +191,6 @@ def forgetful() -> Iterator[Callable[[], None]]:
     overdelete._over_deleted.cache_clear()
 
 
-@pytest.mark.extended
 def test_rules_that_net_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(member, "over_deleted", netted)

@@ -152,6 +152,10 @@ def _translated() -> Iterator[None]:
 def text_of(type_: pa.DataType) -> str:
     if pa.types.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})"
+    if pa.types.is_list(type_):
+        return f"array<{text_of(type_.value_type)}>"
+    if pa.types.is_struct(type_):
+        return f"struct<{','.join(f'{each.name}:{text_of(each.type)}' for each in type_)}>"
     if type_ not in _TEXTS:
         raise UserError(f"the stand-in has no type {type_}")
     return _TEXTS[type_]
