@@ -30,7 +30,14 @@ from anabranch.refresh.editions import confirmed
 from anabranch.refresh.execute.fixpoint import CycleWork, rounds_text
 from anabranch.refresh.execute.run import execute
 from anabranch.refresh.execute.table import TableWork
-from anabranch.refresh.inputs import decision_inputs, gather, in_full, only_now, remember
+from anabranch.refresh.inputs import (
+    check_readable_now,
+    decision_inputs,
+    gather,
+    in_full,
+    only_now,
+    remember,
+)
 from anabranch.refresh.members import Members, MemberTable, understand
 from anabranch.refresh.observe import CatalogState, view_mark
 from anabranch.refresh.rebuild import all_rows
@@ -117,6 +124,8 @@ def refresh_component(
         outside, decision = only_now(tx.world, read - set(members)), rebuilding(full)
     else:
         outside = gather(tx.world, state, definitions)
+        if outside.sources.lost is not None:
+            check_readable_now(outside.sources)
         history = CostHistory() if part.cyclic else remember(runtime, tx, streams[0])
         known = None if part.cyclic else history
         now = decision_inputs(runtime, tx.world, state, members, outside, known)

@@ -97,6 +97,7 @@ class DecisionInputs:
     unplanned: TableName | None = None  # a member of a cycle that our own planning fails on
     apart: TableName | None = None  # a source of which members have read different versions
     expired: str | None = None  # a source whose base snapshot is gone
+    lost: str | None = None  # what is said of a file, where that is why the base is not there
     always: bool = False  # the result depends on more than the sources, so it is never up to date
     changed: bool = True
     source_rows: int = 0
@@ -242,11 +243,17 @@ def _sources_apart(now: DecisionInputs) -> Decision | None:
 def _refuse_expired(now: DecisionInputs) -> Decision | None:
     if now.expired is None or now.strict is None:
         return None
-    raise BaseExpired(
-        f"{now.strict} cannot be refreshed from changes: the snapshot of {now.expired} that it "
-        "was built from has expired",
-        hint=f"REFRESH STREAM TABLE {now.strict} FULL recomputes "
-        f"{'the cycle' if now.cyclic else 'it'} once",
+    why = f"the snapshot of {now.expired} that it was built from has expired"
+    if now.lost is not None:
+        why = f"a file of what {now.expired} was, or of its changes since, is lost: {now.lost}"
+    raise no_base(now.strict, why, cyclic=now.cyclic)
+
+
+def no_base(strict: TableName, why: str, *, cyclic: bool) -> BaseExpired:
+    """What to say where the changes are not known, and rows may be computed from nothing else."""
+    return BaseExpired(
+        f"{strict} cannot be refreshed from changes: {why}",
+        hint=f"REFRESH STREAM TABLE {strict} FULL recomputes {'the cycle' if cyclic else 'it'} once",
     )
 
 
@@ -269,6 +276,8 @@ def _expired(now: DecisionInputs) -> Decision | None:
     if now.expired is None:
         return None
     text = f"the base snapshot of {now.expired} has expired"
+    if now.lost is not None:
+        text = f"a file of the base snapshot of {now.expired} is missing or damaged: {now.lost}"
     return _full(now, Reason(Code.BASE_EXPIRED, text))
 
 

@@ -70,18 +70,28 @@ def changes(
 ) -> Sources:
     """What came and went in tables since the snapshots before; of others nothing is known."""
     deltas: dict[TableName, Delta] = {}
-    expired = None
+    expired = lost = None
     for name, version in sorted(versions.items()):
         if name not in before or version.snapshot_id == before[name]:
             continue
         try:
             delta = version.delta(before[name])
-        except (BaseExpired, FileMissing):
-            expired = str(name)
+        except BaseExpired:
+            expired, lost = str(name), None
+            continue
+        except FileMissing as error:
+            expired, lost = str(name), error.message.splitlines()[0]
             continue
         if not delta.empty:
             deltas[name] = delta
-    return Sources(versions, before, deltas, expired)
+    return Sources(versions, before, deltas, expired, lost)
+
+
+def check_readable_now(sources: Sources) -> None:
+    """Files that only tell what sources were can be done without; those that tell what they are can
+    not, and then that is the error, and no base that has expired."""
+    for version in sources.versions.values():
+        version.state(version.snapshot_id)
 
 
 def remember(runtime: Runtime, tx: Transaction | None, stream: StreamTable) -> CostHistory:
@@ -124,6 +134,7 @@ def observed(
         redefined=_first(members, lambda each: each.redefined, cyclic=cyclic),
         tampered=_first(members, lambda each: each.tampered, cyclic=cyclic),
         expired=sources.expired,
+        lost=sources.lost,
         changed=bool(sources.deltas),
         source_rows=sources.rows,
         rows_before=rows_before(sources),

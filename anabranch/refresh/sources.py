@@ -36,6 +36,7 @@ class Sources:
     before: Mapping[TableName, int | None]
     deltas: Mapping[TableName, Delta]  # only those that changed
     expired: str | None = None
+    lost: str | None = None  # what is said of a file, where that is why
 
     @property
     def delta_rows(self) -> int:

@@ -14,6 +14,7 @@ from anabranch.catalog.read_set import ReadSet
 from anabranch.clusters import cluster_of, on_cluster
 from anabranch.errors import (
     AnabranchError,
+    BaseExpired,
     FileMissing,
     InternalError,
     PlanFailed,
@@ -27,10 +28,11 @@ from anabranch.lake.stage import or_conflict
 from anabranch.model import RefreshMode
 from anabranch.names import TableName
 from anabranch.refresh.component import Outcome, refresh_component
-from anabranch.refresh.decide import ASKED, Reason, lost
+from anabranch.refresh.decide import ASKED, Reason, lost, no_base
 from anabranch.refresh.execute.run import not_from_changes
 from anabranch.refresh.failures import Failure
 from anabranch.refresh.indexes import keep_index
+from anabranch.refresh.lost import Part, Whose, whose
 from anabranch.refresh.observe import CatalogState
 from anabranch.refresh.parallel import side_by_side
 from anabranch.runtime import Runtime, Transaction
@@ -119,8 +121,18 @@ class Staging:
         return True
 
     def _outcomes(self, part: Component[TableName]) -> list[Outcome]:
-        first = self.state.streams[part.members[0]]
-        tx = self.reading(part.members[0]) if self.reading else self.tx
+        try:
+            return self._attempted(part)
+        except FileMissing as error:  # and no lost race, which would be a conflict by now
+            if (refused := self._without_base(part, error)) is None:
+                raise
+            raise refused from error
+
+    def _tx(self, part: Component[TableName]) -> Transaction:
+        return self.reading(part.members[0]) if self.reading else self.tx
+
+    def _attempted(self, part: Component[TableName]) -> list[Outcome]:
+        first, tx = self.state.streams[part.members[0]], self._tx(part)
         with (
             self.runtime.workers.slots,
             on_cluster(self.runtime, tx, first.name, cluster_of(self.runtime, first)) as (
@@ -145,17 +157,44 @@ class Staging:
     def _instead(self, part: Component[TableName], error: Exception) -> Reason | None:
         """Why all rows are computed after a refresh has failed; None: it has failed for good.
 
-        Lost files, whatever the mode: nothing else can be done, and the sources may be whole.  And
-        whatever of our own code failed, unless a member must not be recomputed.
+        Lost files of its own, whatever the mode: nothing else can be done, and the sources may be
+        whole.  And lost files of others, or whatever of our own code failed, unless a member must not
+        be recomputed.
         """
+        strict = self._strict(part)
         if isinstance(error, FileMissing):
-            return lost(error)
-        modes = {self.state.streams[name].refresh_mode for name in part.members}
+            own = strict is None or self._whose(part, error).part is Part.OWN
+            return lost(error) if own else None
         if isinstance(error, PlanFailed) and error.in_full:
             return None  # recomputing is what failed
-        if is_ours(error) and RefreshMode.DIFFERENTIAL not in modes:
+        if is_ours(error) and strict is None:
             return not_from_changes(error)
         return None
+
+    def _without_base(self, part: Component[TableName], error: FileMissing) -> BaseExpired | None:
+        """What to say where only what the sources were is lost, and that cannot be done without."""
+        strict = self._strict(part)
+        if strict is None:
+            return None
+        found = self._whose(part, error)
+        if found.part is not Part.EARLIER:
+            return None
+        said = error.message.splitlines()[0]
+        why = f"a file of what {found.table} was, or of its changes since, is lost: {said}"
+        return no_base(strict, why, cyclic=part.cyclic)
+
+    def _strict(self, part: Component[TableName]) -> TableName | None:
+        """A member that must not be recomputed."""
+        streams = self.state.streams
+        return next(
+            (n for n in part.members if streams[n].refresh_mode is RefreshMode.DIFFERENTIAL), None
+        )
+
+    def _whose(self, part: Component[TableName], error: FileMissing) -> Whose:
+        world = self._tx(part).world
+        read = closure(part.members, self.state.reads) - {*part.members}
+        tables = [name for name in read if name in self.state.pointers]
+        return whose(world, self.state.pointers, part.members, tables, error)
 
 
 def views_read(tx: Transaction, reads: Iterable[TableName]) -> ReadSet:

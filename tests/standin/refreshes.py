@@ -117,10 +117,14 @@ def _exchange(
 
 def cycle_follow(self: CycleWork, *, careful: bool) -> Converged:
     """The smallest tables that equal their queries over each other: upwards from what is stored if
-    rows only came, as semi-naive rounds do, and from nothing otherwise."""
+    rows only came, as semi-naive rounds do, and from nothing otherwise.  Rows that came and went are
+    read, as rounds do, so that their files are needed."""
+    session = self.runtime.spark.session
+    for name, delta in self.sources.deltas.items():
+        for reading in (*delta.plus, *delta.minus):
+            frame(session, reading, self.sources.versions[name].columns).collect()
     if not self.only_gains:
         return cycle_from_empty(self)
-    session = self.runtime.spark.session
     return _rounds(
         self,
         Strategy.INSERTS,
