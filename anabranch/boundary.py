@@ -150,6 +150,8 @@ def _check_call(
             remember_address(str(value))
         if parameter.kind is parameter.VAR_KEYWORD:
             for key, each in value.items():
+                if isinstance(each, (str, os.PathLike)):
+                    remember_address(str(each))
                 checks[name](f"{verb}(): {key}", each)
         else:
             checks[name](f"{verb}(): {name}", value)

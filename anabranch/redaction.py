@@ -64,6 +64,9 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,20}://)(\S+)")
 _WITH_BLANKS = re.compile(
     r"([A-Za-z][A-Za-z0-9+.-]{0,20}://)([^\s:/?#@]{0,100}:(?!\d{1,5}[/?\s])[^@\n]{1,200}@\S{0,500})"
 )
+_KEYWORDS = re.compile(r"\s*\w{1,30}\s{0,9}=\s{0,9}\S")  # how libpq's and ODBC's strings begin
+# What stands where a port should: somebody left out or mistook a part of the address.
+_NO_PORT = re.compile(r"\A[^\[\]/?#:]{0,200}:(?!\d{1,5}(?:[,/?#]|\Z))([^/?#]{1,200})")
 _WHOLE = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.:-]{0,40}://)(.*)\Z", re.DOTALL)
 _PARAMETER = re.compile(r"[?&;]([^=&;?]{1,100})=")
 _LIBPQ = re.compile(r"postgres\w*(?:\+\w+)?://", re.IGNORECASE)
@@ -214,6 +217,8 @@ def _possible(address: str) -> Iterator[str]:
             yield from (piece[: at.start()] for at in islice(re.finditer("@", piece), 20))
             yield from _parts(piece)
     if whole := _WHOLE.match(address):
+        if port := _NO_PORT.search(whole[2].rpartition("@")[2]):
+            yield port[1]
         hides = _is_secret_in(whole[1], strict=True)
         yield from (piece for piece, secret in _parameters(whole[2], hides) if secret)
 
@@ -341,9 +346,13 @@ def remember_all(text: str) -> None:
 
 
 def remember_address(text: str) -> None:
-    """The same for a text that may be an address; other texts are left alone."""
-    if _WHOLE.match(text):
+    """The same for a text that may be an address or a connection string; others are left alone."""
+    if _WHOLE.match(text) or _KEYWORDS.match(text):
         remember_all(text)
+    if _KEYWORDS.match(text):  # a password with blanks that nobody has quoted goes on to the end
+        for found in _PAIR.finditer(text):
+            if is_secret(found["name"]):
+                remember(text[found.start("value") :])
 
 
 def hide(text: str) -> str:

@@ -16,7 +16,7 @@ from anabranch.refresh.failures import busy, hindrance
 from anabranch.refresh.waiting import Wait, Waiting
 from anabranch.schedules import EVERY_TICK, Schedule, ScheduleKind
 
-BY_HAND = "refreshed by hand only"
+BY_HAND = "refreshed on request only"
 SKEW = timedelta(seconds=5)  # by which clocks may differ
 
 

@@ -34,6 +34,7 @@ SHARED = (
     "publish_sets.py",
     "run.py",
     "staging.py",
+    "waiting.py",
     "record.py",
     "isolation.py",
     "parallel.py",

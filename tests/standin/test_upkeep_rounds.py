@@ -70,14 +70,18 @@ def test_what_a_round_did_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert row["duration_ms"] > 0 and row["started_at"] <= datetime.now(timezone.utc)
         ((_, shown),) = [each for each in told if each[0] == "upkeep"]
         assert said(shown) == said(row) and f"deleted {row['files_deleted']} files (" in said(row)
+        assert rounds.round(), "which may forget the cut that was shown when the first one began"
+        known = ab.upkeep()
         assert rounds.round(), "which finds nothing to do"
-        assert ab.upkeep() == [row]
+        assert ab.upkeep() == known and known[-1] == row and len(known) <= 2
         found = ab.sql("SELECT initiated_by, tables_compacted FROM system.upkeep").collect()
-        assert [tuple(each) for each in found] == [("scheduler", ["s.t"])]
+        assert [tuple(each) for each in found][-1] == ("scheduler", ["s.t"])
         for at in range(22):
             ab.sql(f"INSERT INTO s.t VALUES ({at}, {at})")
         ab.maintain()
-        assert [each["initiated_by"] for each in ab.upkeep()] == ["maintain", "scheduler"]
+        assert [each["initiated_by"] for each in ab.upkeep()] == ["maintain"] + len(known) * [
+            "scheduler"
+        ]
         assert ab.upkeep(1) == ab.upkeep()[:1]
         monkeypatch.setattr("anabranch.catalog.rounds.MOST", 1)
         ab.sql("INSERT INTO s.t VALUES (1, 1)")
