@@ -24,7 +24,7 @@ import pytest
 
 import anabranch
 from anabranch import Anabranch, cache
-from anabranch.errors import AnabranchError, FileDamaged
+from anabranch.errors import AnabranchError, BaseExpired, FileDamaged
 from anabranch.lake.footers import tail_of
 from anabranch.names import TableName
 from anabranch.spark import scan, write
@@ -272,10 +272,12 @@ def test_a_bit_of_a_delta_file(tmp_path: Path, spark: Spark) -> None:
             with flipped(path, [chosen.randrange(8 * path.stat().st_size) for _ in range(8)]):
                 try:
                     ab.refresh()
-                except FileDamaged as error:
+                except (FileDamaged, BaseExpired) as error:  # one of now, or of what a source was
                     assert path.name in str(error)
                     named += 1
-            rebuilt += sum(each["action"] == "REINITIALIZE" for each in ab.history(limit=8))
+                    if isinstance(error, BaseExpired):  # the cure that it tells needs no such file
+                        ab.refresh("s.few", full=True)
+                        rebuilt += ab.history("s.few", 1)[0]["action"] == "FULL"
             ab.refresh()
             for table in ("s.sums", "s.few"):
                 assert ab.verify(table)["equal"]

@@ -64,7 +64,9 @@ def _recursion(lowering: Lowering, tree: exp.CTE, source: SourceText) -> Relatio
             nonlinear = None if distinct else not_linear(node)
             if nonlinear is not None:
                 word = type(nonlinear).__name__.lower()
-                raise Stop(source.obstacle("RECURSION", step, what=f"it goes through a {word}"))
+                article = "an" if word[0] in "aeiou" else "a"
+                what = f"it goes through {article} {word}"
+                raise Stop(source.obstacle("RECURSION", step, what=what))
         types = [lowering.types(node, [column(name_) for name_ in columns]) for node in nodes]
         # for UNION ALL, Spark checks the types
         wider = _wider(tree, outputs, types, column_types) if distinct else column_types
